@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import tempfile
-from pathlib import Path
 
 _NAME = r"[\w.+@-]"
 _START = rf"(?<!{_NAME})(?<!:/)"
@@ -23,16 +22,22 @@ _COMMON_NAMES = frozenset({"root", "user", "runner", "localhost", "ubuntu", "adm
 
 def redact(text: str) -> str:
     """Return ``text`` without the folders of this machine: packages, temporary files, home, the working folder."""
-    folders = {os.getcwd(), str(Path.home()), tempfile.gettempdir()} - {"", "/"}
+    folders = {os.getcwd(), _home(), tempfile.gettempdir()} - {"", "/"}
     for folder in sorted(folders, key=len, reverse=True):  # one may lie in another
         # A dot may end the sentence.
         text = re.sub(rf"{_START}{re.escape(folder)}(?:/|(?![\w+@-]|\.\w))", "", text)
     return _FOLDERS.sub("", text)
 
 
+def _home() -> str:
+    """Return the home folder; empty for a user without one."""
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else ""
+
+
 def private_texts() -> list[tuple[str, str]]:
     """Return (what it is, the text) of everything that would tell where a report was made."""
-    texts = [("the home folder", str(Path.home())), ("the working folder", os.getcwd())]
+    texts = [("the home folder", _home()), ("the working folder", os.getcwd())]
     try:
         names = [("the user's name", getpass.getuser())]
     except (OSError, KeyError):  # a user without a name

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from runner.diagnose.privacy import redact
+from runner.diagnose.privacy import private_texts, redact
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_folders_are_cut(text: str, redacted: str) -> None:
 
 def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/ada"))
+    monkeypatch.setenv("HOME", "/home/ada")
     assert redact(f"/home/ada/x.py {tmp_path}/y.py /home/adam/z.py") == "x.py y.py /home/adam/z.py"
     for path in ("/home/ada-2/x.py", "/home/ada.old/x.py", "/mnt/home/ada/x.py", "https://home/ada/x"):
         assert redact(path) == path
@@ -42,8 +43,16 @@ def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_folder_in_another_one_is_cut_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "my work").mkdir()
     monkeypatch.chdir(tmp_path / "my work")
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     assert (
         redact(f"{tmp_path}/my work/x.py {tmp_path}/my work/.venv/lib/python3.11/site-packages/torch/y.py")
         == "x.py torch/y.py"
     )
+
+
+def test_a_user_without_a_home_and_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert redact("/home/ada/x.py") == "/home/ada/x.py"
+    assert "the home folder" not in [kind for kind, _ in private_texts()]
