@@ -146,13 +146,14 @@ def shell_words(words: Iterable[object]) -> str:
 
 _PIECE = r"""(?:[\w@%+=:,./-]|'[^']*'|"'"|\$'(?:[^'\\]|\\.)*')"""
 _WORD = re.compile(rf"{_PIECE}+", re.ASCII)
-_COMMAND = re.compile(rf"runner [a-z]+(?: {_PIECE}+)*", re.ASCII)
+_HASH_SEED = r"PYTHONHASHSEED=(?:random|[0-9]{1,10})"
+_COMMAND = re.compile(rf"(?:{_HASH_SEED} )?runner [a-z]+(?: {_PIECE}+)*", re.ASCII)
 
 
 def command_words(text: str) -> list[str]:
     """Return the words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other text.
 
-    A shell runs nothing else for such a line, wherever the line comes from.
+    A setting of PYTHONHASHSEED may stand before it. A shell runs nothing else for such a line, wherever the line comes from.
     """
     return _WORD.findall(text) if _COMMAND.fullmatch(text) and in_line(text) == text else []
 

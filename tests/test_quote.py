@@ -155,6 +155,19 @@ def test_what_a_shell_would_do_is_no_command(tail: str) -> None:
     assert quote.command_words(f"runner run a.spec.yaml{tail}") == quote.command_words(f"id{tail}") == []
 
 
+@pytest.mark.parametrize("order", ["7", "0", "4294967295", "random"])
+def test_an_order_of_sets_may_stand_before_a_command(order: str) -> None:
+    words = [f"PYTHONHASHSEED={order}", "runner", "run", "a.spec.yaml"]
+    assert quote.command_words(quote.shell_words(words)) == words
+
+
+@pytest.mark.parametrize(
+    "start", ["PATH=.", "PYTHONHASHSEED=$(id)", "PYTHONHASHSEED=x", "PYTHONHASHSEED=1 PATH=.", "PYTHONHASHSEED="]
+)
+def test_no_other_variable_may_stand_before_a_command(start: str) -> None:
+    assert quote.command_words(f"{start} runner run a.spec.yaml") == []
+
+
 def test_a_path_is_no_option_and_a_byte_is_a_byte() -> None:
     assert (quote.operand("--x.spec.yaml::a"), quote.operand("x-y")) == ("./--x.spec.yaml::a", "x-y")
     assert quote.shell_word("a\udcff") == "$'a\\xff'"

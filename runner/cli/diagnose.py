@@ -22,11 +22,11 @@ from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.files import write_anew
-from runner.quote import operand, shell_words
+from runner.quote import command_words, operand, shell_word
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
-from runner.report.groups import target_words
 from runner.session.environments import worker_paths
+from runner.session.identity import order_words
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
 from runner.text import plural
@@ -63,9 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
             from runner.report.diagnosis import page as write_page
 
             progress.say("drawing the error")
-            page = write_page(diagnosis, run_heat_map(engine))
+            page = write_page(diagnosis, run_heat_map(engine), _run(arguments, variant))
     text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
-    outputs.show(arguments, text, render(diagnosis, _words(arguments, variant)))
+    outputs.show(arguments, text, render(diagnosis, _run(arguments, variant)))
     if page is not None:
         outputs.write("--html", arguments.html, page)
     elif arguments.html:
@@ -107,7 +107,7 @@ def diagnose_run(
             console.message(f"runner: interrupted: {len(failed) - number + 1} failures not diagnosed")
             raise
         progress.end()
-        console.output(f"\n{render(diagnosis, ' '.join(target_words(event)))}")
+        console.output(f"\n{render(diagnosis, command_words(event.repro))}")
         _keep(folder / f"diagnosis-{number}.json", diagnosis.to_dict() | ({"heat_map": picture} if picture else {}))
     if len(failed) > MOST:
         console.message(f"\nrunner: {len(failed) - MOST} more failures are not diagnosed; runner diagnose does one")
@@ -143,11 +143,12 @@ def _doing(engine: VariantEngine, part: str) -> str:
     return f"{text}: {' · '.join(filter(None, (bisecting, others if jobs else '')))}".rstrip(": ")
 
 
-def _words(arguments: argparse.Namespace, variant: Variant) -> str:
-    """What a further command about this variant must be told, as words of a shell."""
+def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
+    """Return the words of the command that runs this variant, as a shell reads them."""
     file = arguments.case.partition("::")[0]
     own = arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
     settings = settings_of(arguments)
     typed = ("backend",) if ":" in variant.backend.name else ()  # code runs for who types it
     options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed")
-    return shell_words([operand(variant.id if own else f"{file}::{variant.id}"), *options])
+    target = operand(variant.id if own else f"{file}::{variant.id}")
+    return [shell_word(word) for word in (*order_words(), "runner", "run", target, *options)]

@@ -31,6 +31,7 @@ from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
 from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
+from runner.session.identity import order_words
 from runner.session.shards import plan_hash
 from runner.verdict.signature import FailureSignature
 
@@ -237,7 +238,14 @@ def _lines(path: Path) -> list[Mapping[str, Any]]:
 
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
     case = reduced.variant.case
-    words = ["runner", "run", operand(shown_path(str(folder / CASE))), "--backend", reduced.variant.backend.backend]
+    words = [
+        *order_words(),
+        "runner",
+        "run",
+        operand(shown_path(str(folder / CASE))),
+        "--backend",
+        reduced.variant.backend.backend,
+    ]
     words += settings_of(arguments).flags("imports")
     words += ["--allow-python"] if case.has_python else []
     console.output(f"case:      {shell_words(words)}")

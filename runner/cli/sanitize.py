@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     python = find_environments(arguments.python)[0].python
     # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
     environment = interpreters.without_current_folder(
-        {**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", SAFE_PATH: "1"}
+        {**scratch.compile_environment(os.environ), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", SAFE_PATH: "1"}
     )
     with scratch.folder() as folder:
         path = folder / "case.py"

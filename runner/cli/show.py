@@ -30,8 +30,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not loaded.variants and loaded.errors:
         return refuse(loaded.diagnostics)
     cases: dict[int, list[Variant]] = {}
-    for variant in select_variants(arguments, loaded).variants:
+    for variant in select_variants(arguments, loaded, empty=bool(loaded.errors)).variants:
         cases.setdefault(id(variant.case), []).append(variant)
+    if not cases:
+        return refuse(loaded.diagnostics)
     console.output("\n\n".join(describe(variant, others) for variant, *others in cases.values()))
     if loaded.errors and not names_nodes([arguments.case]):
         return refuse(loaded.errors)

@@ -51,7 +51,8 @@ def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool =
     for remark in selected.remarks:
         console.message(f"runner: {in_line(remark)}")
     if not selected.variants and not empty:
-        raise UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", exit_codes.NOTHING)
+        code = exit_codes.USAGE if loaded.errors else exit_codes.NOTHING
+        raise UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", code)
     return selected
 
 
@@ -71,13 +72,16 @@ def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
     """Return the variants that CASE names, at least one. The case alone must be sound, not its file.
 
     Raises:
-        InputError: the case is wrong.
+        InputError: the case is wrong, or ``-k`` keeps none beside cases that are.
         UsageError: as of ``load_variants`` and ``select_variants``.
     """
     loaded = load_variants(arguments)
     if not loaded.variants and loaded.errors:
         raise InputError(loaded.diagnostics)
-    return select_variants(arguments, loaded).variants
+    variants = select_variants(arguments, loaded, empty=bool(loaded.errors)).variants
+    if not variants:
+        raise InputError(loaded.diagnostics)
+    return variants
 
 
 def first_variant(arguments: argparse.Namespace) -> Variant:

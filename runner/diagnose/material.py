@@ -77,7 +77,8 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
 def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None = None) -> ScriptRun:
     """Run a script in a folder of its own, under the engine's Python, as a maintainer would. ``tick`` may end it by raising."""
     limit = (engine.variant.case.timeout or TIMEOUT) + START
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
+    variables = scratch.compile_environment(os.environ)
+    environment = {name: value for name, value in variables.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
     if engine.paths:
         environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
     with scratch.folder() as folder:

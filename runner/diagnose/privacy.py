@@ -7,14 +7,14 @@ import os
 import re
 import socket
 import tempfile
-from pathlib import Path
 
-_FOLDERS = (
-    (re.compile(r"(?:/[\w.+@-]+)+/(?:site|dist)-packages/"), ""),
-    (re.compile(r"(?:/[\w.+@-]+)+/lib/python3\.\d+/"), ""),
-    (re.compile(r"/tmp/(?:[\w.+@-]+/)*"), ""),
+_NAME = r"[\w.+@-]"
+_START = rf"(?<!{_NAME})(?<!:/)"
+"""A place where a path may begin; the host of an address is none."""
+_FOLDERS = re.compile(
+    rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
 )
-"""Folders that say nothing about the bug, and what replaces them."""
+"""Folders that say nothing about the bug. Those of packages may be written from the current folder."""
 
 _COMMON_NAMES = frozenset({"root", "user", "runner", "localhost", "ubuntu", "admin", "main", "torch", "python"})
 """Names of users and machines that are words of any report."""
@@ -22,17 +22,22 @@ _COMMON_NAMES = frozenset({"root", "user", "runner", "localhost", "ubuntu", "adm
 
 def redact(text: str) -> str:
     """Return ``text`` without the folders of this machine: packages, temporary files, home, the working folder."""
-    for pattern, replacement in _FOLDERS:
-        text = pattern.sub(replacement, text)
-    for folder in (os.getcwd(), str(Path.home()), tempfile.gettempdir()):
-        if folder not in ("", "/"):
-            text = re.sub(rf"(?<![\w.-]){re.escape(folder)}(?:/|\b)", "", text)
-    return text
+    folders = {os.getcwd(), _home(), tempfile.gettempdir()} - {"", "/"}
+    for folder in sorted(folders, key=len, reverse=True):  # one may lie in another
+        # A dot may end the sentence.
+        text = re.sub(rf"{_START}{re.escape(folder)}(?:/|(?![\w+@-]|\.\w))", "", text)
+    return _FOLDERS.sub("", text)
+
+
+def _home() -> str:
+    """Return the home folder; empty for a user without one."""
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else ""
 
 
 def private_texts() -> list[tuple[str, str]]:
     """Return (what it is, the text) of everything that would tell where a report was made."""
-    texts = [("the home folder", str(Path.home())), ("the working folder", os.getcwd())]
+    texts = [("the home folder", _home()), ("the working folder", os.getcwd())]
     try:
         names = [("the user's name", getpass.getuser())]
     except (OSError, KeyError):  # a user without a name

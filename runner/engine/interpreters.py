@@ -17,7 +17,7 @@ from typing import Any
 
 from runner import interrupts
 from runner.contract import settings
-from runner.engine import process_tree
+from runner.engine import process_tree, scratch
 from runner.files import append_regular, open_regular
 
 ENTRY_SWITCH = "RUNNER_WORKER_ENTRY"
@@ -159,7 +159,7 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
 
     A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
     """
-    environment = {settings.HASH_SEED: "0"} | os.environ
+    environment = {settings.HASH_SEED: "0"} | scratch.compile_environment(os.environ)
     for name in (ENTRY_SWITCH, settings.AS_USER):
         environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
     overrides = overrides or {}

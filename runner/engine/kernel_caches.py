@@ -1,6 +1,7 @@
 """Where the workers of a run keep what they compile: a signed folder for each Python and its compilers, or one that goes with the run.
 
 A folder that a person chose by ``TORCHINDUCTOR_CACHE_DIR`` or ``TRITON_CACHE_DIR`` is used as it is, unless others may write to it.
+Where torch cannot compile in a folder, for a blank in its path for example, the one that goes with the run is used.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from runner.contract.settings import CACHE_FOLDER, TRITON_FOLDER
+from runner.engine import scratch
 from runner.engine.cache_folders import cache_folder, make_folder, make_own_folder
 from runner.engine.compilers import compilers_digest
 from runner.engine.signed_folder import SignedFolder
@@ -48,7 +50,7 @@ class KernelCaches:
         return self.prepare(python).result()
 
     def notices(self) -> list[str]:
-        """Return which folders are not used, since others may write to them, and what mends that."""
+        """Return which folders are not used, since others may write to them or torch cannot compile there, and what mends that."""
         return [f"{text}; this run uses a new folder" for text in dict.fromkeys(self._refusals)]
 
     def remarks(self) -> list[str]:
@@ -83,17 +85,22 @@ class KernelCaches:
         return compilers_digest(os.environ)[:16]
 
     def _chosen(self, name: str) -> str:
-        """Return the folder that a person chose; empty if others may write to it."""
+        """Return the folder that a person chose; empty if others may write to it, or torch cannot compile there."""
         folder = os.path.abspath(os.environ[name])
         weakness = ""
         with contextlib.suppress(OSError):  # what is wrong with it shows when something is compiled
             weakness = make_folder(Path(folder))
+        if name == CACHE_FOLDER:
+            weakness = weakness or scratch.compile_problem(folder)
         if weakness:
             self._refusals.append(f"{name}: {weakness}")
         return "" if weakness else folder
 
     def _signed(self, path: Path) -> str:
         """Return the runner's own folder, swept; empty if it cannot be used."""
+        if problem := scratch.compile_problem(str(path)):
+            self._losses.append(problem)
+            return ""
         try:
             user_key()
             if weakness := make_own_folder(path):

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from runner import exit_codes, interrupts
+from runner.contract.settings import CACHE_FOLDER
 from runner.files import remove_tree
+from runner.text import one_line
 
 PREFIX = "runner-scratch-"
 """How their names begin. Reports are never kept in one."""
@@ -22,6 +25,8 @@ VARIABLE = "RUNNER_SCRATCH"
 """Environment variable of workers: the folder for what they write (see ``runner/worker/program/folders.py``)."""
 LONGEST = 70
 """Bytes that the path around it may have: a Unix socket in the folder has at most 107."""
+FALLBACK = "/tmp"
+"""Where temporary folders are made if they cannot be where TMPDIR says."""
 
 _locks: dict[Path, int] = {}
 
@@ -42,15 +47,15 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
 
     Args:
         prefix: how its name begins.
-        longest: bytes that the path around it may have; else it is made in ``/tmp``.
+        longest: bytes that the path around it may have; else it is made in ``/tmp``, and so where torch could not compile.
 
     Raises:
         UsageError: no temporary folder can be made.
     """
     try:
         base = tempfile.gettempdir()
-        if len(os.fsencode(base)) > longest:
-            base = "/tmp"
+        if len(os.fsencode(base)) > longest or compile_problem(base):
+            base = FALLBACK
         if not _locks:
             sweep(Path(base), prefix)
         while True:
@@ -70,6 +75,24 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
             f"no temporary folder can be made: {error.strerror}; the variable TMPDIR may name another place",
             exit_codes.INTERNAL,
         ) from None
+
+
+def compile_problem(folder: str) -> str:
+    """Return why torch's Inductor cannot compile in a folder; empty if it can.
+
+    ``torch._inductor.cpp_builder`` writes paths into a command line as they are, and splits it again as a shell does.
+    """
+    if not re.search(r"[\s'\"\\]", folder, re.ASCII):
+        return ""
+    return f"torch compiles nothing in a path with a blank, a quote or a backslash, such as {one_line(folder, 500)}"
+
+
+def compile_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return these variables so that torch can compile under them: without folders that it cannot compile in."""
+    variables = {**environ, **({"TMPDIR": FALLBACK} if compile_problem(tempfile.gettempdir()) else {})}
+    if compile_problem(variables.get(CACHE_FOLDER, "")):
+        del variables[CACHE_FOLDER]
+    return variables
 
 
 def remove(path: Path) -> None:

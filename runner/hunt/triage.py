@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runner.cases.yaml.reader import load
+from runner.cases.yaml.reader import load, read_text
 from runner.cases.yaml.tree import Mistyped, YamlNode, entries, fields, scalar
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.files import naming
@@ -25,6 +26,9 @@ WORDS: Mapping[str, str] = {
 
 EXPLAINED = ("by-design", "duplicate")
 """Those that need a reason or a link."""
+
+_COMMENT = re.compile(r"(?m)^[ \t]*(?:#.*|---|\.\.\.)[ \t\r]*$")
+"""A line that gives nothing to YAML."""
 
 EMPTY = f"""\
 # What each group is. runner hunt reads this file and never changes it.
@@ -63,8 +67,11 @@ def read(folder: Path) -> dict[str, Triage]:
     path = folder / FILE
     if not path.exists():
         return {}
-    root, diagnostics = load(path)
-    errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
+    text, diagnostics = read_text(path)
+    if text is not None and not _COMMENT.sub("", text).strip():  # the last entry was taken away
+        return {}
+    root, more = load(path, text) if text is not None else (None, [])
+    errors = [diagnostic for diagnostic in (*diagnostics, *more) if diagnostic.severity == "error"]
     found: dict[str, Triage] = {}
     with _noted(errors):
         for key, node in entries(root) if root is not None else ():

@@ -10,6 +10,7 @@ from runner.contract.finding import Finding
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis, Kept
 from runner.quote import operand, shell_word
 from runner.report.failure import layout, raiser_of
+from runner.report.groups import command_of
 from runner.report.heatmap import bars, heat_map
 from runner.templates import render_template
 from runner.text import cap, clean, duration, head_lines, in_line, indent, number, one_line, ordinal, plural
@@ -25,11 +26,11 @@ _ERROR = 6  # lines of an exception's message
 _WIDTH = 100  # of a detail or a setting
 
 
-def render(diagnosis: Diagnosis, target: str = "") -> str:
+def render(diagnosis: Diagnosis, run: Sequence[str] = ()) -> str:
     """Return the text, without a newline at its end.
 
     Args:
-        target: what a further command about the variant must be told, as words of a shell; its id if empty.
+        run: the words of the command that runs the variant, as a shell reads them; by its id alone if empty.
     """
     lines = [f"{diagnosis.verdict} {one_line(diagnosis.id)} on torch {diagnosis.torch}"]
     if diagnosis.signature is None:
@@ -38,9 +39,7 @@ def render(diagnosis: Diagnosis, target: str = "") -> str:
     lines += ["", "to blame", f"  {blame(diagnosis)}"]
     if diagnosis.ablations:
         lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
-    target = target or shell_word(operand(diagnosis.id))
-    commands = [(f"runner {name} {target}", why) for name, why in serving(diagnosis, _COMMANDS)]
-    lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in commands)]
+    lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in _commands(diagnosis, run, _COMMANDS))]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
 
 
@@ -49,10 +48,11 @@ def taken_over(kept: Kept) -> str:
     return f"runner: taken over from runner diagnose at {kept.when}: {blame(kept.diagnosis)}"
 
 
-def serving(diagnosis: Diagnosis, commands: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return the ``commands`` (name, purpose) that apply. For a plain launch those about a compiler are left out."""
+def _commands(diagnosis: Diagnosis, run: Sequence[str], commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return what to type for the ``commands`` (name, purpose) that apply. For a plain launch those about a compiler are left out."""
+    run = run or ("runner", "run", shell_word(operand(diagnosis.id)))
     launched = diagnosis.id.rpartition("@")[2] == LAUNCH
-    return [command for command in commands if not launched or command[0] in ("reduce", "repro")]
+    return [(command_of(name, run), why) for name, why in commands if not launched or name in ("reduce", "repro")]
 
 
 def blame(diagnosis: Diagnosis) -> str:
@@ -142,10 +142,11 @@ _PAGE_COMMANDS = (
 """What to do next, and what comes of it."""
 
 
-def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
+def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None, run: Sequence[str] = ()) -> str:
     """Return the diagnosis as HTML.
 
     Args:
+        run: as ``render`` takes it.
         record: of ``runner.diagnose.harness.run_heat_map``; None where it was not asked for.
     """
     return render_template(
@@ -155,10 +156,7 @@ def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> str:
         properties=_properties(diagnosis),
         steps=ladder_steps(diagnosis.stages, diagnosis.stage),
         findings=[finding_parts(finding) for finding in diagnosis.findings],
-        commands=[
-            (f"runner {name} {shell_word(operand(diagnosis.id))}", why)
-            for name, why in serving(diagnosis, _PAGE_COMMANDS)
-        ],
+        commands=_commands(diagnosis, run, _PAGE_COMMANDS),
         **cause_parts(diagnosis),
         **picture_parts(record),
     )

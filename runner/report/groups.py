@@ -68,9 +68,25 @@ _NOT_OF_REPRO = frozenset({"--seed", "--import", "--python"})
 """Options with a value that ``runner repro`` does not take: it runs nothing."""
 
 
-def target_words(event: VariantFinished) -> list[str]:
-    """Return what a command about this variant must be told, as words of a shell; empty where its log names no command."""
-    return [word for word in command_words(event.repro)[2:] if word != "--no-known"]
+def command_of(name: str, run: Sequence[str]) -> str:
+    """Return the command ``name`` about a variant, as a shell reads it.
+
+    Args:
+        run: the words of the command that runs the variant, of ``command_words``.
+    """
+    start = run.index("runner")
+    words = [word for word in run[start + 2 :] if word != "--no-known"]
+    if name == "repro":
+        values = {place + 1 for place, word in enumerate(words) if word in _NOT_OF_REPRO}
+        words = [word for place, word in enumerate(words) if place not in values and word not in _NOT_OF_REPRO]
+    return " ".join([*run[:start], "runner", name, *words])
+
+
+def commands_of(event: VariantFinished) -> dict[str, str]:
+    """Return what a person may type about a failure, by the names of ``COMMANDS``; empty where its log names no command."""
+    run = command_words(event.repro)
+    names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
+    return {name: command_of(name, run) for name in names} if run else {}
 
 
 def next_lines(groups: Sequence[Group], width: int) -> list[str]:
@@ -80,26 +96,16 @@ def next_lines(groups: Sequence[Group], width: int) -> list[str]:
     beside the first command where ``width`` columns have room for it.
     """
     results = [event for group in groups for event in group.members]
-    event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and target_words(e)), None)
+    event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and commands_of(e)), None)
     if event is None:
-        vacuous = next((e for e in results if e.verdict == "VACUOUS" and target_words(e)), None)
-        return [f"next: runner explain {' '.join(target_words(vacuous))}"] if vacuous is not None else []
-    words = target_words(event)
-    names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
+        runs = (command_words(each.repro) for each in results if each.verdict == "VACUOUS")
+        return [f"next: {command_of('explain', run)}" for run in runs if run][:1]
     lines = [
-        f"{'next: ' if number == 0 else '      '}runner {name} {' '.join(_told(name, words))}"
-        + (" > repro.py" if name == "repro" else "")
-        for number, name in enumerate(names)
+        f"{'next: ' if number == 0 else '      '}{command}" + (" > repro.py" if name == "repro" else "")
+        for number, (name, command) in enumerate(commands_of(event).items())
     ]
     count = next(len(group.members) for group in groups if event in group.members)
     alike = f"  # {plural(count, 'failure')}{' alike' * (count > 1)}: {one_line(event.signature, 120)}"
     if len(lines[0] + alike) <= width:
         lines[0] += alike
     return lines
-
-
-def _told(command: str, words: Sequence[str]) -> list[str]:
-    if command != "repro":
-        return [*words]
-    values = {place + 1 for place, word in enumerate(words) if word in _NOT_OF_REPRO}
-    return [word for place, word in enumerate(words) if place not in values and word not in _NOT_OF_REPRO]

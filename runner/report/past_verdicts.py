@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from runner.quote import command_words
 from runner.record.events import VariantFinished
-from runner.report.groups import target_words
+from runner.report.groups import command_of
 from runner.session.past_verdicts import PastVerdict
 from runner.text import duration, in_line, one_line, plural
 from runner.verdict.flake_rate import FlakeRate, flake_rate, percent
@@ -31,9 +32,9 @@ def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = No
         "\n".join([in_line(label), *_table(members, width, paint), "", *_summaries(members)])
         for label, members in groups.items()
     ]
-    commands = [words for each in verdicts if not each.event.tally and (words := target_words(each.event))]
-    if commands and len(commands) == len(verdicts):
-        blocks.append(f"flake rate: runner run {' '.join(commands[0])} --stress 20 measures one")
+    runs = [words for each in verdicts if not each.event.tally and (words := command_words(each.event.repro))]
+    if runs and len(runs) == len(verdicts):
+        blocks.append(f"flake rate: {command_of('run', runs[0])} --stress 20 measures one")
     return "\n\n".join(blocks)
 
 

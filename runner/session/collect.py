@@ -66,7 +66,8 @@ class Loaded:
             return self
         selection = parse_selection(expression)
         idle = selection.idle_terms(values_of(self.variants)) if selection.terms else ()
-        remarks = (*self.remarks, *(f"-k: {text}" for text in idle))
+        aside = "; cases with errors do not count" if self.errors else ""
+        remarks = (*self.remarks, *(f"-k: {text}{aside}" for text in idle))
         return replace(self, variants=tuple(filter(selection, self.variants)), remarks=remarks)
 
 

@@ -44,9 +44,8 @@ def repro(planned: Planned, context: RunContext) -> str:
     # What is not claimed says which variants run, and not how.
     is_plain = dataclasses.replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
     own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
-    order = os.environ.get(HASH_SEED)
     words = [
-        *([f"{HASH_SEED}={order}"] if order else []),
+        *order_words(),
         "runner",
         "run",
         operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
@@ -56,3 +55,9 @@ def repro(planned: Planned, context: RunContext) -> str:
     if planned.environment.python != context.default_python:
         words += ["--python", planned.environment.python]
     return shell_words(words)
+
+
+def order_words() -> list[str]:
+    """Return what stands before a command so that it runs under the order of sets that somebody chose for this process."""
+    order = os.environ.get(HASH_SEED)
+    return [f"{HASH_SEED}={order}"] if order else []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.exit_codes import UsageError
-from runner.files import entries_below, remove_whole_tree
+from runner.files import entries_below
 from runner.record import lock
 from runner.record.events import RunStarted, from_json
 from runner.record.journal import lines, parse_line
@@ -27,9 +27,12 @@ _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
 """A run's folder: date, time, process, and a number where that was taken."""
 
 _LOG = "events.jsonl"
-_FOLDERS = frozenset({"logs"})
-_FILES = re.compile(rf"{re.escape(_LOG)}|{lock.NAME}|junit\.xml|\.junit\.xml\.[0-9]+\.tmp|diagnosis-[0-9]+\.json")
-"""What a run's folder holds."""
+_JOB_LOGS = "logs"
+_REPORT = r"(?:junit\.xml|diagnosis-[0-9]+\.json)"
+_FILES = re.compile(rf"{re.escape(_LOG)}|{lock.NAME}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
+"""What a run's folder holds beside the folder of its jobs' logs."""
+_JOB_LOG = re.compile(r"[0-9]{5,}-[\w.-]+\.log")
+"""What ``LocalEngine`` calls the log of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +88,23 @@ def _is_own(folder: Path) -> bool:
     try:
         if folder.stat(follow_symlinks=False).st_uid != os.getuid():
             return False
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    fits = entry.name in _FOLDERS
-                else:
-                    fits = entry.is_file(follow_symlinks=False) and _FILES.fullmatch(entry.name) is not None
-                if not fits:
-                    return False
+        logs = folder / _JOB_LOGS
+        if not _holds_only(folder, _FILES, _JOB_LOGS) or (logs.is_dir() and not _holds_only(logs, _JOB_LOG)):
+            return False
         return isinstance(from_json(parse_line(next(lines(folder / _LOG), b""))), RunStarted)
     except (OSError, ValueError):  # gone meanwhile, or no log of a run
         return False
+
+
+def _holds_only(folder: Path, files: re.Pattern[str], below: str = "") -> bool:
+    """Return whether a folder holds regular files of such names and a folder ``below``, and nothing else. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return all(
+            entry.name == below
+            if entry.is_dir(follow_symlinks=False)
+            else entry.is_file(follow_symlinks=False) and files.fullmatch(entry.name)
+            for entry in entries
+        )
 
 
 def _needed(summaries: dict[str, history.RunSummary], names: Iterable[str]) -> set[str]:
@@ -138,7 +147,9 @@ def _empty(folder: Path) -> None:
     """Remove what a run has written. The log goes last: what a killed process leaves is a run still. Raises OSError."""
     names = sorted(os.listdir(folder), key=lambda name: (name == lock.NAME, name == _LOG))
     for name in names:
-        if name in _FOLDERS:
-            remove_whole_tree(folder / name)
-        else:
+        if name != _JOB_LOGS:
             os.unlink(folder / name)
+            continue
+        for log in os.listdir(folder / name):
+            os.unlink(folder / name / log)
+        os.rmdir(folder / name)

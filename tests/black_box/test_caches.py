@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .driver import LIMIT, Result, command, environment, run_in, spec, write
+from .driver import KNOWN_ISA, LIMIT, Result, command, environment, run_in, spec, write
 
 CASE = spec("name: good\ninputs: {x: [8, 4]}\nchain: [F.relu]")
 
@@ -121,3 +121,14 @@ def test_a_run_after_one_that_was_killed(caches: Caches) -> None:
     (notice,) = notices(result)
     assert "a run that was killed leaves such files" in notice
     assert not notices(caches.run())
+
+
+def test_a_blank_or_a_quote_in_the_folders_makes_no_case_red(tmp_path: Path) -> None:
+    """Torch could not compile in these folders."""
+    place = tmp_path / "it's a folder"
+    place.mkdir()
+    write(place, {"a.spec.yaml": CASE})
+    variables = {name: str(place) for name in ("TMPDIR", "XDG_CACHE_HOME", "TORCHINDUCTOR_CACHE_DIR")}
+    result = run_in(place, "run", "a.spec.yaml", env={**variables, **KNOWN_ISA})
+    assert result.verdicts == {"good@inductor": "PASS"}, result.text
+    assert f"torch compiles nothing in a path with a blank, a quote or a backslash, such as {place}" in result.text

@@ -107,6 +107,25 @@ def test_a_chosen_folder_is_used_unless_others_may_write_to_it(
     )
 
 
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a\\b"])
+def test_a_folder_in_which_torch_cannot_compile_is_not_used(
+    folders: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = folders / "private" / own_folder().name
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folders / name))
+    paths, notices, (remark,) = ask(folders)
+    assert paths == [private, private / "triton"] and not notices and not own_folder().exists()
+    assert remark.startswith(
+        "what is compiled is kept for this run alone: torch compiles nothing in a path with a blank"
+    )
+    for variable in NAMES:
+        monkeypatch.setenv(variable, str(folders / name))
+    paths, (notice,), _ = ask(folders)
+    assert paths == [private, folders / name]  # Triton calls its compilers by a list
+    assert notice.startswith("TORCHINDUCTOR_CACHE_DIR: torch compiles nothing in a path with a blank")
+    assert notice.endswith("; this run uses a new folder")
+
+
 def test_without_a_key_nothing_of_earlier_runs_is_used(folders: Path) -> None:
     ask(folders)
     key_path().chmod(0o644)

@@ -92,6 +92,30 @@ def test_folders_of_another_prefix(base: Path) -> None:
     scratch.remove(path)
 
 
+@pytest.mark.parametrize("name", ["a b", "a'b", 'a"b', "a\\b", "a\nb"])
+def test_a_folder_in_which_torch_could_not_compile_is_not_used(
+    base: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (base / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(base / name))
+    path = scratch.make()
+    assert path.parent == Path("/tmp") and path.stat().st_mode & 0o777 == 0o700
+    scratch.remove(path)
+    chosen = str(base / "chosen")
+    environ = {
+        "TMPDIR": str(base / name),
+        "TORCHINDUCTOR_CACHE_DIR": str(base / name),
+        "TRITON_CACHE_DIR": str(base / name),
+    }
+    compiled = scratch.compile_environment(environ)
+    assert compiled == {"TMPDIR": "/tmp", "TRITON_CACHE_DIR": str(base / name)}
+    monkeypatch.setattr(tempfile, "tempdir", str(base))
+    environ = {"TMPDIR": str(base), "TORCHINDUCTOR_CACHE_DIR": chosen}
+    assert scratch.compile_environment(environ) == environ
+    for fine in ("a$HOME", "a;b", "ü", "a%sb", "a#b"):
+        assert scratch.compile_problem(f"/{fine}") == ""
+
+
 def test_what_is_not_ours_stays(base: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

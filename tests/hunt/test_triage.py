@@ -31,6 +31,12 @@ def test_what_people_say_is_read(tmp_path: Path) -> None:
     assert [str(each) for each in said.values()] == ["by-design the docs say so", "duplicate https://example.org/1"]
 
 
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff", "# aaaaaaaa: {triage: bug}\r\n", "---\n  # none\n...\n", "{}\n"])
+def test_a_file_without_entries_says_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(text)
+    assert read(tmp_path) == {}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -42,6 +48,7 @@ def test_what_people_say_is_read(tmp_path: Path) -> None:
         ("../x: {triage: bug}", "is no id of a signature"),
         ("12345678: {triage: bug}", "the key 12345678 is not text"),
         ("[]", "expected a mapping"),
+        ("~", "expected a mapping"),
         ("{", "is missing here"),
     ],
 )

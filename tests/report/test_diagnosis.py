@@ -32,7 +32,8 @@ WHOLE = Diagnosis(
 
 
 def test_the_whole_text() -> None:
-    assert render(WHOLE, "'a.spec.yaml::relu[float32,cpu]@inductor' --seed 3") == (
+    run = ["runner", "run", "'a.spec.yaml::relu[float32,cpu]@inductor'", "--seed", "3"]
+    assert render(WHOLE, run) == (
         "FAIL a.spec.yaml::relu[float32,cpu]@inductor on torch 2.13.0\n"
         "  value at output: 3 of 8 elements differ\n"
         "  ladder    dynamo ok · decomposition ok · crossref ok · inductor value\n"

@@ -69,6 +69,14 @@ def test_everything_of_a_wrong_value_is_on_the_page() -> None:
         assert words in made.text, words
 
 
+def test_each_command_on_the_page_is_told_what_it_takes() -> None:
+    text = Read(
+        page(diagnosis(), None, ["PYTHONHASHSEED=7", "runner", "run", "a", "--allow-python", "--seed", "3"])
+    ).text
+    assert "PYTHONHASHSEED=7 runner reduce a --allow-python --seed 3" in text
+    assert "PYTHONHASHSEED=7 runner repro a --allow-python" in text and "repro a --allow-python --seed" not in text
+
+
 def test_the_page_needs_no_javascript_and_no_network() -> None:
     made = read(diagnosis(), {"picture": PICTURE, "reason": ""})
     assert not made.count["script"] and not made.count["link"] and not made.count["iframe"] and not made.count["img"]

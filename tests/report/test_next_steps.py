@@ -46,6 +46,18 @@ def test_a_line_a_command() -> None:
     ]
 
 
+def test_each_command_runs_under_the_order_of_sets_of_the_run() -> None:
+    event = failure(name="a", repro="PYTHONHASHSEED=7 runner run a --seed 3")
+    assert [line[6:] for line in next_lines([event], 20)] == [
+        "PYTHONHASHSEED=7 runner diagnose a --seed 3",
+        "PYTHONHASHSEED=7 runner reduce a --seed 3",
+        "PYTHONHASHSEED=7 runner repro a > repro.py",
+        "PYTHONHASHSEED=7 runner issue a --seed 3",
+    ]
+    vacuous = finished("VACUOUS", "a", repro=event.repro)
+    assert next_lines([vacuous], 80) == ["next: PYTHONHASHSEED=7 runner explain a --seed 3"]
+
+
 def test_what_the_group_is_gives_way_to_the_command() -> None:
     (wide, *_), (narrow, *_) = next_lines([failed("a")], 80), next_lines([failed("a")], 40)
     assert wide == f"{narrow}  # 1 failure: value at inductor" and len(wide) <= 80

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.diagnostics import shown_path
+from runner.quote import command_words
 from runner.session.context import RunContext
 from runner.session.identity import planned_event, repro
 from runner.session.plan import plan
@@ -42,4 +43,5 @@ def test_a_command_names_the_order_of_sets_that_somebody_chose(tmp_path: Path, m
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     assert repro(one, context).startswith("runner run ")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    assert repro(one, context).startswith("PYTHONHASHSEED=7 runner run ")
+    command = repro(one, context)
+    assert command.startswith("PYTHONHASHSEED=7 runner run ") and " ".join(command_words(command)) == command

@@ -41,8 +41,8 @@ def run(base: Path) -> Make:
         files: dict[str, str] | None = None,
     ) -> Path:  # fmt: skip
         folder = base / "runs" / name_of(number)
-        (folder / "logs" / "deep").mkdir(parents=True)
-        (folder / "logs" / "deep" / "a.log").write_text("x" * extra)
+        (folder / "logs").mkdir(parents=True)
+        (folder / "logs" / "00001-good_float32_cpu.log").write_text("x" * extra)
         (folder / "junit.xml").write_text("<testsuites/>")
         suites = files if files is not None else {suite: f"{suite}.suite.yaml" for suite in ("a", "b")}
         events: list[Event] = [started(run=folder.name, suites=suites), planned()]
@@ -67,7 +67,7 @@ def test_the_oldest_go(base: Path, run: Make) -> None:
     assert prune(Keep(3), base=base) == Pruned()
 
 
-def test_size_counts_what_lies_deep(base: Path, run: Make) -> None:
+def test_size_counts_the_logs_of_jobs(base: Path, run: Make) -> None:
     for number in range(4):
         run(number, extra=100_000)
     pruned = prune(parse("250 KiB"), base=base)
@@ -160,6 +160,10 @@ FOREIGN = {
     "a file": lambda folder: (folder / "notes.txt").write_text("mine"),
     "a hidden file": lambda folder: (folder / ".keep").write_text(""),
     "a folder": lambda folder: (folder / "reduced").mkdir(),
+    "a file in the logs": lambda folder: (folder / "logs" / "notes.txt").write_text("mine"),
+    "a log in the logs": lambda folder: (folder / "logs" / "mine.log").write_text("mine"),
+    "a folder in the logs": lambda folder: (folder / "logs" / "00002-mine.log").mkdir(),
+    "a link in the logs": lambda folder: (folder / "logs" / "00002-mine.log").symlink_to("/etc/passwd"),
     "a link for the log": lambda folder: ((folder / "events.jsonl").rename(folder.parent / "kept.jsonl"), (folder / "events.jsonl").symlink_to(folder.parent / "kept.jsonl")),
     "a link for the logs": lambda folder: ((folder / "logs").rename(folder.parent / "logs"), (folder / "logs").symlink_to(folder.parent / "logs")),
     "a link": lambda folder: ((folder / "junit.xml").unlink(), (folder / "junit.xml").symlink_to("/etc/passwd")),
@@ -217,14 +221,11 @@ def test_a_linked_run_stays_and_its_target_too(base: Path, run: Make, tmp_path: 
     assert numbers(base) == [0, 2] and (tmp_path / name_of(0) / "events.jsonl").is_file()
 
 
-def test_links_below_the_logs_are_removed_and_not_followed(base: Path, run: Make, tmp_path: Path) -> None:
-    target = tmp_path / "target"
-    target.mkdir()
-    (target / "precious").write_text("kept")
-    (run(0) / "logs" / "link").symlink_to(target)
+@pytest.mark.parametrize("name", [".junit.xml.77.tmp", ".diagnosis-1.json.77.0a1b2c3d.tmp", "diagnosis-1.json", "lock"])
+def test_what_a_killed_run_was_writing_goes_with_it(base: Path, run: Make, name: str) -> None:
+    (run(0) / name).write_text("half")
     run(1)
-    prune(ONE, base=base)
-    assert numbers(base) == [1] and (target / "precious").read_text() == "kept"
+    assert prune(ONE, base=base).names == (name_of(0),)
 
 
 def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +234,7 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, mo
     folder = run(0)
     run(1)
     with monkeypatch.context() as patch:
-        patch.setattr("runner.files.remove_tree", lambda path: None)
+        patch.setattr("runner.session.prune.os.rmdir", refuse)
         assert prune(ONE, base=base) == Pruned((), 0, False)
     assert (folder / "events.jsonl").is_file()
     assert prune(ONE, base=base).names == (name_of(0),)

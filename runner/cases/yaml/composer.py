@@ -80,9 +80,10 @@ class Builder:
         except _Stop:
             return None
         if self.root is None or (isinstance(self.root, YamlScalar) and not self.root.quoted and not self.root.text):
-            self._report(
-                Span(self.file, 1, 1), "this file is empty: there is nothing in it", "a spec starts with `cases:`"
+            start = (
+                "a suite starts with `suite:`" if self.file.endswith(".suite.yaml") else "a spec starts with `cases:`"
             )
+            self._report(Span(self.file, 1, 1), "this file is empty: there is nothing in it", start)
             return None
         return self.root
 

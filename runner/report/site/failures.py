@@ -14,7 +14,7 @@ from runner.quote import command_words
 from runner.record.events import VariantFinished
 from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps, picture_parts
 from runner.report.failure import headline, properties_of, span
-from runner.report.groups import COMMANDS, target_words
+from runner.report.groups import commands_of
 from runner.report.site.declared import Declared
 from runner.report.site.results import Results
 from runner.templates import render_template
@@ -55,7 +55,6 @@ def render_page(
     alike = [
         other for other in (group.members if group else ()) if other.key != event.key and other.key in results.pages
     ]
-    words = target_words(event)
     place = span(event)
     error = event.findings[0].error if event.findings else None
     line = (error or {}).get("line")
@@ -81,7 +80,7 @@ def render_page(
         resolved=cap(clean(declared.resolved(event)), TEXT),
         source=_numbered(declared.source(event), line if isinstance(line, int) else 0),
         repro=event.repro if command_words(event.repro) else "",
-        commands=[(f"runner {name} {' '.join(words)}", _PURPOSES[name]) for name in COMMANDS] if words else [],
+        commands=[(command, _PURPOSES[name]) for name, command in commands_of(event).items()],
         alike=[(results.pages[other.key].rpartition("/")[2], one_line(f"{other.id} {other.torch}", 400)) for other in alike[:_ALIKE]],
         more_alike=max(0, (len(group.members) - 1 if group else 0) - len(alike[:_ALIKE])),
     )  # fmt: skip

@@ -495,3 +495,11 @@ def test_5000_cases_are_read_quickly() -> None:
     text = large(5000)
     # About 1 s on an idle core; three times that leaves room for a busy machine.
     assert min(seconds(lambda: load("x.yaml", text)) for _ in range(2)) < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [("a.suite.yaml", "a suite starts with `suite:`"), ("a.spec.yaml", "a spec starts with `cases:`")],
+)
+def test_an_empty_file_is_told_how_its_format_starts(name: str, start: str) -> None:
+    assert [problem.hint for problem in load(name, "")[1]] == [start]
