@@ -231,6 +231,9 @@ def test_what_a_killed_run_was_writing_goes_with_it(base: Path, run: Make, name:
 def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is a run still, and goes the next time."""
 
+    def refuse(path: object) -> None:
+        raise OSError
+
     folder = run(0)
     run(1)
     with monkeypatch.context() as patch:
