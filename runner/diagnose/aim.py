@@ -81,7 +81,7 @@ class Aim:
     own_error: bool = False  # the compiler's own exception, which never counts as the model's
     flags: tuple[str, ...] = ()
     defaults: bool = False  # it shows under torch's own settings
-    keeps: bool = False  # the outputs of all calls, as ``outputs``
+    keeps: bool = False  # outputs and inputs of all calls, as ``outputs`` and ``all_inputs``
     setting: Setting | None = None  # what is read after each call, as ``setting``
 
 
@@ -203,9 +203,10 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
             return replace(base, kind="values", returned="torch.get_rng_state()")
         case "alias":
             return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
-        case "mutation" if place.text.startswith("output"):  # after the backward, or after a later call
-            returned = place.text if place.call is None else f"outputs[{place.call}]{place.text.removeprefix('output')}"
-            return replace(base, kind="values", returned=returned, keeps=place.call is not None)
+        case "mutation" if place.text and finding.message.startswith("holds other values"):  # after the call
+            keeps = place.call is not None and not place.text.startswith("model")
+            returned, sources = (_kept(place) if keeps else place.text), ((place.tensor,) if place.gradient else ())
+            return replace(base, kind="values", returned=returned, keeps=keeps, sources=sources)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:
@@ -214,6 +215,12 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if oracle == "structure" or kind not in ("value", "nonfinite", "sign-of-zero", "shape"):
         return _of_presence(base, finding, place, job)
     return _of_values(replace(base, sources=(place.tensor,) if place.gradient else ()), kind, finding, place, job, text)
+
+
+def _kept(place: _Place) -> str:
+    """Return the expression of an output, or of an input or its gradient, of one call of several."""
+    root = "outputs" if place.text.startswith("output") else "all_inputs"
+    return f"{root}[{place.call}]{place.text.removeprefix('output').removeprefix('inputs')}"
 
 
 def _fact(kind: str, leaf: str, job: Job) -> str:

@@ -223,6 +223,12 @@ PLANTED = {
     "mutation, of a result by a later call": (
         X + "chain: [torch.sin]\ncalls: [{}]", "planted:results_reused", {"mutation"}
     ),
+    "mutation, of an input by a later call": (X + "chain: [torch.sin]\ncalls: [{}]", "planted:inputs_reused", {"mutation"}),
+    "mutation, of a gradient by a later call": (
+        "inputs: {x: {shape: [4, 3], requires_grad: true}}\nchain: [torch.tanh]\ngrad: backward\ncalls: [{}]",
+        "planted:gradients_reused",
+        {"mutation"},
+    ),
     "grad": (GRADIENT + "grad: backward", "scaled_gradient", {"grad"}),
     "grad, of a given cotangent": (
         "inputs: {x: {shape: [4], requires_grad: true}, g: {values: [0.0, 5.0, 0.0, 1.0], hidden: true}}\n"

@@ -181,10 +181,10 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
 
 @check("mutation")
 def mutation(evidence: Evidence) -> Iterator[Finding]:
-    """Compare inputs, parameters, buffers and attributes after the call, and results of calls after those that follow."""
+    """Compare inputs and state after the call; inputs, results and gradients also after the calls that follow."""
     for call, eager, compiled in evidence.pairs():
         for path in sorted(compiled.overwritten - eager.overwritten):
-            message = "holds other values after the backward or a later call; eager's result stays as it is"
+            message = "holds other values after the backward or a later call; eager's stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),

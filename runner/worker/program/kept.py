@@ -1,8 +1,8 @@
-"""Results that a caller keeps from call to call: a backend that reuses its memory writes into them."""
+"""What a caller keeps from call to call: a backend that reuses its memory writes into it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -12,20 +12,22 @@ from runner.worker.torch_private.dispatch import disable_modes
 
 
 @dataclass(frozen=True)
-class KeptResults:
-    """The tensors of one call's result, detached so that no autograd graph is kept, and their elements right after the call."""
+class KeptTensors:
+    """Tensors of one call, detached so that no autograd graph is kept, and their elements right after the call."""
 
-    tensors: dict[str, torch.Tensor]
-    elements: dict[str, torch.Tensor]
+    tensors: Mapping[str, torch.Tensor]
+    elements: Mapping[str, torch.Tensor]
 
     @staticmethod
-    def of(tensors: Sequence[tuple[str, torch.Tensor]], leaves: Sequence[Leaf]) -> KeptResults:
+    def of(tensors: Iterable[tuple[str, torch.Tensor]], leaves: Iterable[Leaf]) -> KeptTensors:
         """Return what can be compared later: plain dense tensors by their paths, and the copies that a snapshot holds."""
         copies = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)}
         plain = {
-            p: t.detach() for p, t in tensors if type(t) is torch.Tensor and t.layout == torch.strided and p in copies
+            p: t.detach()
+            for p, t in tensors
+            if type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and p in copies
         }
-        return KeptResults(plain, {path: copies[path] for path in plain})
+        return KeptTensors(plain, {path: copies[path] for path in plain})
 
     def overwritten(self) -> frozenset[str]:
         """Return the paths whose tensors hold other bits than right after the call."""

@@ -336,6 +336,32 @@ def test_a_kept_result_that_a_later_call_writes_into():
     assert passes(run(source("return x * 2, x.sum()"), "planted:results_reused", **OFF)), "one call overwrites nothing"
 
 
+def test_a_kept_input_that_a_later_call_writes_into():
+    """A user who keeps what a call was given would find what a later call was given."""
+    calls = "CALLS = [make_inputs, lambda: [torch.ones(4, 5)], make_inputs]"
+    text = source("return x * 2", more=calls)
+    record = run(text, "planted:inputs_reused", **OFF)
+    places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+    assert places == [("mutation", "call 0, input x")]
+    assert passes(run(text, **OFF))
+    assert passes(run(source("return x * 2"), "planted:inputs_reused", **OFF)), "one call overwrites nothing"
+
+
+def test_a_model_may_write_into_an_input_of_an_earlier_call():
+    body = "last = getattr(self, 'last', None)\nif last is not None: last.add_(1)\nself.last = x\nreturn x * 2"
+    assert passes(run(source(body, more="CALLS = [make_inputs] * 3"), **OFF))
+
+
+def test_a_kept_gradient_that_a_later_call_writes_into():
+    calls = "CALLS = [make_inputs, lambda: [torch.ones(5, 4, requires_grad=True)]]"
+    text = source("return x.sin()", "torch.randn(5, 4, requires_grad=True)", more=calls)
+    fields = {"grad": {"mode": "backward"}}
+    record = run(text, "planted:gradients_reused", **fields)
+    places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+    assert places == [("mutation", "call 0, gradient of x")]
+    assert passes(run(text, **fields))
+
+
 def test_a_result_that_the_backward_writes_into():
     fields = {"grad": {"mode": "backward"}}
     text = source("return x.sigmoid()", "torch.randn(4, 5, requires_grad=True)")

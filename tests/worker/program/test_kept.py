@@ -1,16 +1,16 @@
-"""Results that a caller keeps from call to call."""
+"""What a caller keeps from call to call."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from runner.worker.program.kept import KeptResults
+from runner.worker.program.kept import KeptTensors
 from runner.worker.program.snapshot import snapshot_leaf
 
 
-def kept(tensor: torch.Tensor) -> KeptResults:
-    return KeptResults.of([("output", tensor)], [snapshot_leaf(tensor, "output")])
+def kept(tensor: torch.Tensor) -> KeptTensors:
+    return KeptTensors.of([("output", tensor)], [snapshot_leaf(tensor, "output")])
 
 
 @pytest.mark.parametrize(
