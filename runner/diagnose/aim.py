@@ -202,7 +202,8 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         case "rng":
             return replace(base, kind="values", returned="torch.get_rng_state()")
         case "alias":
-            return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
+            returned = _shared(finding.message, place, variant, job)
+            return replace(base, kind="facts", returned=returned, backward=False, keeps="outputs[" in returned)
         case "mutation" if place.text and finding.message.startswith("holds other values"):  # after the call
             keeps = place.call is not None and not place.text.startswith("model")
             returned, sources = (_kept(place) if keeps else place.text), ((place.tensor,) if place.gradient else ())
@@ -299,6 +300,8 @@ def _short(value: float) -> str:
 
 
 _RELATION = re.compile(r"(is|shares memory with) (.+)")
+_OF_CALL = re.compile(r"(.+) of call (\d{1,9})", re.ASCII)
+_MEMORY = ".untyped_storage().data_ptr()"
 
 
 def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
@@ -308,10 +311,14 @@ def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
     apart = set(sides[1].split(", ")) ^ set(sides[2].split(", ")) if sides else set()
     for relation in sorted(apart):
         match = _RELATION.fullmatch(relation)
+        earlier = _OF_CALL.fullmatch(match[2]) if match else None
+        if earlier:  # what an earlier call gave, or was given
+            same = _Place.of(f"call {earlier[2]}, {earlier[1]}", variant, job)
+            if same.text and place.call is not None:
+                return f"{_kept(place)}{_MEMORY} == {_kept(same)}{_MEMORY}"
         target = _Place.of(match[2], variant, job).text if match else ""
         if match and target:
-            memory = ".untyped_storage().data_ptr()"
-            return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{memory} == {target}{memory}"
+            return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{_MEMORY} == {target}{_MEMORY}"
     return "[[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tree_leaves(output)] for b in inputs]"
 
 

@@ -204,6 +204,11 @@ PLANTED = {
         "planted:first_twice",
         {"alias", "value"},
     ),
+    "alias, of calls": (
+        X + "chain: [{torch.ones_like: $x, out: a}, {torch.sin: $x, out: b}]\nreturn: [$a, $b]\ncalls: [{}]",
+        "planted:constants_reused",
+        {"alias"},
+    ),
     "offset": (X + 'chain: [{operator.getitem: [$x, "[2:]"]}]', "planted:start_of_input", {"offset", "value"}),
     "mutation": (X + "chain: [{Tensor.add_: [$x, 1]}, torch.sum]", "dropped_mutation", {"mutation"}),
     "mutation, unasked": (X + "chain: [torch.sin]", "planted:extra_mutation", {"mutation"}),

@@ -147,6 +147,25 @@ def results_reused(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def constants_reused(graph: Graph, inputs: list[Any]) -> Function:
+    """A result that equals the first call's is the first call's."""
+    first: list[torch.Tensor] = []
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        if not first:
+            first.extend(outs)
+        return tuple(kept if torch.equal(kept, out) else out for kept, out in zip(first, outs, strict=True))
+
+    return run
+
+
+def columns_of_one_memory(graph: Graph, inputs: list[Any]) -> Function:
+    """Every call's result lies between the elements of the others, and shares none of them."""
+    columns = iter(torch.empty(20, 8).unbind(1))
+    return lambda *args: tuple(next(columns).copy_(out) for out in graph(*args))
+
+
 def inputs_reused(graph: Graph, inputs: list[Any]) -> Function:
     """The first call's arguments become the buffers into which later calls copy theirs."""
     buffers: list[torch.Tensor] = []

@@ -164,7 +164,7 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
 
 @check("alias")
 def aliases(evidence: Evidence) -> Iterator[Finding]:
-    """Compare which inputs, state and earlier outputs each output is, or shares storage with."""
+    """Compare which inputs, state and earlier outputs each output is, or shares storage with; also what earlier calls gave."""
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue
@@ -177,6 +177,13 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
                 # No later write shows which object shares the same memory.
                 severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else None
                 yield Finding("alias", message, evidence.where(call, path), severity=severity)
+        repeated: dict[str, list[str]] = {}
+        for path, number, same in sorted(compiled.repeated - eager.repeated):
+            if same not in evidence.compiled.calls[number].overwritten:  # else that is the finding
+                repeated.setdefault(path, []).append(f"shares memory with {same} of call {number}")
+        for path, relations_of_calls in repeated.items():
+            message = f"eager: memory of its own; compiled: {', '.join(relations_of_calls)}"
+            yield Finding("alias", message, evidence.where(call, path))
 
 
 @check("mutation")

@@ -1,12 +1,13 @@
-"""What a caller keeps from call to call: a backend that reuses its memory writes into it."""
+"""What a caller keeps from call to call: a backend that reuses its memory writes into it, or gives it out again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
+from runner.worker.program.memory import have_common_elements, reach
 from runner.worker.program.snapshot import Leaf, snapshot_leaf
 from runner.worker.torch_private.dispatch import disable_modes
 
@@ -38,6 +39,26 @@ class KeptTensors:
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
                     changed.add(path)
         return frozenset(changed)
+
+    def shared_with(self, earlier: KeptTensors) -> Iterator[tuple[str, str]]:
+        """Yield a path and one of ``earlier`` for all tensors that have an element in common.
+
+        They may have storages of their own over the same memory. All are alive, so that no allocator has given it twice.
+        """
+        with disable_modes():
+            places = earlier._places()
+            for path, tensor, memory in self._places():
+                for earlier_path, earlier_tensor, place in places:
+                    near = (
+                        memory.start < place.stop
+                        and place.start < memory.stop
+                        and tensor.device == earlier_tensor.device
+                    )
+                    if near and have_common_elements(tensor, earlier_tensor):
+                        yield path, earlier_path
+
+    def _places(self) -> list[tuple[str, torch.Tensor, range]]:
+        return [(path, tensor, reach(tensor)) for path, tensor in self.tensors.items() if not tensor.is_nested]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

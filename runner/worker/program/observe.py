@@ -69,6 +69,9 @@ class CallRecord:
     written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
     overwritten: frozenset[str] = frozenset()  # outputs, gradients and inputs that later hold other values
+    repeated: frozenset[tuple[str, int, str]] = (
+        frozenset()
+    )  # paths, each with an earlier call and a path of the same memory there
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
 
     @property
@@ -151,8 +154,13 @@ def observe(
                 tensors = _run_call(
                     record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
                 )
-            if call + 1 < len(loaded.makers) or settings.grad == "backward":
-                kept_of_calls.append((record, KeptTensors.of(tensors, record.leaves())))
+            if len(loaded.makers) > 1 or settings.grad == "backward":
+                kept = KeptTensors.of(tensors, record.leaves())
+                earlier = enumerate(kept for _, kept in kept_of_calls)
+                record.repeated = frozenset(
+                    (path, number, same) for number, one in earlier for path, same in kept.shared_with(one)
+                )
+                kept_of_calls.append((record, kept))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)

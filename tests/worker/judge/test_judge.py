@@ -336,6 +336,39 @@ def test_a_kept_result_that_a_later_call_writes_into():
     assert passes(run(source("return x * 2, x.sum()"), "planted:results_reused", **OFF)), "one call overwrites nothing"
 
 
+def test_a_result_that_is_an_earlier_calls():
+    """Whoever writes into the one changes the other."""
+    text = source("return torch.ones_like(x), x.sin()", more="CALLS = [make_inputs] * 3")
+    record = run(text, "planted:constants_reused", **OFF)
+    places = [(finding["oracle"], finding["path"], finding["message"]) for finding in record["findings"]]
+    own = "eager: memory of its own; compiled: shares memory with output[0] of call 0"
+    assert places == [
+        ("alias", "call 1, output[0]", own),
+        ("alias", "call 2, output[0]", f"{own}, shares memory with output[0] of call 1"),
+    ]
+    assert passes(run(text, **OFF))
+
+
+def test_results_of_one_memory_without_a_common_element():
+    text = source("return x.sin()", "torch.randn(20)", more="CALLS = [make_inputs] * 3")
+    assert passes(run(text, "planted:columns_of_one_memory", **OFF, ignore=["stride"]))
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ("return self.w, x + 1", ""),
+        ("return self.w[1:], x + 1", ""),
+        ("return table(), x + 1", "import functools\n@functools.cache\ndef table():\n    return torch.ones(3)\n"),
+        ("return torch.tensor([1.0, 2.0]), torch.empty(0), x + 1", ""),
+    ],
+)
+@pytest.mark.parametrize("backend", ["planted:clean", "inductor"])
+def test_what_eager_gives_again_may_be_given_again(body, more, backend):
+    text = source(body, init="self.w = torch.nn.Parameter(torch.ones(5))", more=f"{more}CALLS = [make_inputs] * 2")
+    assert passes(run(text, backend, **OFF))
+
+
 def test_a_kept_input_that_a_later_call_writes_into():
     """A user who keeps what a call was given would find what a later call was given."""
     calls = "CALLS = [make_inputs, lambda: [torch.ones(4, 5)], make_inputs]"
