@@ -81,7 +81,7 @@ class Aim:
     own_error: bool = False  # the compiler's own exception, which never counts as the model's
     flags: tuple[str, ...] = ()
     defaults: bool = False  # it shows under torch's own settings
-    keeps: bool = False  # the outputs of all calls, as ``outputs``
+    keeps: bool = False  # outputs and inputs of all calls, as ``outputs`` and ``all_inputs``
     setting: Setting | None = None  # what is read after each call, as ``setting``
 
 
@@ -202,10 +202,12 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         case "rng":
             return replace(base, kind="values", returned="torch.get_rng_state()")
         case "alias":
-            return replace(base, kind="facts", returned=_shared(finding.message, place, variant, job), backward=False)
-        case "mutation" if place.text.startswith("output"):  # after the backward, or after a later call
-            returned = place.text if place.call is None else f"outputs[{place.call}]{place.text.removeprefix('output')}"
-            return replace(base, kind="values", returned=returned, keeps=place.call is not None)
+            returned = _shared(finding.message, place, variant, job)
+            return replace(base, kind="facts", returned=returned, backward=False, keeps="outputs[" in returned)
+        case "mutation" if place.text and finding.message.startswith("holds other values"):  # after the call
+            keeps = place.call is not None and not place.text.startswith("model")
+            returned, sources = (_kept(place) if keeps else place.text), ((place.tensor,) if place.gradient else ())
+            return replace(base, kind="values", returned=returned, keeps=keeps, sources=sources)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:
@@ -214,6 +216,12 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if oracle == "structure" or kind not in ("value", "nonfinite", "sign-of-zero", "shape"):
         return _of_presence(base, finding, place, job)
     return _of_values(replace(base, sources=(place.tensor,) if place.gradient else ()), kind, finding, place, job, text)
+
+
+def _kept(place: _Place) -> str:
+    """Return the expression of an output, or of an input or its gradient, of one call of several."""
+    root = "outputs" if place.text.startswith("output") else "all_inputs"
+    return f"{root}[{place.call}]{place.text.removeprefix('output').removeprefix('inputs')}"
 
 
 def _fact(kind: str, leaf: str, job: Job) -> str:
@@ -292,6 +300,8 @@ def _short(value: float) -> str:
 
 
 _RELATION = re.compile(r"(is|shares memory with) (.+)")
+_OF_CALL = re.compile(r"(.+) of call (\d{1,9})", re.ASCII)
+_MEMORY = ".untyped_storage().data_ptr()"
 
 
 def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
@@ -301,10 +311,14 @@ def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
     apart = set(sides[1].split(", ")) ^ set(sides[2].split(", ")) if sides else set()
     for relation in sorted(apart):
         match = _RELATION.fullmatch(relation)
+        earlier = _OF_CALL.fullmatch(match[2]) if match else None
+        if earlier:  # what an earlier call gave, or was given
+            same = _Place.of(f"call {earlier[2]}, {earlier[1]}", variant, job)
+            if same.text and place.call is not None:
+                return f"{_kept(place)}{_MEMORY} == {_kept(same)}{_MEMORY}"
         target = _Place.of(match[2], variant, job).text if match else ""
         if match and target:
-            memory = ".untyped_storage().data_ptr()"
-            return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{memory} == {target}{memory}"
+            return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{_MEMORY} == {target}{_MEMORY}"
     return "[[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tree_leaves(output)] for b in inputs]"
 
 

@@ -143,7 +143,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "number": number,
         "contexts": ", ".join(contexts),
         "backward": aim.backward,
-        "keeps": aim.keeps,
+        "keeps": [name for name in ("outputs", "all_inputs") if aim.keeps and f"{name}[" in aim.returned],
         "cotangents": aim.backward and (cotangent == "seeded" or second),
         "cotangent": _COTANGENTS[cotangent].format(
             f"{number} + " * (number != "0") if cotangent == "seeded" else "number" if several else "0"

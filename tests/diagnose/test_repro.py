@@ -204,6 +204,11 @@ PLANTED = {
         "planted:first_twice",
         {"alias", "value"},
     ),
+    "alias, of calls": (
+        X + "chain: [{torch.ones_like: $x, out: a}, {torch.sin: $x, out: b}]\nreturn: [$a, $b]\ncalls: [{}]",
+        "planted:constants_reused",
+        {"alias"},
+    ),
     "offset": (X + 'chain: [{operator.getitem: [$x, "[2:]"]}]', "planted:start_of_input", {"offset", "value"}),
     "mutation": (X + "chain: [{Tensor.add_: [$x, 1]}, torch.sum]", "dropped_mutation", {"mutation"}),
     "mutation, unasked": (X + "chain: [torch.sin]", "planted:extra_mutation", {"mutation"}),
@@ -222,6 +227,12 @@ PLANTED = {
     ),
     "mutation, of a result by a later call": (
         X + "chain: [torch.sin]\ncalls: [{}]", "planted:results_reused", {"mutation"}
+    ),
+    "mutation, of an input by a later call": (X + "chain: [torch.sin]\ncalls: [{}]", "planted:inputs_reused", {"mutation"}),
+    "mutation, of a gradient by a later call": (
+        "inputs: {x: {shape: [4, 3], requires_grad: true}}\nchain: [torch.tanh]\ngrad: backward\ncalls: [{}]",
+        "planted:gradients_reused",
+        {"mutation"},
     ),
     "grad": (GRADIENT + "grad: backward", "scaled_gradient", {"grad"}),
     "grad, of a given cotangent": (

@@ -8,6 +8,8 @@ import sys
 from typing import Any
 
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 from runner.worker.operators.choices import Draw
 from runner.worker.planted import (  # noqa: F401  jobs name all of them as ``planted:...``
@@ -143,6 +145,55 @@ def results_reused(graph: Graph, inputs: list[Any]) -> Function:
         return tuple(kept.copy_(out) for kept, out in zip(first, outs, strict=True))
 
     return run
+
+
+def constants_reused(graph: Graph, inputs: list[Any]) -> Function:
+    """A result that equals the first call's is the first call's."""
+    first: list[torch.Tensor] = []
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        if not first:
+            first.extend(outs)
+        return tuple(kept if torch.equal(kept, out) else out for kept, out in zip(first, outs, strict=True))
+
+    return run
+
+
+def columns_of_one_memory(graph: Graph, inputs: list[Any]) -> Function:
+    """Every call's result lies between the elements of the others, and shares none of them."""
+    columns = iter(torch.empty(20, 8).unbind(1))
+    return lambda *args: tuple(next(columns).copy_(out) for out in graph(*args))
+
+
+def inputs_reused(graph: Graph, inputs: list[Any]) -> Function:
+    """The first call's arguments become the buffers into which later calls copy theirs."""
+    buffers: list[torch.Tensor] = []
+
+    def run(*args: Any) -> Any:
+        if not buffers:
+            buffers.extend(args)
+        return graph(*(buffer.detach().copy_(arg) for buffer, arg in zip(buffers, args, strict=True)))
+
+    return run
+
+
+def gradients_reused(graph: Graph, inputs: list[Any]) -> Function:
+    """Every backward writes its gradients into the memory of the first one's, each time as a new tensor over it."""
+    memory: list[torch.Tensor] = []
+
+    def backward(graph: Graph, inputs: list[Any]) -> Function:
+        def run(*args: Any) -> Any:
+            gradients = graph(*args)
+            if not memory:
+                memory.extend(gradient.clone() for gradient in gradients)
+            for kept, gradient in zip(memory, gradients, strict=True):
+                kept.copy_(gradient)
+            return tuple(torch.from_numpy(kept.numpy()) for kept in memory)
+
+        return make_boxed_func(run)
+
+    return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph), bw_compiler=backward)(graph, inputs)
 
 
 class _Cleared(torch.autograd.Function):

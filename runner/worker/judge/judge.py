@@ -164,7 +164,7 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
 
 @check("alias")
 def aliases(evidence: Evidence) -> Iterator[Finding]:
-    """Compare which inputs, state and earlier outputs each output is, or shares storage with."""
+    """Compare which inputs, state and earlier outputs each output is, or shares storage with; also what earlier calls gave."""
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue
@@ -177,14 +177,21 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
                 # No later write shows which object shares the same memory.
                 severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else None
                 yield Finding("alias", message, evidence.where(call, path), severity=severity)
+        repeated: dict[str, list[str]] = {}
+        for path, number, same in sorted(compiled.repeated - eager.repeated):
+            if same not in evidence.compiled.calls[number].overwritten:  # else that is the finding
+                repeated.setdefault(path, []).append(f"shares memory with {same} of call {number}")
+        for path, relations_of_calls in repeated.items():
+            message = f"eager: memory of its own; compiled: {', '.join(relations_of_calls)}"
+            yield Finding("alias", message, evidence.where(call, path))
 
 
 @check("mutation")
 def mutation(evidence: Evidence) -> Iterator[Finding]:
-    """Compare inputs, parameters, buffers and attributes after the call, and results of calls after those that follow."""
+    """Compare inputs and state after the call; inputs, results and gradients also after the calls that follow."""
     for call, eager, compiled in evidence.pairs():
         for path in sorted(compiled.overwritten - eager.overwritten):
-            message = "holds other values after the backward or a later call; eager's result stays as it is"
+            message = "holds other values after the backward or a later call; eager's stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),

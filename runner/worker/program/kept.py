@@ -1,31 +1,34 @@
-"""Results that a caller keeps from call to call: a backend that reuses its memory writes into them."""
+"""What a caller keeps from call to call: a backend that reuses its memory writes into it, or gives it out again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
+from runner.worker.program.memory import have_common_elements, reach
 from runner.worker.program.snapshot import Leaf, snapshot_leaf
 from runner.worker.torch_private.dispatch import disable_modes
 
 
 @dataclass(frozen=True)
-class KeptResults:
-    """The tensors of one call's result, detached so that no autograd graph is kept, and their elements right after the call."""
+class KeptTensors:
+    """Tensors of one call, detached so that no autograd graph is kept, and their elements right after the call."""
 
-    tensors: dict[str, torch.Tensor]
-    elements: dict[str, torch.Tensor]
+    tensors: Mapping[str, torch.Tensor]
+    elements: Mapping[str, torch.Tensor]
 
     @staticmethod
-    def of(tensors: Sequence[tuple[str, torch.Tensor]], leaves: Sequence[Leaf]) -> KeptResults:
+    def of(tensors: Iterable[tuple[str, torch.Tensor]], leaves: Iterable[Leaf]) -> KeptTensors:
         """Return what can be compared later: plain dense tensors by their paths, and the copies that a snapshot holds."""
         copies = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)}
         plain = {
-            p: t.detach() for p, t in tensors if type(t) is torch.Tensor and t.layout == torch.strided and p in copies
+            p: t.detach()
+            for p, t in tensors
+            if type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and p in copies
         }
-        return KeptResults(plain, {path: copies[path] for path in plain})
+        return KeptTensors(plain, {path: copies[path] for path in plain})
 
     def overwritten(self) -> frozenset[str]:
         """Return the paths whose tensors hold other bits than right after the call."""
@@ -36,6 +39,26 @@ class KeptResults:
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
                     changed.add(path)
         return frozenset(changed)
+
+    def shared_with(self, earlier: KeptTensors) -> Iterator[tuple[str, str]]:
+        """Yield a path and one of ``earlier`` for all tensors that have an element in common.
+
+        They may have storages of their own over the same memory. All are alive, so that no allocator has given it twice.
+        """
+        with disable_modes():
+            places = earlier._places()
+            for path, tensor, memory in self._places():
+                for earlier_path, earlier_tensor, place in places:
+                    near = (
+                        memory.start < place.stop
+                        and place.start < memory.stop
+                        and tensor.device == earlier_tensor.device
+                    )
+                    if near and have_common_elements(tensor, earlier_tensor):
+                        yield path, earlier_path
+
+    def _places(self) -> list[tuple[str, torch.Tensor, range]]:
+        return [(path, tensor, reach(tensor)) for path, tensor in self.tensors.items() if not tensor.is_nested]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from runner.worker.program import global_state
 from runner.worker.program.aliases import add_writes, find_relations
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
-from runner.worker.program.kept import KeptResults
+from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import argument_names, unchanged_paths
@@ -68,13 +68,21 @@ class CallRecord:
     drew_random: bool = False  # from torch's generators, before it returned or raised
     written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
-    overwritten: frozenset[str] = frozenset()  # outputs that hold other values after the backward and later calls
+    overwritten: frozenset[str] = frozenset()  # outputs, gradients and inputs that later hold other values
+    repeated: frozenset[tuple[str, int, str]] = (
+        frozenset()
+    )  # paths, each with an earlier call and a path of the same memory there
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
 
     @property
     def mutated(self) -> bool:
         """Return whether the call wrote to inputs or state."""
         return bool(self.written)
+
+    def leaves(self) -> Iterator[Leaf]:
+        """Yield what the caller has of the call: outputs, inputs and gradients."""
+        yield from (*self.outputs.leaves, *self.inputs.leaves)
+        yield from (leaf for leaf in self.gradients.values() if leaf is not None)
 
 
 @dataclass
@@ -130,7 +138,7 @@ def observe(
         InvalidCase: making the inputs raised.
     """
     observation = Observation()
-    results_of_calls: list[tuple[CallRecord, KeptResults]] = []
+    kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         cotangents = loaded.make_cotangents(call)
@@ -143,20 +151,24 @@ def observe(
         generators = _generators(settings.device)
         try:
             with in_stance(loaded.stance):
-                results = _run_call(
+                tensors = _run_call(
                     record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
                 )
-            # A CUDA graph may reuse what a call returned.
-            if (call + 1 < len(loaded.makers) or settings.grad == "backward") and settings.device == "cpu":
-                results_of_calls.append((record, KeptResults.of(results, record.outputs.leaves)))
+            if len(loaded.makers) > 1 or settings.grad == "backward":
+                kept = KeptTensors.of(tensors, record.leaves())
+                earlier = enumerate(kept for _, kept in kept_of_calls)
+                record.repeated = frozenset(
+                    (path, number, same) for number, one in earlier for path, same in kept.shared_with(one)
+                )
+                kept_of_calls.append((record, kept))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
             record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
             break
-    for record, results_kept in results_of_calls:
-        record.overwritten = results_kept.overwritten()
+    for record, kept in kept_of_calls:
+        record.overwritten = kept.overwritten()
     return observation
 
 
@@ -193,7 +205,7 @@ def _run_call(
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> list[tuple[str, torch.Tensor]]:
-    """Call once, fill ``record``, return the tensors of the result. ``during`` holds the phase for the handler of an error."""
+    """Call once, fill ``record``, return the tensors that the caller has then. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
     inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
@@ -225,12 +237,13 @@ def _run_call(
     record.outputs = snapshot(result, "output", module)
     outputs = flatten(result, "output", module)[1]
     record.aliases = find_relations(outputs, tensors)
+    gradients: list[tuple[str, torch.Tensor]] = []
     if settings.grad == "backward":
         during[0] = "backward"
         record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
         sources += _late_parameters(loaded, tensors)
         with around_backward():
-            record.gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
+            record.gradients, gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
@@ -243,7 +256,9 @@ def _run_call(
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
     record.state = snapshot_state(loaded, copy)
-    return _tensors(outputs)
+    # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
+    results = _tensors(outputs) + (gradients if copy else [])
+    return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 
 def snapshot_state(loaded: LoadedCase, copy: bool = True) -> Tree:
@@ -290,12 +305,13 @@ def _backward(
     seed: int,
     given: Sequence[torch.Tensor | None],
     python: contextlib.AbstractContextManager[None],
-) -> dict[str, Leaf | None]:
-    """Differentiate the outputs, ``order`` times, and copy the gradients of inputs and parameters.
+) -> tuple[dict[str, Leaf | None], list[tuple[str, torch.Tensor]]]:
+    """Differentiate the outputs, ``order`` times. Return copies of the gradients of inputs and parameters, and these themselves.
 
     Only floating and complex outputs that require a gradient count. Names of a later round end in ``, order 2``.
     """
     gradients: dict[str, Leaf | None] = {}
+    tensors: list[tuple[str, torch.Tensor]] = []
     roots = [(index, tensor) for index, (_, tensor) in enumerate(outputs) if tensor.requires_grad]
     for order in range(1, settings.order + 1):
         if not roots:
@@ -309,10 +325,11 @@ def _backward(
             gradient = tensor.grad
             name = f"gradient of {path.removeprefix('input ')}" + (f", order {order}" if order > 1 else "")
             gradients[name] = None if gradient is None else snapshot_leaf(gradient, name)
-            if gradient is not None and gradient.requires_grad:
-                roots.append((index, gradient))
+            if gradient is not None:
+                tensors.append((name, gradient))
+                roots += [(index, gradient)] if gradient.requires_grad else []
             tensor.grad = None
-    return gradients
+    return gradients, tensors
 
 
 def _heads(

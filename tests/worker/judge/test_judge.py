@@ -336,6 +336,65 @@ def test_a_kept_result_that_a_later_call_writes_into():
     assert passes(run(source("return x * 2, x.sum()"), "planted:results_reused", **OFF)), "one call overwrites nothing"
 
 
+def test_a_result_that_is_an_earlier_calls():
+    """Whoever writes into the one changes the other."""
+    text = source("return torch.ones_like(x), x.sin()", more="CALLS = [make_inputs] * 3")
+    record = run(text, "planted:constants_reused", **OFF)
+    places = [(finding["oracle"], finding["path"], finding["message"]) for finding in record["findings"]]
+    own = "eager: memory of its own; compiled: shares memory with output[0] of call 0"
+    assert places == [
+        ("alias", "call 1, output[0]", own),
+        ("alias", "call 2, output[0]", f"{own}, shares memory with output[0] of call 1"),
+    ]
+    assert passes(run(text, **OFF))
+
+
+def test_results_of_one_memory_without_a_common_element():
+    text = source("return x.sin()", "torch.randn(20)", more="CALLS = [make_inputs] * 3")
+    assert passes(run(text, "planted:columns_of_one_memory", **OFF, ignore=["stride"]))
+
+
+@pytest.mark.parametrize(
+    ("body", "more"),
+    [
+        ("return self.w, x + 1", ""),
+        ("return self.w[1:], x + 1", ""),
+        ("return table(), x + 1", "import functools\n@functools.cache\ndef table():\n    return torch.ones(3)\n"),
+        ("return torch.tensor([1.0, 2.0]), torch.empty(0), x + 1", ""),
+    ],
+)
+@pytest.mark.parametrize("backend", ["planted:clean", "inductor"])
+def test_what_eager_gives_again_may_be_given_again(body, more, backend):
+    text = source(body, init="self.w = torch.nn.Parameter(torch.ones(5))", more=f"{more}CALLS = [make_inputs] * 2")
+    assert passes(run(text, backend, **OFF))
+
+
+def test_a_kept_input_that_a_later_call_writes_into():
+    """A user who keeps what a call was given would find what a later call was given."""
+    calls = "CALLS = [make_inputs, lambda: [torch.ones(4, 5)], make_inputs]"
+    text = source("return x * 2", more=calls)
+    record = run(text, "planted:inputs_reused", **OFF)
+    places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+    assert places == [("mutation", "call 0, input x")]
+    assert passes(run(text, **OFF))
+    assert passes(run(source("return x * 2"), "planted:inputs_reused", **OFF)), "one call overwrites nothing"
+
+
+def test_a_model_may_write_into_an_input_of_an_earlier_call():
+    body = "last = getattr(self, 'last', None)\nif last is not None: last.add_(1)\nself.last = x\nreturn x * 2"
+    assert passes(run(source(body, more="CALLS = [make_inputs] * 3"), **OFF))
+
+
+def test_a_kept_gradient_that_a_later_call_writes_into():
+    calls = "CALLS = [make_inputs, lambda: [torch.ones(5, 4, requires_grad=True)]]"
+    text = source("return x.sin()", "torch.randn(5, 4, requires_grad=True)", more=calls)
+    fields = {"grad": {"mode": "backward"}}
+    record = run(text, "planted:gradients_reused", **fields)
+    places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+    assert places == [("mutation", "call 0, gradient of x")]
+    assert passes(run(text, **fields))
+
+
 def test_a_result_that_the_backward_writes_into():
     fields = {"grad": {"mode": "backward"}}
     text = source("return x.sigmoid()", "torch.randn(4, 5, requires_grad=True)")

@@ -1,16 +1,16 @@
-"""Results that a caller keeps from call to call."""
+"""What a caller keeps from call to call."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from runner.worker.program.kept import KeptResults
+from runner.worker.program.kept import KeptTensors
 from runner.worker.program.snapshot import snapshot_leaf
 
 
-def kept(tensor: torch.Tensor) -> KeptResults:
-    return KeptResults.of([("output", tensor)], [snapshot_leaf(tensor, "output")])
+def kept(tensor: torch.Tensor) -> KeptTensors:
+    return KeptTensors.of([("output", tensor)], [snapshot_leaf(tensor, "output")])
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,16 @@ def test_a_write_is_seen_in_tensors_of_any_strides(size, stride, dtype):
 
 def test_a_nan_equals_itself():
     assert kept(torch.full((3,), torch.nan)).overwritten() == frozenset()
+
+
+def test_the_same_memory_is_seen_below_another_storage():
+    memory = torch.ones(4)
+    again = torch.from_numpy(memory.numpy()[1:])
+    assert list(kept(again).shared_with(kept(memory))) == [("output", "output")]
+    assert list(kept(memory.clone()).shared_with(kept(memory))) == []
+    assert list(kept(torch.empty(0)).shared_with(kept(torch.empty(0)))) == []
+
+
+def test_a_nested_tensor_has_no_strides():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+    assert list(kept(nested).shared_with(kept(nested))) == []
