@@ -169,24 +169,25 @@ def _index_write(chain: Chain) -> None:
     index = chain.index([count], x.shape[dim])
     shape = list(x.shape)
     shape[dim] = count
-    if name == "index_fill":
-        make(f"{space}.index_fill{end}", x, dim, index, chain.integer(-2, 3))
-    elif name == "index_reduce":
-        source = chain.input(shape, x.data.dtype)
-        make(
-            f"{space}.index_reduce{end}",
-            x,
-            dim,
-            index,
-            source,
-            chain.one("amax", "amin", "prod", "mean"),
-            include_self=chain.chance(0.6),
-        )
-    elif name == "index_add":
-        options = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
-        make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **options)
-    else:
-        make(f"{space}.index_copy{end}", x, dim, index, chain.input(shape, x.data.dtype))
+    match name:
+        case "index_fill":
+            make(f"{space}.index_fill{end}", x, dim, index, chain.integer(-2, 3))
+        case "index_reduce":
+            source = chain.input(shape, x.data.dtype)
+            make(
+                f"{space}.index_reduce{end}",
+                x,
+                dim,
+                index,
+                source,
+                chain.one("amax", "amin", "prod", "mean"),
+                include_self=chain.chance(0.6),
+            )
+        case "index_add":
+            options = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
+            make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **options)
+        case _:
+            make(f"{space}.index_copy{end}", x, dim, index, chain.input(shape, x.data.dtype))
 
 
 @family(6)
@@ -272,17 +273,18 @@ def _number(chain: Chain) -> None:
     """Python numbers: of tensors, and of shapes."""
     x = chain.tensor(1)
     choice = chain.integer(0, 3)
-    if choice == 0:
-        total = chain.call("torch.sum", x)
-        number = chain.call("Tensor.item", total)
-        chain.call("torch.mul", x, number)
-        chain.used.add(number.name)
-    elif choice == 1:
-        chain.call("operator.add", x, chain.sizes(x)[0])
-    elif choice == 2:
-        chain.call(chain.one("operator.mul", "operator.sub"), x, _size_of(x, chain))
-    else:
-        chain.call("torch.arange", _size_of(x, chain))
+    match choice:
+        case 0:
+            total = chain.call("torch.sum", x)
+            number = chain.call("Tensor.item", total)
+            chain.call("torch.mul", x, number)
+            chain.used.add(number.name)
+        case 1:
+            chain.call("operator.add", x, chain.sizes(x)[0])
+        case 2:
+            chain.call(chain.one("operator.mul", "operator.sub"), x, _size_of(x, chain))
+        case _:
+            chain.call("torch.arange", _size_of(x, chain))
 
 
 def _size_of(x: Value, chain: Chain) -> object:

@@ -292,16 +292,17 @@ def _complex(chain: Chain) -> None:
         "torch.exp torch.sum torch.conj_physical torch.sin torch.resolve_conj torch.complex torch.sgn "
         "Tensor.adjoint Tensor.mH torch.square"
     )
-    if name in ("torch.mul", "torch.add"):
-        chain.call(name, z, chain.like(z))
-    elif name == "torch.complex":
-        x = chain.real(fresh=0.4)
-        chain.call(name, x, chain.like(x))
-    elif name == "torch.conj" and chain.chance(0.5):
-        lazy = chain.call(name, z)
-        chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
-    else:
-        chain.call(name, z)
+    match name:
+        case "torch.mul" | "torch.add":
+            chain.call(name, z, chain.like(z))
+        case "torch.complex":
+            x = chain.real(fresh=0.4)
+            chain.call(name, x, chain.like(x))
+        case "torch.conj" if chain.chance(0.5):
+            lazy = chain.call(name, z)
+            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
+        case _:
+            chain.call(name, z)
 
 
 @family(5)
@@ -335,33 +336,35 @@ def write_in_place(chain: Chain, x: Value) -> Value:
     """Change ``x`` by an operator that works in place."""
     name = chain.one(*IN_PLACE)
     number = chain.number() if x.floating else chain.integer(-3, 3)
-    if name == "Tensor.clamp_":
-        return chain.do(name, x, -1, 2)
-    if name in ("Tensor.fill_", "Tensor.clamp_min_"):
-        return chain.do(name, x, number)
-    if name in ("Tensor.div_", "Tensor.remainder_"):
-        return chain.do(name, x, 2 if x.floating else 3)
-    if name == "Tensor.pow_":
-        return chain.do(name, x, 2)
-    if name == "Tensor.addcmul_":
-        return chain.do(name, x, chain.like(x), chain.like(x), value=number)
-    if name == "Tensor.masked_fill_":
-        return chain.do(name, x, chain.mask(x), number)
-    if name == "Tensor.lerp_":
-        return chain.do(name, x, chain.like(x), 0.25)
-    if name == "Tensor.where":
-        raise RefusedStepError("not in place")
-    if name in (
-        "Tensor.add_",
-        "Tensor.mul_",
-        "Tensor.sub_",
-        "operator.iadd",
-        "operator.imul",
-        "operator.isub",
-        "Tensor.copy_",
-    ):
-        return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
-    return chain.do(name, x)
+    match name:
+        case "Tensor.clamp_":
+            return chain.do(name, x, -1, 2)
+        case "Tensor.fill_" | "Tensor.clamp_min_":
+            return chain.do(name, x, number)
+        case "Tensor.div_" | "Tensor.remainder_":
+            return chain.do(name, x, 2 if x.floating else 3)
+        case "Tensor.pow_":
+            return chain.do(name, x, 2)
+        case "Tensor.addcmul_":
+            return chain.do(name, x, chain.like(x), chain.like(x), value=number)
+        case "Tensor.masked_fill_":
+            return chain.do(name, x, chain.mask(x), number)
+        case "Tensor.lerp_":
+            return chain.do(name, x, chain.like(x), 0.25)
+        case "Tensor.where":
+            raise RefusedStepError("not in place")
+        case (
+            "Tensor.add_"
+            | "Tensor.mul_"
+            | "Tensor.sub_"
+            | "operator.iadd"
+            | "operator.imul"
+            | "operator.isub"
+            | "Tensor.copy_"
+        ):
+            return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
+        case _:
+            return chain.do(name, x)
 
 
 @family(10)

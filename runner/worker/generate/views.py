@@ -111,17 +111,18 @@ def _split(chain: Chain) -> None:
     dim = chain.dim(x)
     name = chain.word("torch.chunk torch.split torch.tensor_split torch.unbind torch.split_sizes")
     size = x.shape[dim]
-    if name == "torch.split_sizes":
-        first = chain.integer(0, size)
-        parts = chain.call("torch.split", x, [first, size - first], dim, out=2)
-    elif name == "torch.split":
-        parts = chain.call(name, x, max(1, (size + 1) // 2), dim, out=2)
-    elif name == "torch.unbind":
-        if size not in (1, 2, 3, 4):
-            raise RefusedStepError("too many parts")
-        parts = (chain.call(name, x, dim, out=size),) if size == 0 else chain.call(name, x, dim, out=max(size, 2))
-    else:
-        parts = chain.call(name, x, 2, dim, out=2)
+    match name:
+        case "torch.split_sizes":
+            first = chain.integer(0, size)
+            parts = chain.call("torch.split", x, [first, size - first], dim, out=2)
+        case "torch.split":
+            parts = chain.call(name, x, max(1, (size + 1) // 2), dim, out=2)
+        case "torch.unbind":
+            if size not in (1, 2, 3, 4):
+                raise RefusedStepError("too many parts")
+            parts = (chain.call(name, x, dim, out=size),) if size == 0 else chain.call(name, x, dim, out=max(size, 2))
+        case _:
+            parts = chain.call(name, x, 2, dim, out=2)
     if chain.chance(0.4) and isinstance(parts, tuple):
         chain.call(chain.one("torch.add", "torch.mul", "torch.maximum"), parts[0], parts[-1])
 
