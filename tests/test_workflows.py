@@ -22,6 +22,7 @@ import yaml
 
 from runner.cli.main import build_parser
 from runner.record.journal import Journal
+from runner.worker.torch_private.doors import BOTH
 from tests.handmade import played, variants
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -90,6 +91,15 @@ def test_the_workflow_merges_as_many_shards_as_it_runs() -> None:
     assert re.findall(r"shard-(\d)/events.jsonl", merge) == [str(shard) for shard in shards]
     (used,) = [step["with"] for step in jobs["run"]["steps"] if step["uses"] == "./"]
     assert used["shard"].endswith(f"/{len(shards)}") and used["artifact"].startswith("shard-")
+
+
+def test_each_night_tries_the_oldest_torch_that_is_supported() -> None:
+    steps = read(REPOSITORY / ".github" / "workflows" / "nightly.yml")["jobs"]["oldest"]["steps"]
+    commands = [step.get("run", "") for step in steps]
+    (version,) = re.findall(r"\btorch==([\d.]+)\.\d+ ", " ".join(commands))
+    assert version == BOTH[0] and f'"torch>={version}"' in (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
+    assert "pytest -q tests/worker/torch_private" in commands
+    assert any(command.startswith("runner run suites/regressions.suite.yaml") for command in commands)
 
 
 def test_inputs_and_outputs_are_described_and_used() -> None:
@@ -219,7 +229,7 @@ def test_no_module_of_the_checkout_runs_in_a_command(
 @pytest.mark.parametrize("path", [ACTION, *WORKFLOWS], ids=lambda path: path.name)
 def test_python_takes_no_module_from_the_current_folder(path: Path) -> None:
     for step in steps_of(path):
-        started = re.findall(r"\bpython3?\b(?! -I)(?! bench/)[^\n]*", step.get("run", ""))
+        started = re.findall(r"(?<!-)\bpython3?\b(?! -I)(?! bench/)[^\n]*", step.get("run", ""))
         assert started == [], "start it with -I, or run a file of this repository by its path"
 
 

@@ -93,7 +93,7 @@ def _fault_of_runs(first: Observation, again: Observation, other: Observation, s
 
 def _is_constant(first: Observation, other: Observation) -> bool:
     """Return whether runs of two seeds give the same."""
-    return all(_is_same(one, two) for one, two in _pairs(first, other))
+    return all(map(_is_same, first.calls[0].outputs.leaves, other.calls[0].outputs.leaves))
 
 
 def _is_given(source: Source) -> bool:
@@ -103,11 +103,6 @@ def _is_given(source: Source) -> bool:
     return any(first.numel() for first, _ in pairs) and all(
         first.layout == torch.strided and torch.equal(first, second) for first, second in pairs
     )
-
-
-def _pairs(first: Observation, other: Observation) -> Iterator[tuple[Leaf, Leaf]]:
-    """The outputs of the first call in both runs."""
-    return zip(first.calls[0].outputs.leaves, other.calls[0].outputs.leaves, strict=False)
 
 
 def _is_same(one: Leaf, two: Leaf) -> bool:

@@ -22,20 +22,21 @@ def _module(chain: Chain) -> None:
         return
     x = chain.pick(lambda t: t.dtype == chain.dtype and 2 <= t.ndim <= 3, 0.2) or chain.input(chain.shape(2, 3))
     width = x.shape[-1]
-    if name == "Linear":
-        chain.module(name, [width, chain.integer(1, 7)], x)
-    elif name in ("LayerNorm", "RMSNorm"):
-        chain.module(name, [width], x)
-    elif name == "PReLU":
-        chain.module(name, [], x)
-    elif name == "Bilinear":
-        chain.module(name, [width, width, 3], x, chain.like(x, same=True))
-    elif name == "Conv1d":
-        chain.module(name, [x.shape[-2], chain.integer(1, 4), chain.integer(1, 2)], x)
-    elif name == "GroupNorm":
-        chain.module(name, [1, x.shape[1]], x)
-    else:
-        chain.module(name, [x.shape[1]], x)
+    match name:
+        case "Linear":
+            chain.module(name, [width, chain.integer(1, 7)], x)
+        case "LayerNorm" | "RMSNorm":
+            chain.module(name, [width], x)
+        case "PReLU":
+            chain.module(name, [], x)
+        case "Bilinear":
+            chain.module(name, [width, width, 3], x, chain.like(x, same=True))
+        case "Conv1d":
+            chain.module(name, [x.shape[-2], chain.integer(1, 4), chain.integer(1, 2)], x)
+        case "GroupNorm":
+            chain.module(name, [1, x.shape[1]], x)
+        case _:
+            chain.module(name, [x.shape[1]], x)
 
 
 @family(5)
@@ -73,22 +74,23 @@ def _metadata_in_place(chain: Chain) -> None:
     name = chain.word(
         "t_ transpose_ squeeze_ unsqueeze_ swapaxes_ fill_diagonal_ cumsum_ triu_ tril_ index_fill_ sub_ resize_as_"
     )
-    if name in ("transpose_", "swapaxes_"):
-        chain.do(f"Tensor.{name}", x, chain.dim(x), chain.dim(x))
-    elif name == "unsqueeze_":
-        chain.do(f"Tensor.{name}", x, chain.integer(-x.ndim - 1, x.ndim))
-    elif name in ("cumsum_", "squeeze_"):
-        chain.do(f"Tensor.{name}", x, chain.dim(x))
-    elif name == "fill_diagonal_":
-        chain.do(f"Tensor.{name}", x, chain.integer(-2, 3))
-    elif name == "index_fill_":
-        chain.do(f"Tensor.{name}", x, chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3))
-    elif name == "sub_":
-        chain.do(f"Tensor.{name}", x, chain.like(x), alpha=chain.one(2, -1))
-    elif name == "resize_as_":
-        raise RefusedStepError("what it adds is undefined")
-    else:
-        chain.do(f"Tensor.{name}", x)
+    match name:
+        case "transpose_" | "swapaxes_":
+            chain.do(f"Tensor.{name}", x, chain.dim(x), chain.dim(x))
+        case "unsqueeze_":
+            chain.do(f"Tensor.{name}", x, chain.integer(-x.ndim - 1, x.ndim))
+        case "cumsum_" | "squeeze_":
+            chain.do(f"Tensor.{name}", x, chain.dim(x))
+        case "fill_diagonal_":
+            chain.do(f"Tensor.{name}", x, chain.integer(-2, 3))
+        case "index_fill_":
+            chain.do(f"Tensor.{name}", x, chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3))
+        case "sub_":
+            chain.do(f"Tensor.{name}", x, chain.like(x), alpha=chain.one(2, -1))
+        case "resize_as_":
+            raise RefusedStepError("what it adds is undefined")
+        case _:
+            chain.do(f"Tensor.{name}", x)
     if chain.chance(0.5):
         chain.call(chain.word("torch.mul torch.add torch.sub"), x, 2)
 
@@ -157,30 +159,31 @@ def _combination(chain: Chain) -> None:
     x = chain.real(1, 2)
     name = chain.word("block_diag cartesian_prod combinations meshgrid renorm cov corrcoef cdist outer vdot addr ger "
                       "atleast_3d ravel count trapz gradient fold take_rows")  # fmt: skip
-    if name in ("block_diag", "cdist", "vdot", "outer", "ger"):
-        chain.call(f"torch.{name}", x, chain.like(x, same=True))
-    elif name == "cartesian_prod":
-        chain.call("torch.cartesian_prod", x, chain.like(x, same=True))
-    elif name == "combinations":
-        chain.call("torch.combinations", x)
-    elif name == "meshgrid":
-        parts = chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2)
-        chain.call("torch.mul", *parts)
-    elif name == "renorm":
-        chain.call("torch.renorm", x, 2, 0, 1.5)
-    elif name == "addr":
-        y = chain.input([chain.integer(1, 5)], x.data.dtype)
-        bias = chain.input([x.shape[0], y.shape[0]], x.data.dtype)
-        chain.call("torch.addr", bias, x, y)
-    elif name == "fold":
-        columns = chain.input([1, 4, 9], x.data.dtype)
-        chain.call("F.fold", columns, [4, 4], 2)
-    elif name == "gradient":
-        chain.call("torch.trapz", x)
-    elif name in ("count", "take_rows"):
-        chain.call("torch.index_select", x, 0, chain.index([3], x.shape[0]))
-    else:
-        chain.call(f"torch.{name}", x)
+    match name:
+        case "block_diag" | "cdist" | "vdot" | "outer" | "ger":
+            chain.call(f"torch.{name}", x, chain.like(x, same=True))
+        case "cartesian_prod":
+            chain.call("torch.cartesian_prod", x, chain.like(x, same=True))
+        case "combinations":
+            chain.call("torch.combinations", x)
+        case "meshgrid":
+            parts = chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2)
+            chain.call("torch.mul", *parts)
+        case "renorm":
+            chain.call("torch.renorm", x, 2, 0, 1.5)
+        case "addr":
+            y = chain.input([chain.integer(1, 5)], x.data.dtype)
+            bias = chain.input([x.shape[0], y.shape[0]], x.data.dtype)
+            chain.call("torch.addr", bias, x, y)
+        case "fold":
+            columns = chain.input([1, 4, 9], x.data.dtype)
+            chain.call("F.fold", columns, [4, 4], 2)
+        case "gradient":
+            chain.call("torch.trapz", x)
+        case "count" | "take_rows":
+            chain.call("torch.index_select", x, 0, chain.index([3], x.shape[0]))
+        case _:
+            chain.call(f"torch.{name}", x)
 
 
 @family(5)
@@ -192,15 +195,16 @@ def _memory_format(chain: Chain) -> None:
     name = chain.word(
         "torch.mul torch.sum torch.zeros_like torch.empty_like Tensor.view torch.relu torch.cat torch.flatten"
     )
-    if name == "torch.mul":
-        chain.call(name, result, chain.like(result))
-    elif name == "torch.sum":
-        chain.call(name, result, 1)
-    elif name == "torch.empty_like":
-        chain.do("Tensor.fill_", chain.call(name, result), 2)
-    elif name == "Tensor.view":
-        chain.call("Tensor.reshape", result, [result.shape[0], -1])
-    elif name == "torch.cat":
-        chain.call(name, [result, x], 1)
-    else:
-        chain.call(name, result)
+    match name:
+        case "torch.mul":
+            chain.call(name, result, chain.like(result))
+        case "torch.sum":
+            chain.call(name, result, 1)
+        case "torch.empty_like":
+            chain.do("Tensor.fill_", chain.call(name, result), 2)
+        case "Tensor.view":
+            chain.call("Tensor.reshape", result, [result.shape[0], -1])
+        case "torch.cat":
+            chain.call(name, [result, x], 1)
+        case _:
+            chain.call(name, result)

@@ -16,25 +16,26 @@ def _reduction(chain: Chain) -> None:
         "var_mean aminmax sum_all max_all median_all std_mean"
     )
     keep = {"keepdim": True} if chain.chance(0.4) else {}
-    if name in ("sum", "mean", "amax", "amin", "logsumexp", "nansum", "nanmean", "all", "any"):
-        dims = chain.dims(x)
-        chain.call(f"torch.{name}", x, dims, **keep)
-    elif name in ("var", "std"):
-        chain.call(f"torch.{name}", x, dim=chain.dim(x), correction=chain.one(0, 1), **keep)
-    elif name in ("var_mean", "std_mean"):
-        chain.call(f"torch.{name}", x, dim=chain.dim(x), out=2, **keep)
-    elif name == "prod":
-        chain.call("torch.prod", x, chain.dim(x), **keep)
-    elif name == "norm":
-        chain.call("torch.norm", x, p=chain.one(1, 2, 3), dim=chain.dims(x), **keep)
-    elif name == "vector_norm":
-        chain.call("torch.linalg.vector_norm", x, chain.one(1, 2, 0, float("inf")), dim=chain.dim(x), **keep)
-    elif name == "count_nonzero":
-        chain.call("torch.count_nonzero", x, chain.dim(x))
-    elif name == "aminmax":
-        chain.call("torch.aminmax", x, dim=chain.dim(x), out=2, **keep)
-    else:
-        chain.call(f"torch.{name.removesuffix('_all')}", x)
+    match name:
+        case "sum" | "mean" | "amax" | "amin" | "logsumexp" | "nansum" | "nanmean" | "all" | "any":
+            dims = chain.dims(x)
+            chain.call(f"torch.{name}", x, dims, **keep)
+        case "var" | "std":
+            chain.call(f"torch.{name}", x, dim=chain.dim(x), correction=chain.one(0, 1), **keep)
+        case "var_mean" | "std_mean":
+            chain.call(f"torch.{name}", x, dim=chain.dim(x), out=2, **keep)
+        case "prod":
+            chain.call("torch.prod", x, chain.dim(x), **keep)
+        case "norm":
+            chain.call("torch.norm", x, p=chain.one(1, 2, 3), dim=chain.dims(x), **keep)
+        case "vector_norm":
+            chain.call("torch.linalg.vector_norm", x, chain.one(1, 2, 0, float("inf")), dim=chain.dim(x), **keep)
+        case "count_nonzero":
+            chain.call("torch.count_nonzero", x, chain.dim(x))
+        case "aminmax":
+            chain.call("torch.aminmax", x, dim=chain.dim(x), out=2, **keep)
+        case _:
+            chain.call(f"torch.{name.removesuffix('_all')}", x)
 
 
 @family(6)
@@ -66,20 +67,21 @@ def _sort(chain: Chain) -> None:
     x = chain.tensor(1)
     dim = chain.dim(x)
     name = chain.word("sort argsort topk kthvalue median msort stable nanmedian mode stable_argsort")
-    if name == "sort":
-        chain.call("torch.sort", x, dim, chain.chance(0.5), out=2)
-    elif name == "stable":
-        chain.call("torch.sort", x, dim=dim, descending=chain.chance(0.5), stable=True, out=2)
-    elif name == "argsort":
-        chain.call("torch.argsort", x, dim, chain.chance(0.5))
-    elif name == "stable_argsort":
-        chain.call("torch.argsort", x, dim=dim, descending=chain.chance(0.5), stable=True)
-    elif name in ("topk", "kthvalue"):
-        chain.call(f"torch.{name}", x, chain.integer(1, max(1, min(3, x.shape[dim]))), dim, out=2)
-    elif name == "msort":
-        chain.call("torch.msort", x)
-    else:
-        chain.call(f"torch.{name}", x, dim, chain.chance(0.4), out=2)
+    match name:
+        case "sort":
+            chain.call("torch.sort", x, dim, chain.chance(0.5), out=2)
+        case "stable":
+            chain.call("torch.sort", x, dim=dim, descending=chain.chance(0.5), stable=True, out=2)
+        case "argsort":
+            chain.call("torch.argsort", x, dim, chain.chance(0.5))
+        case "stable_argsort":
+            chain.call("torch.argsort", x, dim=dim, descending=chain.chance(0.5), stable=True)
+        case "topk" | "kthvalue":
+            chain.call(f"torch.{name}", x, chain.integer(1, max(1, min(3, x.shape[dim]))), dim, out=2)
+        case "msort":
+            chain.call("torch.msort", x)
+        case _:
+            chain.call(f"torch.{name}", x, dim, chain.chance(0.4), out=2)
 
 
 def _index_like(chain: Chain, x: Value, dim: int) -> Value:
@@ -94,22 +96,23 @@ def _gather(chain: Chain) -> None:
     x = chain.tensor(1)
     dim = chain.dim(x)
     name = chain.word("gather index_select take_along_dim take index_select argsorted")
-    if name == "gather":
-        chain.call("torch.gather", x, dim, _index_like(chain, x, dim))
-    elif name == "index_select":
-        chain.call(
-            "torch.index_select",
-            x,
-            dim,
-            chain.index([chain.integer(1, 6)], x.shape[dim], chain.one(torch.int64, torch.int64, torch.int32)),
-        )
-    elif name == "take_along_dim":
-        chain.call("torch.take_along_dim", x, _index_like(chain, x, dim), dim)
-    elif name == "take":
-        chain.call("torch.take", x, chain.index([chain.integer(1, 5), 2], x.data.numel()))
-    else:
-        order = chain.call("torch.argsort", x, dim=dim, stable=True)
-        chain.call("torch.gather", x, dim, order)
+    match name:
+        case "gather":
+            chain.call("torch.gather", x, dim, _index_like(chain, x, dim))
+        case "index_select":
+            chain.call(
+                "torch.index_select",
+                x,
+                dim,
+                chain.index([chain.integer(1, 6)], x.shape[dim], chain.one(torch.int64, torch.int64, torch.int32)),
+            )
+        case "take_along_dim":
+            chain.call("torch.take_along_dim", x, _index_like(chain, x, dim), dim)
+        case "take":
+            chain.call("torch.take", x, chain.index([chain.integer(1, 5), 2], x.data.numel()))
+        case _:
+            order = chain.call("torch.argsort", x, dim=dim, stable=True)
+            chain.call("torch.gather", x, dim, order)
 
 
 @family(9)
@@ -166,24 +169,25 @@ def _index_write(chain: Chain) -> None:
     index = chain.index([count], x.shape[dim])
     shape = list(x.shape)
     shape[dim] = count
-    if name == "index_fill":
-        make(f"{space}.index_fill{end}", x, dim, index, chain.integer(-2, 3))
-    elif name == "index_reduce":
-        source = chain.input(shape, x.data.dtype)
-        make(
-            f"{space}.index_reduce{end}",
-            x,
-            dim,
-            index,
-            source,
-            chain.one("amax", "amin", "prod", "mean"),
-            include_self=chain.chance(0.6),
-        )
-    elif name == "index_add":
-        options = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
-        make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **options)
-    else:
-        make(f"{space}.index_copy{end}", x, dim, index, chain.input(shape, x.data.dtype))
+    match name:
+        case "index_fill":
+            make(f"{space}.index_fill{end}", x, dim, index, chain.integer(-2, 3))
+        case "index_reduce":
+            source = chain.input(shape, x.data.dtype)
+            make(
+                f"{space}.index_reduce{end}",
+                x,
+                dim,
+                index,
+                source,
+                chain.one("amax", "amin", "prod", "mean"),
+                include_self=chain.chance(0.6),
+            )
+        case "index_add":
+            options = {"alpha": chain.one(2, -1)} if chain.chance(0.4) else {}
+            make(f"{space}.index_add{end}", x, dim, index, chain.input(shape, x.data.dtype), **options)
+        case _:
+            make(f"{space}.index_copy{end}", x, dim, index, chain.input(shape, x.data.dtype))
 
 
 @family(6)
@@ -228,20 +232,21 @@ def _buckets(chain: Chain) -> None:
         chain.call("torch.bincount", x, minlength=7)
         return
     x = chain.real(1, 3)
-    if name in ("bucketize", "searchsorted"):
-        edges = chain.call("torch.linspace", -2, 2, chain.integer(2, 9), dtype=x.data.dtype)
-        first, second = (x, edges) if name == "bucketize" else (edges, x)
-        chain.call(f"torch.{name}", first, second, right=chain.chance(0.5))
-    elif name == "histc":
-        chain.call("torch.histc", x, chain.integer(3, 9), -3, 3)
-    elif name == "isin":
-        whole = chain.whole(1)
-        chain.call("torch.isin", whole, chain.like(whole))
-    elif name == "histogram":
-        raise RefusedStepError("breaks the graph")
-    else:
-        chain.call(f"torch.{name}", x, chain.one(0.25, 0.5, 0.9), chain.dim(x), keepdim=chain.chance(0.5),
-                   interpolation=chain.one("linear", "lower", "nearest"))  # fmt: skip
+    match name:
+        case "bucketize" | "searchsorted":
+            edges = chain.call("torch.linspace", -2, 2, chain.integer(2, 9), dtype=x.data.dtype)
+            first, second = (x, edges) if name == "bucketize" else (edges, x)
+            chain.call(f"torch.{name}", first, second, right=chain.chance(0.5))
+        case "histc":
+            chain.call("torch.histc", x, chain.integer(3, 9), -3, 3)
+        case "isin":
+            whole = chain.whole(1)
+            chain.call("torch.isin", whole, chain.like(whole))
+        case "histogram":
+            raise RefusedStepError("breaks the graph")
+        case _:
+            chain.call(f"torch.{name}", x, chain.one(0.25, 0.5, 0.9), chain.dim(x), keepdim=chain.chance(0.5),
+                       interpolation=chain.one("linear", "lower", "nearest"))  # fmt: skip
 
 
 @family(5)
@@ -249,17 +254,18 @@ def _unknown_size(chain: Chain) -> None:
     """Sizes that depend on values."""
     x = chain.tensor(1, 3)
     name = chain.word("nonzero masked_select index unique unique_consecutive argwhere")
-    if name == "nonzero":
-        chain.call("torch.nonzero", chain.mask(x) if chain.chance(0.5) else x)
-    elif name == "argwhere":
-        chain.call("torch.argwhere", x)
-    elif name == "masked_select":
-        picked = chain.call("torch.masked_select", x, chain.mask_of(x))
-        chain.call("torch.sum", picked) if chain.chance(0.5) else chain.call("torch.mul", picked, 2)
-    elif name == "index":
-        chain.call("operator.getitem", x, Index([chain.mask_of(x)]))
-    else:
-        chain.call(f"torch.{name}", x if chain.chance(0.5) else chain.whole(1, 2))
+    match name:
+        case "nonzero":
+            chain.call("torch.nonzero", chain.mask(x) if chain.chance(0.5) else x)
+        case "argwhere":
+            chain.call("torch.argwhere", x)
+        case "masked_select":
+            picked = chain.call("torch.masked_select", x, chain.mask_of(x))
+            chain.call("torch.sum", picked) if chain.chance(0.5) else chain.call("torch.mul", picked, 2)
+        case "index":
+            chain.call("operator.getitem", x, Index([chain.mask_of(x)]))
+        case _:
+            chain.call(f"torch.{name}", x if chain.chance(0.5) else chain.whole(1, 2))
 
 
 @family(4)
@@ -267,17 +273,18 @@ def _number(chain: Chain) -> None:
     """Python numbers: of tensors, and of shapes."""
     x = chain.tensor(1)
     choice = chain.integer(0, 3)
-    if choice == 0:
-        total = chain.call("torch.sum", x)
-        number = chain.call("Tensor.item", total)
-        chain.call("torch.mul", x, number)
-        chain.used.add(number.name)
-    elif choice == 1:
-        chain.call("operator.add", x, chain.sizes(x)[0])
-    elif choice == 2:
-        chain.call(chain.one("operator.mul", "operator.sub"), x, _size_of(x, chain))
-    else:
-        chain.call("torch.arange", _size_of(x, chain))
+    match choice:
+        case 0:
+            total = chain.call("torch.sum", x)
+            number = chain.call("Tensor.item", total)
+            chain.call("torch.mul", x, number)
+            chain.used.add(number.name)
+        case 1:
+            chain.call("operator.add", x, chain.sizes(x)[0])
+        case 2:
+            chain.call(chain.one("operator.mul", "operator.sub"), x, _size_of(x, chain))
+        case _:
+            chain.call("torch.arange", _size_of(x, chain))
 
 
 def _size_of(x: Value, chain: Chain) -> object:

@@ -156,20 +156,21 @@ class Inputs:
         kind = self.one("permute", "permute", "step", "expand", "offset")
         base = [*shape]
         steps: list[tuple[str, list[Any]]] | None = None
-        if kind == "permute" and rank > 1:
-            order = self.numbers.sample(range(rank), rank)
-            base = [shape[order.index(dim)] for dim in range(rank)]
-            steps = [("torch.permute", [order])] if rank > 2 or order != [1, 0] else [("Tensor.t", [])]
-        elif kind == "step" and not self.dynamic:
-            base[-1] = 2 * shape[-1]
-            steps = [("operator.getitem", [Index([Ellipsis, slice(None, None, 2)])])]
-        elif kind == "offset" and not self.dynamic:
-            base[0] = shape[0] + 1
-            steps = [("operator.getitem", [Index([slice(1, None)])])]
-        elif kind == "expand" and not self.dynamic and max(shape) > 1:
-            dim = self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])
-            base[dim] = 1
-            steps = [("Tensor.expand", [list(shape)])]
+        match kind:
+            case "permute" if rank > 1:
+                order = self.numbers.sample(range(rank), rank)
+                base = [shape[order.index(dim)] for dim in range(rank)]
+                steps = [("torch.permute", [order])] if rank > 2 or order != [1, 0] else [("Tensor.t", [])]
+            case "step" if not self.dynamic:
+                base[-1] = 2 * shape[-1]
+                steps = [("operator.getitem", [Index([Ellipsis, slice(None, None, 2)])])]
+            case "offset" if not self.dynamic:
+                base[0] = shape[0] + 1
+                steps = [("operator.getitem", [Index([slice(1, None)])])]
+            case "expand" if not self.dynamic and max(shape) > 1:
+                dim = self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])
+                base[dim] = 1
+                steps = [("Tensor.expand", [list(shape)])]
         if steps is None:
             return data
         data = self._fill(base, dtype, spec.get("init")).requires_grad_(grad)

@@ -46,24 +46,25 @@ def _matmul(chain: Chain) -> None:
         chain.call("F.linear", x, weight, *([bias] if chain.chance(0.6) else []))
         return
     y = chain.input([inner, columns], x.data.dtype)
-    if name == "addmm":
-        bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
-        options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
-        chain.call("torch.addmm", bias, x, y, **options)
-    elif name == "einsum":
-        chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
-            "torch.einsum", "...ij->...ji", x
-        )
-    elif name == "operator":
-        chain.call("operator.matmul", x, y) if chain.chance(0.6) else chain.call(
-            "torch.matmul", x, chain.call("Tensor.mT", x)
-        )
-    elif name == "tensordot":
-        chain.call("torch.tensordot", x, y, 1)
-    elif name == "chain_matmul":
-        chain.call("torch.matmul", x, y)
-    else:
-        chain.call(f"torch.{name}", x, y)
+    match name:
+        case "addmm":
+            bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
+            options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
+            chain.call("torch.addmm", bias, x, y, **options)
+        case "einsum":
+            chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
+                "torch.einsum", "...ij->...ji", x
+            )
+        case "operator":
+            chain.call("operator.matmul", x, y) if chain.chance(0.6) else chain.call(
+                "torch.matmul", x, chain.call("Tensor.mT", x)
+            )
+        case "tensordot":
+            chain.call("torch.tensordot", x, y, 1)
+        case "chain_matmul":
+            chain.call("torch.matmul", x, y)
+        case _:
+            chain.call(f"torch.{name}", x, y)
 
 
 @family(8)
@@ -73,24 +74,25 @@ def _norm(chain: Chain) -> None:
     )
     x = chain.real(2, 4)
     width, kind = x.shape[-1], x.data.dtype
-    if name in ("layer_norm", "rms_norm"):
-        weight = [chain.input([width], kind)] if chain.chance(0.6) else []
-        chain.call(f"F.{name}", x, [width], *weight)
-    elif name == "normalize":
-        chain.call("F.normalize", x, dim=chain.dim(x))
-    elif name == "group_norm":
-        channels = x.shape[1]
-        chain.call("F.group_norm", x, chain.one(*[g for g in (1, 2, 3, 4) if channels % g == 0]))
-    elif name == "batch_norm":
-        channels, training = x.shape[1], chain.chance(0.6)
-        mean = chain.input([channels], kind, grad=False, plain=True)
-        var = chain.input([channels], kind, {"uniform": [0.5, 2]}, grad=False, plain=True)
-        affine = [chain.input([channels], kind), chain.input([channels], kind)] if chain.chance(0.5) else []
-        chain.call("F.batch_norm", x, mean, var, *affine, training=training, momentum=0.1)
-    elif name == "instance_norm":
-        chain.call("F.instance_norm", x)
-    else:
-        chain.call("F.local_response_norm", x, 2)
+    match name:
+        case "layer_norm" | "rms_norm":
+            weight = [chain.input([width], kind)] if chain.chance(0.6) else []
+            chain.call(f"F.{name}", x, [width], *weight)
+        case "normalize":
+            chain.call("F.normalize", x, dim=chain.dim(x))
+        case "group_norm":
+            channels = x.shape[1]
+            chain.call("F.group_norm", x, chain.one(*[g for g in (1, 2, 3, 4) if channels % g == 0]))
+        case "batch_norm":
+            channels, training = x.shape[1], chain.chance(0.6)
+            mean = chain.input([channels], kind, grad=False, plain=True)
+            var = chain.input([channels], kind, {"uniform": [0.5, 2]}, grad=False, plain=True)
+            affine = [chain.input([channels], kind), chain.input([channels], kind)] if chain.chance(0.5) else []
+            chain.call("F.batch_norm", x, mean, var, *affine, training=training, momentum=0.1)
+        case "instance_norm":
+            chain.call("F.instance_norm", x)
+        case _:
+            chain.call("F.local_response_norm", x, 2)
 
 
 @family(7)
@@ -202,22 +204,23 @@ def _loss(chain: Chain) -> None:
         "gaussian_nll_loss hinge_embedding_loss margin_ranking_loss"
     )
     reduction = {"reduction": chain.one("mean", "sum", "none")}
-    if name in ("cross_entropy", "nll_loss"):
-        if x.ndim != 2:
-            raise RefusedStepError("no classes")
-        options: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
-        chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **options)
-    elif name in ("cosine_similarity", "pairwise_distance"):
-        chain.call(f"F.{name}", x, chain.like(x, same=True))
-    elif name == "cdist":
-        chain.call("torch.cdist", x, chain.like(x, same=True))
-    elif name == "gaussian_nll_loss":
-        spread = chain.input(x.shape, x.data.dtype, {"uniform": [0.5, 2]}, grad=False)
-        chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **reduction)
-    elif name == "margin_ranking_loss":
-        chain.call("F.margin_ranking_loss", x, chain.like(x, same=True), chain.like(x, same=True), **reduction)
-    else:
-        chain.call(f"F.{name}", x, chain.like(x, same=True), **reduction)
+    match name:
+        case "cross_entropy" | "nll_loss":
+            if x.ndim != 2:
+                raise RefusedStepError("no classes")
+            options: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
+            chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **options)
+        case "cosine_similarity" | "pairwise_distance":
+            chain.call(f"F.{name}", x, chain.like(x, same=True))
+        case "cdist":
+            chain.call("torch.cdist", x, chain.like(x, same=True))
+        case "gaussian_nll_loss":
+            spread = chain.input(x.shape, x.data.dtype, {"uniform": [0.5, 2]}, grad=False)
+            chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **reduction)
+        case "margin_ranking_loss":
+            chain.call("F.margin_ranking_loss", x, chain.like(x, same=True), chain.like(x, same=True), **reduction)
+        case _:
+            chain.call(f"F.{name}", x, chain.like(x, same=True), **reduction)
 
 
 @family(5)

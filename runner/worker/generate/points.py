@@ -52,18 +52,19 @@ def _activation(chain: Chain) -> None:
 
 def _activation_with_parameters(chain: Chain, x: Value) -> None:
     name = chain.word("F.prelu F.threshold F.glu F.gelu F.leaky_relu F.softplus F.rrelu")
-    if name == "F.prelu":
-        chain.call(name, x, Literal([chain.one(0.25, 0.5)], x.data.dtype))
-    elif name == "F.threshold":
-        chain.call(name, x, 0.25, -1.5)
-    elif name == "F.glu":
-        chain.call(name, x, chain.dim(x))
-    elif name == "F.gelu":
-        chain.call(name, x, approximate="tanh")
-    elif name == "F.softplus":
-        chain.call(name, x, 2, 3)
-    else:
-        chain.call(name, x, *([0.3] if name == "F.leaky_relu" else []))
+    match name:
+        case "F.prelu":
+            chain.call(name, x, Literal([chain.one(0.25, 0.5)], x.data.dtype))
+        case "F.threshold":
+            chain.call(name, x, 0.25, -1.5)
+        case "F.glu":
+            chain.call(name, x, chain.dim(x))
+        case "F.gelu":
+            chain.call(name, x, approximate="tanh")
+        case "F.softplus":
+            chain.call(name, x, 2, 3)
+        case _:
+            chain.call(name, x, *([0.3] if name == "F.leaky_relu" else []))
 
 
 @family(8)
@@ -112,17 +113,18 @@ def _ternary(chain: Chain) -> None:
     x = chain.tensor()
     y, z = chain.like(x), chain.like(x)
     name = chain.word("torch.addcmul torch.addcdiv torch.lerp torch.clamp torch.where torch.addcmul")
-    if name == "torch.addcdiv":
-        y = chain.call("torch.clamp", chain.like(x), 0.5, 4)
-        chain.call(name, x, z, y, value=chain.number())
-    elif name == "torch.addcmul":
-        chain.call(name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3))
-    elif name == "torch.where":
-        chain.call(name, chain.mask(x), y, z)
-    elif name == "torch.clamp":
-        chain.call(name, x, torch_min(chain, x), chain.number() + 4)
-    else:
-        chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0))
+    match name:
+        case "torch.addcdiv":
+            y = chain.call("torch.clamp", chain.like(x), 0.5, 4)
+            chain.call(name, x, z, y, value=chain.number())
+        case "torch.addcmul":
+            chain.call(name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3))
+        case "torch.where":
+            chain.call(name, chain.mask(x), y, z)
+        case "torch.clamp":
+            chain.call(name, x, torch_min(chain, x), chain.number() + 4)
+        case _:
+            chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0))
 
 
 def torch_min(chain: Chain, x: Value) -> float | int:
@@ -138,18 +140,19 @@ def _integer(chain: Chain) -> None:
         "torch.mul torch.sub torch.square torch.neg torch.abs torch.sign torch.div torch.bitwise_not "
         "torch.clamp torch.pow torch.floor_divide"
     )
-    if name in ("torch.square", "torch.neg", "torch.abs", "torch.sign", "torch.bitwise_not"):
-        chain.call(name, x)
-    elif name == "torch.clamp":
-        chain.call(name, x, chain.integer(-5, 0), chain.integer(1, 6))
-    elif name == "torch.pow":
-        chain.call(name, x, chain.integer(0, 3))
-    elif name == "torch.div":
-        chain.call(name, x, chain.one(2, 3, -3), rounding_mode=chain.one("floor", "trunc"))
-    elif name in ("torch.gcd", "torch.lcm", "torch.mul", "torch.sub"):
-        chain.call(name, x, chain.like(x))
-    else:
-        chain.call(name, x, chain.one(2, 3, -2, -3, 5, 7))
+    match name:
+        case "torch.square" | "torch.neg" | "torch.abs" | "torch.sign" | "torch.bitwise_not":
+            chain.call(name, x)
+        case "torch.clamp":
+            chain.call(name, x, chain.integer(-5, 0), chain.integer(1, 6))
+        case "torch.pow":
+            chain.call(name, x, chain.integer(0, 3))
+        case "torch.div":
+            chain.call(name, x, chain.one(2, 3, -3), rounding_mode=chain.one("floor", "trunc"))
+        case "torch.gcd" | "torch.lcm" | "torch.mul" | "torch.sub":
+            chain.call(name, x, chain.like(x))
+        case _:
+            chain.call(name, x, chain.one(2, 3, -2, -3, 5, 7))
 
 
 @family(6)
@@ -185,16 +188,19 @@ def _where(chain: Chain) -> None:
     x = chain.tensor(1)
     mask = chain.mask(x)
     choice = chain.integer(0, 4)
-    if choice == 0:
-        chain.call("torch.where", mask, x, chain.like(x))
-    elif choice == 1:
-        chain.call("torch.where", mask, x, chain.number() if x.floating else chain.integer(-3, 3))
-    elif choice == 2:
-        chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2))
-    elif choice == 3:
-        chain.call("torch.nan_to_num", x) if x.floating else chain.call("torch.where", mask, chain.integer(-3, 3), x)
-    else:
-        chain.call("operator.mul", x, mask)
+    match choice:
+        case 0:
+            chain.call("torch.where", mask, x, chain.like(x))
+        case 1:
+            chain.call("torch.where", mask, x, chain.number() if x.floating else chain.integer(-3, 3))
+        case 2:
+            chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2))
+        case 3:
+            chain.call("torch.nan_to_num", x) if x.floating else chain.call(
+                "torch.where", mask, chain.integer(-3, 3), x
+            )
+        case _:
+            chain.call("operator.mul", x, mask)
 
 
 @family(10)
@@ -286,16 +292,17 @@ def _complex(chain: Chain) -> None:
         "torch.exp torch.sum torch.conj_physical torch.sin torch.resolve_conj torch.complex torch.sgn "
         "Tensor.adjoint Tensor.mH torch.square"
     )
-    if name in ("torch.mul", "torch.add"):
-        chain.call(name, z, chain.like(z))
-    elif name == "torch.complex":
-        x = chain.real(fresh=0.4)
-        chain.call(name, x, chain.like(x))
-    elif name == "torch.conj" and chain.chance(0.5):
-        lazy = chain.call(name, z)
-        chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
-    else:
-        chain.call(name, z)
+    match name:
+        case "torch.mul" | "torch.add":
+            chain.call(name, z, chain.like(z))
+        case "torch.complex":
+            x = chain.real(fresh=0.4)
+            chain.call(name, x, chain.like(x))
+        case "torch.conj" if chain.chance(0.5):
+            lazy = chain.call(name, z)
+            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
+        case _:
+            chain.call(name, z)
 
 
 @family(5)
@@ -329,33 +336,35 @@ def write_in_place(chain: Chain, x: Value) -> Value:
     """Change ``x`` by an operator that works in place."""
     name = chain.one(*IN_PLACE)
     number = chain.number() if x.floating else chain.integer(-3, 3)
-    if name == "Tensor.clamp_":
-        return chain.do(name, x, -1, 2)
-    if name in ("Tensor.fill_", "Tensor.clamp_min_"):
-        return chain.do(name, x, number)
-    if name in ("Tensor.div_", "Tensor.remainder_"):
-        return chain.do(name, x, 2 if x.floating else 3)
-    if name == "Tensor.pow_":
-        return chain.do(name, x, 2)
-    if name == "Tensor.addcmul_":
-        return chain.do(name, x, chain.like(x), chain.like(x), value=number)
-    if name == "Tensor.masked_fill_":
-        return chain.do(name, x, chain.mask(x), number)
-    if name == "Tensor.lerp_":
-        return chain.do(name, x, chain.like(x), 0.25)
-    if name == "Tensor.where":
-        raise RefusedStepError("not in place")
-    if name in (
-        "Tensor.add_",
-        "Tensor.mul_",
-        "Tensor.sub_",
-        "operator.iadd",
-        "operator.imul",
-        "operator.isub",
-        "Tensor.copy_",
-    ):
-        return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
-    return chain.do(name, x)
+    match name:
+        case "Tensor.clamp_":
+            return chain.do(name, x, -1, 2)
+        case "Tensor.fill_" | "Tensor.clamp_min_":
+            return chain.do(name, x, number)
+        case "Tensor.div_" | "Tensor.remainder_":
+            return chain.do(name, x, 2 if x.floating else 3)
+        case "Tensor.pow_":
+            return chain.do(name, x, 2)
+        case "Tensor.addcmul_":
+            return chain.do(name, x, chain.like(x), chain.like(x), value=number)
+        case "Tensor.masked_fill_":
+            return chain.do(name, x, chain.mask(x), number)
+        case "Tensor.lerp_":
+            return chain.do(name, x, chain.like(x), 0.25)
+        case "Tensor.where":
+            raise RefusedStepError("not in place")
+        case (
+            "Tensor.add_"
+            | "Tensor.mul_"
+            | "Tensor.sub_"
+            | "operator.iadd"
+            | "operator.imul"
+            | "operator.isub"
+            | "Tensor.copy_"
+        ):
+            return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
+        case _:
+            return chain.do(name, x)
 
 
 @family(10)

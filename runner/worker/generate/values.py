@@ -123,43 +123,50 @@ def _call_with_index(tensor: torch.Tensor, index: Any, *values: Any) -> Any:
 
 def data_of(argument: Any) -> Any:
     """An argument as Python takes it."""
-    if isinstance(argument, Index):
-        return argument.data()
-    if isinstance(argument, (Value, Size, Function, Literal)):
-        return argument.data
-    if isinstance(argument, (list, tuple)):
-        return [data_of(item) for item in argument]
-    return argument
+    match argument:
+        case Index():
+            return argument.data()
+        case Value() | Size() | Function() | Literal():
+            return argument.data
+        case list() | tuple():
+            return [data_of(item) for item in argument]
+        case _:
+            return argument
 
 
 def text_of(argument: Any) -> Any:
     """An argument as the format writes it."""
-    if isinstance(argument, torch.device):
-        return "$device"
-    if isinstance(argument, Value):
-        return f"${argument.name}"
-    if isinstance(argument, (Size, Index)):
-        return argument.text()
-    if isinstance(argument, Function):
-        return {"$fn": {"args": argument.args, "chain": argument.chain}}
-    if isinstance(argument, Literal):
-        return {"$tensor": argument.values, "dtype": str(argument.dtype)}
-    if isinstance(argument, (list, tuple)):
-        return [text_of(item) for item in argument]
-    return str(argument) if isinstance(argument, (torch.dtype, torch.memory_format)) else argument
+    match argument:
+        case torch.device():
+            return "$device"
+        case Value():
+            return f"${argument.name}"
+        case Size() | Index():
+            return argument.text()
+        case Function():
+            return {"$fn": {"args": argument.args, "chain": argument.chain}}
+        case Literal():
+            return {"$tensor": argument.values, "dtype": str(argument.dtype)}
+        case list() | tuple():
+            return [text_of(item) for item in argument]
+        case torch.dtype() | torch.memory_format():
+            return str(argument)
+        case _:
+            return argument
 
 
 def values_of(argument: Any) -> Iterator[Value]:
     """Every value that an argument reads."""
-    if isinstance(argument, Value):
-        yield argument
-    elif isinstance(argument, Size):
-        yield argument.value
-    elif isinstance(argument, (list, tuple)):
-        for item in argument:
-            yield from values_of(item)
-    elif isinstance(argument, Index):
-        yield from values_of(argument.parts)
+    match argument:
+        case Value():
+            yield argument
+        case Size():
+            yield argument.value
+        case list() | tuple():
+            for item in argument:
+                yield from values_of(item)
+        case Index():
+            yield from values_of(argument.parts)
 
 
 def run(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -20,43 +20,44 @@ def draw_view(chain: Chain, x: Value) -> Value:
     dim, shape = chain.dim(x), x.shape
     size = shape[dim]
     result: Value
-    if name in ("transpose", "movedim", "swapaxes"):
-        result = chain.call(f"torch.{name}", x, dim, chain.dim(x))
-    elif name == "permute":
-        result = chain.call("torch.permute", x, chain.numbers.sample(range(x.ndim), x.ndim))
-    elif name == "narrow":
-        start = chain.integer(0, max(0, size - 1))
-        result = chain.call("torch.narrow", x, dim, start, chain.integer(1, max(1, size - start)))
-    elif name == "select":
-        result = chain.call("torch.select", x, dim, chain.one(0, -1))
-    elif name == "unfold":
-        window = chain.integer(1, max(1, min(4, size)))
-        result = chain.call("Tensor.unfold", x, dim, window, chain.integer(1, 3))
-    elif name == "diagonal":
-        result = chain.call("torch.diagonal", x, chain.integer(-1, 1), -2, -1)
-    elif name == "expand":
-        result = chain.call("Tensor.expand", x, [chain.one(2, 3), *[-1] * x.ndim])
-    elif name == "unsqueeze":
-        result = chain.call("torch.unsqueeze", x, chain.integer(-x.ndim - 1, x.ndim))
-    elif name == "squeeze":
-        result = chain.call("torch.squeeze", x, *([dim] if chain.chance(0.5) else []))
-    elif name == "flatten":
-        result = chain.call("torch.flatten", x, *([dim] if chain.chance(0.4) else []))
-    elif name == "slice":
-        result = chain.call("operator.getitem", x, _slices(chain, x))
-    elif name == "integer":
-        result = chain.call("operator.getitem", x, Index([chain.one(0, -1)]))
-    elif name == "none":
-        result = chain.call("operator.getitem", x, Index([None, Ellipsis]))
-    elif name == "unflatten":
-        parts = [part for part in (2, 3, 4) if size % part == 0] or [1]
-        result = chain.call("torch.unflatten", x, dim, [chain.one(*parts), -1])
-    elif name == "detach":
-        result = chain.call("torch.detach", x) if not chain.backward else chain.call("Tensor.view_as", x, x)
-    elif name == "alias":
-        result = chain.call(chain.one("Tensor.contiguous", "aten.alias"), x)
-    else:
-        result = chain.call(f"Tensor.{name}", x)
+    match name:
+        case "transpose" | "movedim" | "swapaxes":
+            result = chain.call(f"torch.{name}", x, dim, chain.dim(x))
+        case "permute":
+            result = chain.call("torch.permute", x, chain.numbers.sample(range(x.ndim), x.ndim))
+        case "narrow":
+            start = chain.integer(0, max(0, size - 1))
+            result = chain.call("torch.narrow", x, dim, start, chain.integer(1, max(1, size - start)))
+        case "select":
+            result = chain.call("torch.select", x, dim, chain.one(0, -1))
+        case "unfold":
+            window = chain.integer(1, max(1, min(4, size)))
+            result = chain.call("Tensor.unfold", x, dim, window, chain.integer(1, 3))
+        case "diagonal":
+            result = chain.call("torch.diagonal", x, chain.integer(-1, 1), -2, -1)
+        case "expand":
+            result = chain.call("Tensor.expand", x, [chain.one(2, 3), *[-1] * x.ndim])
+        case "unsqueeze":
+            result = chain.call("torch.unsqueeze", x, chain.integer(-x.ndim - 1, x.ndim))
+        case "squeeze":
+            result = chain.call("torch.squeeze", x, *([dim] if chain.chance(0.5) else []))
+        case "flatten":
+            result = chain.call("torch.flatten", x, *([dim] if chain.chance(0.4) else []))
+        case "slice":
+            result = chain.call("operator.getitem", x, _slices(chain, x))
+        case "integer":
+            result = chain.call("operator.getitem", x, Index([chain.one(0, -1)]))
+        case "none":
+            result = chain.call("operator.getitem", x, Index([None, Ellipsis]))
+        case "unflatten":
+            parts = [part for part in (2, 3, 4) if size % part == 0] or [1]
+            result = chain.call("torch.unflatten", x, dim, [chain.one(*parts), -1])
+        case "detach":
+            result = chain.call("torch.detach", x) if not chain.backward else chain.call("Tensor.view_as", x, x)
+        case "alias":
+            result = chain.call(chain.one("Tensor.contiguous", "aten.alias"), x)
+        case _:
+            result = chain.call(f"Tensor.{name}", x)
     return result
 
 
@@ -88,19 +89,20 @@ def _reshape(chain: Chain) -> None:
     sizes = chain.sizes(x)
     choice = chain.integer(0, 5)
     name = chain.one("torch.reshape", "Tensor.view", "Tensor.reshape")
-    if choice == 0:
-        chain.call(name, x, [-1])
-    elif choice == 1 and x.ndim > 1:
-        chain.call(name, x, [*sizes[:-2], -1])
-    elif choice == 2:
-        parts = [part for part in (2, 3, 4, 5) if x.shape[-1] % part == 0] or [1]
-        chain.call(name, x, [*sizes[:-1], -1, chain.one(*parts)])
-    elif choice == 3:
-        chain.call(name, x, [1, *sizes, 1])
-    elif choice == 4:
-        chain.call("Tensor.contiguous", x)
-    else:
-        chain.call(name, x, [*reversed(sizes)])
+    match choice:
+        case 0:
+            chain.call(name, x, [-1])
+        case 1 if x.ndim > 1:
+            chain.call(name, x, [*sizes[:-2], -1])
+        case 2:
+            parts = [part for part in (2, 3, 4, 5) if x.shape[-1] % part == 0] or [1]
+            chain.call(name, x, [*sizes[:-1], -1, chain.one(*parts)])
+        case 3:
+            chain.call(name, x, [1, *sizes, 1])
+        case 4:
+            chain.call("Tensor.contiguous", x)
+        case _:
+            chain.call(name, x, [*reversed(sizes)])
 
 
 @family(8)
@@ -109,17 +111,18 @@ def _split(chain: Chain) -> None:
     dim = chain.dim(x)
     name = chain.word("torch.chunk torch.split torch.tensor_split torch.unbind torch.split_sizes")
     size = x.shape[dim]
-    if name == "torch.split_sizes":
-        first = chain.integer(0, size)
-        parts = chain.call("torch.split", x, [first, size - first], dim, out=2)
-    elif name == "torch.split":
-        parts = chain.call(name, x, max(1, (size + 1) // 2), dim, out=2)
-    elif name == "torch.unbind":
-        if size not in (1, 2, 3, 4):
-            raise RefusedStepError("too many parts")
-        parts = (chain.call(name, x, dim, out=size),) if size == 0 else chain.call(name, x, dim, out=max(size, 2))
-    else:
-        parts = chain.call(name, x, 2, dim, out=2)
+    match name:
+        case "torch.split_sizes":
+            first = chain.integer(0, size)
+            parts = chain.call("torch.split", x, [first, size - first], dim, out=2)
+        case "torch.split":
+            parts = chain.call(name, x, max(1, (size + 1) // 2), dim, out=2)
+        case "torch.unbind":
+            if size not in (1, 2, 3, 4):
+                raise RefusedStepError("too many parts")
+            parts = (chain.call(name, x, dim, out=size),) if size == 0 else chain.call(name, x, dim, out=max(size, 2))
+        case _:
+            parts = chain.call(name, x, 2, dim, out=2)
     if chain.chance(0.4) and isinstance(parts, tuple):
         chain.call(chain.one("torch.add", "torch.mul", "torch.maximum"), parts[0], parts[-1])
 
@@ -163,16 +166,17 @@ def _setitem(chain: Chain) -> None:
         x = chain.call("torch.clone", x)
     number = chain.number() if x.floating else chain.integer(-3, 3)
     choice = chain.integer(0, 4)
-    if choice == 0:
-        index = Index([chain.one(0, -1)])
-    elif choice == 1:
-        index = _slices(chain, x)
-    elif choice == 2:
-        index = Index([chain.index([chain.integer(1, 4)], x.shape[0])])
-    elif choice == 3:
-        index = Index([chain.mask_of(x)])
-    else:
-        index = Index([Ellipsis, chain.index([2], x.shape[-1])])
+    match choice:
+        case 0:
+            index = Index([chain.one(0, -1)])
+        case 1:
+            index = _slices(chain, x)
+        case 2:
+            index = Index([chain.index([chain.integer(1, 4)], x.shape[0])])
+        case 3:
+            index = Index([chain.mask_of(x)])
+        case _:
+            index = Index([Ellipsis, chain.index([2], x.shape[-1])])
     value: Any = number
     if choice in (0, 1) and chain.chance(0.5):
         part = chain.call("operator.getitem", x, index)
@@ -186,18 +190,19 @@ def _setitem(chain: Chain) -> None:
 def _getitem(chain: Chain) -> None:
     x = chain.tensor(1)
     choice = chain.integer(0, 5)
-    if choice == 0:
-        index = Index([chain.index([chain.integer(1, 5)], x.shape[0])])
-    elif choice == 1:
-        index = Index([chain.index([2, 3], x.shape[0]), None])
-    elif choice == 2:
-        index = Index([Ellipsis, chain.index([chain.integer(1, 4)], x.shape[-1])])
-    elif choice == 3 and x.ndim > 1:
-        index = Index([chain.index([3], x.shape[0]), slice(None), *([0] if x.ndim > 2 else [])])
-    elif choice == 4 and x.ndim > 1:
-        index = Index([chain.index([3], x.shape[0]), chain.index([2, 1], x.shape[1])])
-    else:
-        index = Index([[0, -1, 0]])
+    match choice:
+        case 0:
+            index = Index([chain.index([chain.integer(1, 5)], x.shape[0])])
+        case 1:
+            index = Index([chain.index([2, 3], x.shape[0]), None])
+        case 2:
+            index = Index([Ellipsis, chain.index([chain.integer(1, 4)], x.shape[-1])])
+        case 3 if x.ndim > 1:
+            index = Index([chain.index([3], x.shape[0]), slice(None), *([0] if x.ndim > 2 else [])])
+        case 4 if x.ndim > 1:
+            index = Index([chain.index([3], x.shape[0]), chain.index([2, 1], x.shape[1])])
+        case _:
+            index = Index([[0, -1, 0]])
     chain.call("operator.getitem", x, index)
 
 
@@ -221,36 +226,38 @@ def _pad(chain: Chain) -> None:
 def _roll(chain: Chain) -> None:
     x = chain.tensor(1)
     name = chain.word("roll flip rot90 fliplr flipud roll_all")
-    if name == "roll":
-        chain.call("torch.roll", x, chain.integer(-3, 3), chain.dim(x))
-    elif name == "roll_all":
-        chain.call("torch.roll", x, chain.integer(-3, 3))
-    elif name == "flip":
-        dims = chain.dims(x)
-        chain.call("torch.flip", x, dims if isinstance(dims, list) else [dims])
-    elif name == "rot90":
-        chain.call("torch.rot90", x, chain.integer(-1, 3), [0, 1])
-    else:
-        chain.call(f"torch.{name}", x)
+    match name:
+        case "roll":
+            chain.call("torch.roll", x, chain.integer(-3, 3), chain.dim(x))
+        case "roll_all":
+            chain.call("torch.roll", x, chain.integer(-3, 3))
+        case "flip":
+            dims = chain.dims(x)
+            chain.call("torch.flip", x, dims if isinstance(dims, list) else [dims])
+        case "rot90":
+            chain.call("torch.rot90", x, chain.integer(-1, 3), [0, 1])
+        case _:
+            chain.call(f"torch.{name}", x)
 
 
 @family(6)
 def _repeat(chain: Chain) -> None:
     x = chain.tensor(1, 3)
     name = chain.word("Tensor.repeat torch.tile torch.repeat_interleave Tensor.expand_as torch.broadcast_to repeats")
-    if name == "Tensor.repeat":
-        chain.call(name, x, [chain.integer(1, 2) for _ in range(x.ndim + chain.integer(0, 1))])
-    elif name == "torch.tile":
-        chain.call(name, x, [chain.integer(1, 3) for _ in range(chain.integer(1, x.ndim))])
-    elif name == "torch.repeat_interleave":
-        chain.call(name, x, chain.integer(1, 3), dim=chain.dim(x))
-    elif name == "repeats":
-        repeats = chain.index([Size(x, 0).data], 3)
-        chain.call("torch.repeat_interleave", x, repeats, dim=0)
-    elif name == "Tensor.expand_as":
-        chain.call(name, chain.like(x), x)
-    else:
-        chain.call(name, x, [2, *chain.sizes(x)])
+    match name:
+        case "Tensor.repeat":
+            chain.call(name, x, [chain.integer(1, 2) for _ in range(x.ndim + chain.integer(0, 1))])
+        case "torch.tile":
+            chain.call(name, x, [chain.integer(1, 3) for _ in range(chain.integer(1, x.ndim))])
+        case "torch.repeat_interleave":
+            chain.call(name, x, chain.integer(1, 3), dim=chain.dim(x))
+        case "repeats":
+            repeats = chain.index([Size(x, 0).data], 3)
+            chain.call("torch.repeat_interleave", x, repeats, dim=0)
+        case "Tensor.expand_as":
+            chain.call(name, chain.like(x), x)
+        case _:
+            chain.call(name, x, [2, *chain.sizes(x)])
 
 
 @family(9)
@@ -273,21 +280,22 @@ def _cat(chain: Chain) -> None:
 def _triangle(chain: Chain) -> None:
     x = chain.tensor(1, 3)
     name = chain.word("triu tril diag_embed diag trace tril_ fill_diagonal_ diagonal_scatter tril_indices")
-    if name in ("triu", "tril"):
-        chain.call(f"torch.{name}", x, chain.integer(-2, 2))
-    elif name == "diag_embed":
-        chain.call("torch.diag_embed", x, *([1] if chain.chance(0.3) else []))
-    elif name == "tril_indices":
-        result = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
-        chain.call("torch.add", result, chain.integer(1, 3))
-    elif name == "diagonal_scatter":
-        part = chain.call("torch.diagonal", x)
-        chain.call("torch.diagonal_scatter", x, chain.like(part, same=True))
-    elif name in ("tril_", "fill_diagonal_"):
-        copy = chain.call("torch.clone", x)
-        chain.do(f"Tensor.{name}", copy, *([chain.integer(-1, 1)]))
-    else:
-        chain.call(f"torch.{name}", x)
+    match name:
+        case "triu" | "tril":
+            chain.call(f"torch.{name}", x, chain.integer(-2, 2))
+        case "diag_embed":
+            chain.call("torch.diag_embed", x, *([1] if chain.chance(0.3) else []))
+        case "tril_indices":
+            result = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
+            chain.call("torch.add", result, chain.integer(1, 3))
+        case "diagonal_scatter":
+            part = chain.call("torch.diagonal", x)
+            chain.call("torch.diagonal_scatter", x, chain.like(part, same=True))
+        case "tril_" | "fill_diagonal_":
+            copy = chain.call("torch.clone", x)
+            chain.do(f"Tensor.{name}", copy, *([chain.integer(-1, 1)]))
+        case _:
+            chain.call(f"torch.{name}", x)
 
 
 @family(5)
@@ -295,16 +303,17 @@ def _scatter_view(chain: Chain) -> None:
     x = chain.tensor(1)
     name = chain.word("select_scatter slice_scatter diff unfold_copy narrow_copy")
     dim = chain.dim(x)
-    if name == "select_scatter":
-        part = chain.call("torch.select", x, dim, 0)
-        chain.call("torch.select_scatter", x, chain.like(part, same=True), dim, chain.one(0, -1))
-    elif name == "slice_scatter":
-        size = x.shape[dim]
-        part = chain.call("torch.narrow", x, dim, 0, max(1, size // 2))
-        chain.call("torch.slice_scatter", x, chain.like(part, same=True), dim, 0, max(1, size // 2))
-    elif name == "diff":
-        chain.call("torch.diff", x, dim=dim)
-    elif name == "unfold_copy":
-        chain.call("torch.unfold_copy", x, dim, 1, 1)
-    else:
-        chain.call("torch.narrow_copy", x, dim, 0, 1)
+    match name:
+        case "select_scatter":
+            part = chain.call("torch.select", x, dim, 0)
+            chain.call("torch.select_scatter", x, chain.like(part, same=True), dim, chain.one(0, -1))
+        case "slice_scatter":
+            size = x.shape[dim]
+            part = chain.call("torch.narrow", x, dim, 0, max(1, size // 2))
+            chain.call("torch.slice_scatter", x, chain.like(part, same=True), dim, 0, max(1, size // 2))
+        case "diff":
+            chain.call("torch.diff", x, dim=dim)
+        case "unfold_copy":
+            chain.call("torch.unfold_copy", x, dim, 1, 1)
+        case _:
+            chain.call("torch.narrow_copy", x, dim, 0, 1)

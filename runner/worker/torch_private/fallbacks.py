@@ -15,7 +15,11 @@ _EXCEPTIONS = Door(
 LENGTH = 200  # characters of a reason
 LIMIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
 ADDRESS = re.compile(" at 0x[0-9a-f]+")
-SKIPPED = re.compile(r"(?i)\bdisable\b.*\bfunction\b|marked as skipped|\bskip function\b")  # the last in 2.6
+SKIPPED = re.compile(
+    r"(?i)\bdisable\b.*\bfunction\b|marked as skipped|\bskip function\b|\bunsupported builtin\b"
+)  # the last two in 2.6
+BREAK = re.compile(r"\bskip function graph_break in file .*/torch/_dynamo/decorators\.py")
+"""How torch 2.6 records a call of ``torch._dynamo.graph_break``, which runs nothing."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ def find_fallbacks(raised: bool) -> Fallbacks:
     if any(LIMIT.search(reason) for reason in counters.of("unimplemented") or ()):
         found.notes.append("torch reached its recompile limit: some calls ran eagerly under the backend")
     for reason in counters.of("graph_break") or ():
-        if SKIPPED.search(_summary(reason)):
+        if SKIPPED.search(_summary(reason)) and not BREAK.search(reason):
             found.notes.append(f"a function that torch.compile is not to trace ran eagerly: {_summary(reason)}")
     return Fallbacks(list(dict.fromkeys(found.errors)), list(dict.fromkeys(found.notes)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from worker_jobs import oracles, passes, run, source
 
 BROKEN = "relu_compile_error_TESTING_ONLY"
@@ -69,12 +70,17 @@ def test_of_many_compilations_none_is_forgotten() -> None:
 
 LOOP = "def part(x):\n    for _ in range(2):\n        torch._dynamo.graph_break()\n        x = x.sin()\n    return x\n"
 SKIPPED = "import time\ndef part(x):\n    time.time()\n    return x.sin()\n"
+RECORDED = pytest.mark.skipif(torch.__version__.startswith("2.6."), reason="torch 2.6 does not record it")
 DISABLED = "@torch.compiler.disable\ndef part(x):\n    return x.sin()\n"
 
 
 @pytest.mark.parametrize(
     ("part", "note"),
-    [(LOOP, "compiled nothing of a frame"), (DISABLED, "is not to trace"), (SKIPPED, "is not to trace")],
+    [
+        pytest.param(LOOP, "compiled nothing of a frame", marks=RECORDED),
+        (DISABLED, "is not to trace"),
+        (SKIPPED, "is not to trace"),
+    ],
     ids=["loop", "disabled", "skipped"],
 )
 def test_a_pass_says_what_ran_eagerly(part: str, note: str) -> None:
