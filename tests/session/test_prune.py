@@ -244,7 +244,7 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, mo
 
 
 def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make, dig: Dig) -> None:
-    place = run(0) / "logs" / "deep"
+    place = run(0) / "logs"
     run(1)
     dig(place)
     run(2)
