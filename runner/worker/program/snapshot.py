@@ -18,7 +18,8 @@ from runner.worker.torch_private.dispatch import plain_functions
 @dataclass(frozen=True)
 class TensorMetadata:
     """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
-    the layout has none."""
+    the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
+    dimensions of a sparse one, and whether it is coalesced. ``is_leaf`` holds for one that requires a gradient."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -29,6 +30,9 @@ class TensorMetadata:
     requires_grad: bool
     is_conj: bool
     is_neg: bool
+    parts: tuple[tuple[int, ...], ...] = ()
+    dims: tuple[int, ...] = ()
+    is_leaf: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,14 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         requires_grad=tensor.requires_grad,
         is_conj=tensor.is_conj(),
         is_neg=tensor.is_neg(),
+        parts=tuple(tuple(part.shape) for part in tensor.detach().unbind()) if tensor.is_nested else (),
+        dims=_sparse_dims(tensor) if tensor.layout == torch.sparse_coo else (),
+        is_leaf=tensor.requires_grad and tensor.is_leaf,
     )
+
+
+def _sparse_dims(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tensor.sparse_dim(), tensor.dense_dim(), int(tensor.is_coalesced())
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
