@@ -73,8 +73,8 @@ def hooks(modules: Named) -> Iterator[tuple[str, list[Any]]]:
     """Yield the hooks of modules, for each table that has any."""
     for prefix, part in modules:
         for name in _HOOKS:
-            if functions := list(_table(part, name).values()):
-                yield f"{prefix}.{name}" if prefix else name, functions
+            if table := _table(part, name):
+                yield f"{prefix}.{name}" if prefix else name, list(table.values())
 
 
 def _table(part: torch.nn.Module, name: str) -> Mapping[str, Any]:

@@ -10,8 +10,10 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from runner.worker.guarded import Refusal, ask
-from runner.worker.program.walk import PLAIN, Unread, class_name, flatten
+from runner.worker.guarded import Refusal, ask, describe
+from runner.worker.program.arrays import array_value, is_array
+from runner.worker.program.values import NOTHING, python_value
+from runner.worker.program.walk import Unread, class_name, flatten
 from runner.worker.torch_private.dispatch import plain_functions
 
 
@@ -109,9 +111,9 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
     if isinstance(leaf, Unread):
         return Leaf(path, "opaque", leaf.type, None, problem=leaf.problem)
     kind = class_name(type(leaf), module)
-    if is_lazy(leaf):
-        return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
     if isinstance(leaf, torch.Tensor):
+        if is_lazy(leaf):
+            return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
         metadata = metadata_of(leaf)
         if metadata.device.startswith("meta"):
             return Leaf(path, "tensor", kind, None, metadata, "a meta tensor has no elements")
@@ -120,11 +122,16 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
         except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
             problem = f"its elements cannot be had: {type(error).__name__}: {error}"
             return Leaf(path, "tensor", kind, None, metadata, problem)
-    if kind == "numpy.ndarray":
-        array = torch.as_tensor(leaf.copy())
-        return Leaf(path, "tensor", kind, array, metadata_of(array))
-    if isinstance(leaf, PLAIN):
-        return Leaf(path, "python", kind, leaf)
+    value = python_value(leaf, module)
+    if value is NOTHING and is_array(type(leaf)):
+        try:
+            value = array_value(leaf)
+        except Exception as error:  # noqa: BLE001  of a dtype that another package adds
+            return Leaf(path, "opaque", kind, None, problem=f"its values cannot be had: {describe(error)}")
+    if isinstance(value, torch.Tensor):
+        return Leaf(path, "tensor", kind, value, metadata_of(value))
+    if value is not NOTHING:
+        return Leaf(path, "python", kind, value)
     return Leaf(path, "python", kind, leaf) if _has_equality(leaf) else _opaque(path, kind)
 
 

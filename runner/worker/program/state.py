@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 
 from runner.worker.program import modules
-from runner.worker.program.walk import PYTHON, Unread, Walk
-
-_COMPARED = (torch.Tensor, Unread, *PYTHON)
-"""Leaves of attributes and variables that are compared, or of which a note says why they are not."""
+from runner.worker.program.arrays import is_array
+from runner.worker.program.values import FIXED, NOTHING, python_value
+from runner.worker.program.walk import Unread, Walk
 
 _TABLES = (dict, list, set)
+_COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, *FIXED)
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
@@ -41,7 +41,7 @@ def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, A
 
 def _are_equal(leaf: Any, first: Any) -> bool:
     """Return whether two Python values are equal, without asking a class of the case."""
-    return type(leaf) is type(first) and type(leaf) in PYTHON and bool(leaf == first)
+    return type(leaf) is type(first) and type(leaf) in FIXED and bool(leaf == first)
 
 
 def file_variables(module: ModuleType) -> tuple[Variable, ...]:
@@ -57,7 +57,7 @@ def file_variables(module: ModuleType) -> tuple[Variable, ...]:
             if name.startswith("__") or _length(value) > _LONGEST or _is_torchs(value):
                 continue
             leaves = walk.flatten(value, prefix + name)[1]
-            loaded = {path: leaf for path, leaf in leaves if issubclass(type(leaf), PYTHON)}
+            loaded = {path: leaf for path, leaf in leaves if issubclass(type(leaf), FIXED)}
             variables.append(Variable(prefix + name, holder, name, loaded))
     return tuple(variables)
 
@@ -79,6 +79,14 @@ def _tables_of_torch(modules: int) -> Mapping[int, Any]:
     named = [(name, vars(module)) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
     spaces = [space for name, space in named if name == "torch" or name.startswith("torch.")]
     return {id(value): value for space in spaces for value in list(space.values()) if issubclass(type(value), _TABLES)}
+
+
+def _is_compared(leaf: Any, module: str) -> bool:
+    """Return whether a leaf of an attribute or variable is compared, or a note says why not."""
+    cls = type(leaf)
+    if cls in _COMPARED or issubclass(cls, _COMPARED) or is_array(cls):
+        return True
+    return issubclass(cls, (set, frozenset)) and python_value(leaf, module) is not NOTHING
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -104,13 +112,14 @@ def state_leaves(
     state.update((f"buffer {name}", value) for name, value in modules.buffers(every))
     state.update((f"attribute {name}", value) for name, value in modules.attributes(parts) if not _is_torchs(value))
     state.update((path, vars(holder)[name]) for path, holder, name, _ in variables if name in vars(holder))
+    state.update((f"hooks {name}", functions) for name, functions in modules.hooks(parts))
     walk = Walk(module, parts)
     structures = [f"modules in training mode: {[prefix or 'all' for prefix, part in parts if part.training]}"]
     leaves = []
     for name, value in state.items():
         structure, value_leaves = walk.flatten(value, name)
-        plain = [(path, leaf) for path, leaf in value_leaves if issubclass(type(leaf), _COMPARED)]
-        if plain or not value_leaves:
+        plain = [(path, leaf) for path, leaf in value_leaves if _is_compared(leaf, module)]
+        if plain or not value_leaves or name.startswith("hooks "):
             structures.append(f"{name}: {structure}")
             leaves += plain
     return "; ".join(structures), leaves

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import dataclasses
 import enum
+import functools
 import itertools
 import re
 import types
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from runner.worker.guarded import Refusal, ask, describe
+from runner.worker.program import arrays
 from runner.worker.program import modules as torch_modules
 from runner.worker.torch_private.dispatch import CONTAINERS
 
@@ -33,6 +35,7 @@ _DEEPEST = 64
 """Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the memory."""
 
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
+_FIXED = (tuple, functools.partial, types.MethodType)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 Child = tuple[str, Any]
@@ -50,7 +53,7 @@ class Unread:
 
 
 class _Kind(NamedTuple):
-    """How objects of a class are opened: ``read`` returns None for a leaf.
+    """How objects of a class are opened: ``read`` returns None for a leaf. A tensor ``is_leaf`` whatever else it holds.
 
     One that is ``mutable`` is opened once. Equal tuples may be one object in eager and two in compiled code, so these
     are opened at each place.
@@ -58,7 +61,11 @@ class _Kind(NamedTuple):
 
     name: str
     read: Callable[[Any], list[Child] | None]
-    mutable: bool = True
+    mutable: bool
+    is_leaf: bool
+
+
+_UNKNOWN = _Kind("", lambda value: None, False, False)
 
 
 class _TooLarge(Exception):
@@ -82,6 +89,9 @@ class Walk:
 
     def flatten(self, value: Any, root: str) -> tuple[str, Leaves]:
         """Return the structure as a text, and the leaves with their paths, in order. See ``flatten``."""
+        kind = self._kinds.get(type(value), _UNKNOWN)
+        if kind is None or (kind is not _UNKNOWN and kind.is_leaf and not kind.read(value)):  # as most roots are
+            return "*", [(root, value)]
         name = root
         try:
             name = class_name(type(value), self._module)
@@ -91,7 +101,7 @@ class Walk:
         except Exception as error:  # noqa: BLE001  a class or metaclass of the case may raise anything
             return "*", [(root, Unread(name, f"reading it raises {describe(error)}"))]
         kind = self._kinds.get(type(value))
-        if kind is not None and kind.mutable:
+        if kind is not None and kind.mutable and structure.endswith(")") and not kind.is_leaf:
             self._roots.setdefault(id(value), (value, f"^{root}"))
         return structure, leaves
 
@@ -112,24 +122,28 @@ class Walk:
                 if step:
                     pieces.append(f"{step}: " if pieces[-1].endswith("(") else f", {step}: ")
                 path = above + step
-                kind = self._kind(type(child))
+                kind = self._kinds.get(type(child), _UNKNOWN)
+                if kind is _UNKNOWN:
+                    kind = self._kind(type(child))
                 if kind is None:
                     pieces.append("*")
                     leaves.append((path, child))
                     continue
-                if kind.mutable and (known := seen.get(id(child)) or self._roots.get(id(child))):
+                known = None
+                if kind.mutable:
+                    known = seen.get(id(child)) or self._roots.get(id(child))
+                below, remark = (None, None) if known else _read(kind, child)
+                if known and not kind.is_leaf:
                     pieces.append(known[1])
                     continue
-                below, remark = _read(kind, child)
-                is_tensor = isinstance(child, torch.Tensor)
-                if below is None or is_tensor:
+                if below is None or kind.is_leaf:
                     pieces.append("*")
                     leaves.append((path, remark or child))
-                if not below and (below is None or is_tensor):
-                    continue
+                    if not below:
+                        continue
                 if kind.mutable:
                     seen[id(child)] = (child, f"^{path}")
-                pieces.append("(" if is_tensor else f"{kind.name}(")
+                pieces.append("(" if kind.is_leaf else f"{kind.name}(")
                 frames.append((path if len(frames) < _DEEPEST else f"{root}.({count})", iter(below)))
                 break
             else:
@@ -143,32 +157,68 @@ class Walk:
         """Return how objects of a class are opened; None for leaves."""
         if cls not in self._kinds:
             read = self._reader(cls)
-            frozen = issubclass(cls, tuple) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
-            mutable = not frozen and not issubclass(cls, torch.Tensor)
-            self._kinds[cls] = None if read is None else _Kind(class_name(cls, self._module), read, mutable)
+            frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
+            name = class_name(cls, self._module)
+            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, issubclass(cls, torch.Tensor))
         return self._kinds[cls]
 
     def _reader(self, cls: type) -> Callable[[Any], list[Child] | None] | None:
-        is_own = bool(self._module) and cls.__module__ == self._module
-        if issubclass(cls, (*_LEAVES, torch.Tensor)):
+        if issubclass(cls, _LEAVES):
             return None
-        if issubclass(cls, torch.nn.Module):
-            return _module
-        if issubclass(cls, torch.optim.Optimizer):
-            return _optimizer
-        if issubclass(cls, dict):
-            return self._items
-        if issubclass(cls, tuple):
-            return _named if hasattr(cls, "_fields") else _elements
-        if issubclass(cls, list):
-            return _elements
+        if issubclass(cls, torch.Tensor):
+            computes = (
+                getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+            )  # its parts are among its elements
+            return None if computes else self._marks
+        if issubclass(cls, (dict, tuple, list)):
+            elements = self._items if issubclass(cls, dict) else _named if hasattr(cls, "_fields") else _elements
+            is_plain = cls.__module__ in ("builtins", "collections")
+            return elements if is_plain else lambda value: self._extended(elements(value), value)
+        if arrays.is_array(cls):
+            return arrays.inside if arrays.is_array(cls, scalars=False) else None
+        for base, read in _READERS.items():
+            if issubclass(cls, base):
+                return read
         if dataclasses.is_dataclass(cls):
             return _fields
         if issubclass(cls, Mapping):
             return lambda value: self._keyed(ask(lambda: _limited(value.items())))
         if cls in CONTAINERS:
             return _registered
-        return _object if is_own or issubclass(cls, types.SimpleNamespace) else None
+        if cls in (types.FunctionType, types.MethodType):
+            return self._function
+        return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
+
+    def _is_own(self, cls: type) -> bool:
+        return bool(self._module) and cls.__module__ == self._module
+
+    def _marks(self, value: torch.Tensor) -> list[Child]:
+        """Return the attributes that a user has given a tensor. Torch's own begin with an underscore."""
+        held = object.__getattribute__(value, "__dict__")
+        return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
+
+    def _extended(self, children: list[Child], value: Any) -> list[Child]:
+        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements too."""
+        elements = {id(child) for _, child in children}
+        is_own = self._is_own(type(value))
+        added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
+                 and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
+        return children + added
+
+    def _function(self, value: Any) -> list[Child] | None:
+        """Return what a function of the case's source keeps from call to call; None for one that keeps nothing."""
+        if isinstance(value, types.MethodType):
+            own = self._function(value.__func__) is not None or self._kind(type(value.__self__)) is not None
+            return [(".__self__", value.__self__), (".__func__", value.__func__)] if own else None
+        if not self._module or value.__globals__.get("__name__") != self._module:
+            return None
+        children = [(f".__defaults__[{index}]", child) for index, child in enumerate(value.__defaults__ or ())]
+        children += [(f".__kwdefaults__[{name!r}]", child) for name, child in (value.__kwdefaults__ or {}).items()]
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # nothing was assigned
+                children.append((f".__closure__[{name!r}]", cell.cell_contents))
+        children += [(f".{name}", child) for name, child in vars(value).items() if not name.startswith("_")]
+        return children or None
 
     def _items(self, value: dict[Any, Any]) -> list[Child]:
         ordered = isinstance(value, collections.OrderedDict)
@@ -187,7 +237,7 @@ class Walk:
     def _key(self, key: Any) -> str:
         """Return a text for a key that is the same in every run."""
         cls = type(key)
-        if isinstance(key, (torch.Tensor, torch.nn.Module)) or cls.__repr__ is object.__repr__:
+        if isinstance(key, (torch.Tensor, torch.nn.Module)) or getattr(cls, "__repr__", None) is object.__repr__:
             return class_name(cls, self._module)
         try:
             return stable_text(ask(lambda: repr(key)), self._module)
@@ -267,7 +317,8 @@ def _module(value: torch.nn.Module) -> list[Child]:
     """Return the parameters and buffers of a module, and what else it holds."""
     every = torch_modules.named_modules(value)
     tensors = (*torch_modules.parameters(every), *torch_modules.buffers(every))
-    return [(f".{name}", child) for name, child in tensors]
+    others = torch_modules.attributes(torch_modules.distinct(every))
+    return [(f".{name}", child) for name, child in (*tensors, *others)]
 
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
@@ -277,3 +328,12 @@ def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
 def _registered(value: Any) -> list[Child]:
     children = ask(lambda: _limited(CONTAINERS[type(value)].flatten_fn(value)[0]))
     return [(f"[{index}]", child) for index, child in enumerate(children)]
+
+
+_READERS: dict[type, Callable[[Any], list[Child] | None]] = {
+    torch.nn.Module: _module,
+    torch.optim.Optimizer: _optimizer,
+    functools.partial: lambda value: [(".func", value.func), (".args", value.args), (".keywords", value.keywords)],
+    staticmethod: lambda value: [(".__func__", value.__func__)],
+    classmethod: lambda value: [(".__func__", value.__func__)],
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import types
 from collections import OrderedDict, UserDict
@@ -173,6 +174,7 @@ def test_containers_have_the_paths_that_a_user_writes():
 
 OBJECTS = """
 import dataclasses
+import functools
 from collections.abc import Mapping
 class Remote(Mapping):
     def __getitem__(self, key): raise RuntimeError
@@ -209,3 +211,54 @@ def test_methods_that_a_model_overrides_are_not_called():
     init = "self.w = torch.nn.Parameter(torch.ones(5))"
     record = run(source("return x * self.w", init=init, more=more), grad={"mode": "backward"})
     assert passes(record) and record["compared"]["gradients"] == 1
+
+
+class Table(dict):
+    """A dict with attributes."""
+
+
+class Pair(tuple):
+    """A tuple with attributes."""
+
+
+class Scaled(torch.Tensor):
+    """A subclass of tensors."""
+
+
+def test_what_a_subclass_of_a_container_adds_is_opened():
+    table, pair = Table(a=(x := torch.ones(1))), Pair((1,))
+    table.a, table.b, pair.c = x, 2, 3
+    assert leaves(table) == [("output['a']", x), ("output.b", 2)]
+    assert leaves(pair) == [("output[0]", 1), ("output.c", 3)]
+
+
+def test_a_tensor_has_the_attributes_that_a_user_gives_it():
+    x, y = torch.ones(1), torch.ones(2).as_subclass(Scaled)
+    x.scale, x.twin, y.twin, y._dynamo_mark = 3, y, x, 1
+    text, paths = flatten([x, torch.ones(1)], "o", __name__)
+    assert text == "list([0]: *(.scale: *, .twin: *(.twin: *)), [1]: *)"
+    assert [path for path, _ in paths] == ["o[0]", "o[0].scale", "o[0].twin", "o[0].twin.twin", "o[1]"]
+
+
+def test_a_function_of_the_case_holds_what_it_keeps_from_call_to_call():
+    count = 3
+
+    def step(x, log=[1], *, last={"k": 2}):  # noqa: B006
+        return step, count
+
+    step.total = 4
+    holder = [step, functools.partial(step, 5), staticmethod(step)]
+    assert leaves(holder) == [
+        ("output[0].__defaults__[0][0]", 1),
+        ("output[0].__kwdefaults__['last']['k']", 2),
+        ("output[0].__closure__['count']", 3),
+        ("output[0].total", 4),
+        ("output[1].args[0]", 5),
+    ]
+    assert leaves(torch.relu) == [("output", torch.relu)] and leaves(leaves) == [("output", leaves)]
+    assert leaves([Node(1).__init__]) == [("output[0].__self__.value", 1), ("output[0].__func__", Node.__init__)]
+
+
+def test_a_module_that_is_not_registered_has_attributes_too():
+    module = torch.nn.Dropout(0.25)
+    assert ("output.p", 0.25) in leaves(module)
