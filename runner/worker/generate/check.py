@@ -17,7 +17,8 @@ from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.program.walk import flatten
 from runner.worker.rerun.agreement import find_disagreement
 from runner.worker.rerun.legal_runs import find_undefined
 from runner.worker.rerun.probes import is_saturated

@@ -6,7 +6,6 @@ To add an oracle, write a function with ``@check`` here, at its gate, and a row 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import torch
@@ -211,11 +210,11 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
 
 def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
     """Return the first part in which two structures differ: its name, and what each side has there."""
-    for eager_part, compiled_part in itertools.zip_longest(eager.split("; "), compiled.split("; "), fillvalue=""):
-        if eager_part != compiled_part:
-            name = (eager_part or compiled_part).partition(": ")[0]
-            eager, compiled = (part.removeprefix(f"{name}: ") or "none" for part in (eager_part, compiled_part))
-            return name, eager, compiled
+    parts, others = ({name: part for name, _, part in (piece.partition(": ") for piece in text.split("; "))}
+                     for text in (eager, compiled))  # fmt: skip
+    for name in {**parts, **others}:
+        if parts.get(name) != others.get(name):
+            return name, parts.get(name) or "none", others.get(name) or "none"
     return "", eager, compiled
 
 

@@ -27,7 +27,7 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
     expected, actual = eager.metadata, compiled.metadata
     assert expected is not None and actual is not None
     evidence.comparisons += 1
-    for oracle, name in (("shape", "shape"), ("dtype", "dtype"), ("device", "device"), ("layout", "layout")):
+    for oracle, name in (*((name, name) for name in ("shape", "dtype", "device", "layout")), ("shape", "parts")):
         if getattr(expected, name) != getattr(actual, name):
             remark = "; its values are not compared" if oracle in ("shape", "dtype") else ""
             yield oracle, f"eager {_plain(getattr(expected, name))}, compiled {_plain(getattr(actual, name))}{remark}"
@@ -37,8 +37,15 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
             yield "stride", steps
         elif 0 not in expected.shape and "stride" not in evidence.job.ignore:
             evidence.note(f"{where}: strides of dimensions of size one differ: {steps}")
+    if expected.layout == actual.layout and expected.dims != actual.dims:
+        sides = (f"{sparse} sparse and {dense} dense dimensions, {'' if coalesced else 'not '}coalesced"
+                 for sparse, dense, coalesced in (expected.dims, actual.dims))  # fmt: skip
+        yield "layout", "eager has {}; compiled has {}".format(*sides)
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
+    elif expected.is_leaf != actual.is_leaf:
+        kinds = ("a leaf" if side.is_leaf else "computed from what requires one" for side in (expected, actual))
+        yield "requires-grad", "both require a gradient; eager's is {}, compiled is {}".format(*kinds)
 
 
 def fixed_strides(evidence: Evidence, leaf: Leaf) -> tuple[int, ...]:
@@ -115,7 +122,7 @@ def value_findings(
             yield Finding("value", breach, where)
         evidence.excuse(where, eager.value.numel(), eager.value.numel())
         return
-    if eager.metadata.shape != compiled.metadata.shape or eager.metadata.dtype != compiled.metadata.dtype:
+    if any(getattr(eager.metadata, name) != getattr(compiled.metadata, name) for name in ("shape", "parts", "dtype")):
         return
     if eager.value.shape != compiled.value.shape:  # the parts of a nested tensor
         yield Finding("shape", f"eager {list(eager.value.shape)}, compiled {list(compiled.value.shape)}", where)

@@ -22,6 +22,7 @@ import torch
 from runner.contract.job import Job
 from runner.contract.settings import DEFAULT_THREADS
 from runner.worker.program import folders
+from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
 from runner.worker.program.state import Variable, file_variables, state_leaves
@@ -94,6 +95,7 @@ class Source:
         """
         self.replacements = replacements
         self._python = replacements or _NO_CONTEXT
+        self._additions = Additions() if replacements else None
         self.stem = re.sub(r"\W", "_", name) or "case"
         self.path = str(Path(folder) / f"{self.stem}.py")
         Path(self.path).write_text(text, encoding="utf-8")
@@ -116,6 +118,8 @@ class Source:
             return self._load(seed, launching)
 
     def _load(self, seed: int, launching: bool) -> LoadedCase:
+        if self._additions:
+            self._additions.remove()
         seed_all(seed)
         module = self._import()
         make_model = getattr(module, "make_model", None)
@@ -142,7 +146,9 @@ class Source:
         return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python, stance)
 
     def close(self) -> None:
-        """Forget the modules that were loaded."""
+        """Forget the modules that were loaded, and what they have added to torch."""
+        if self._additions:
+            self._additions.remove()
         for name in self._modules:
             sys.modules.pop(name, None)
         self._modules.clear()

@@ -12,14 +12,15 @@ from torch.nn.parameter import is_lazy
 
 from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
-from runner.worker.program import global_state
+from runner.worker.program import global_state, modules
 from runner.worker.program.aliases import add_writes, find_relations
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
-from runner.worker.program.snapshot import Leaf, Tree, flatten, snapshot, snapshot_leaf, storage_key
+from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import argument_names, unchanged_paths
+from runner.worker.program.walk import flatten
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks
 from runner.worker.torch_private.uncompiled import why_uncompiled
@@ -277,7 +278,9 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]
 def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
     """Return the parameters that a lazy module has made in its first call."""
     known = {id(tensor) for _, tensor in earlier}
-    named = _tensors((f"parameter {name}", value) for name, value in loaded.model.named_parameters())
+    named = _tensors(
+        (f"parameter {name}", value) for name, value in modules.parameters(modules.named_modules(loaded.model))
+    )
     return [(path, tensor) for path, tensor in named if tensor.requires_grad and id(tensor) not in known]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import types
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +10,18 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
-from runner.worker.torch_private.dispatch import CONTAINERS, plain_functions
-
-PYTHON = (bool, int, float, complex, str, bytes, type(None))
-PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
+from runner.worker.guarded import Refusal, ask, describe
+from runner.worker.program.arrays import array_value, is_array
+from runner.worker.program.values import NOTHING, python_value
+from runner.worker.program.walk import Unread, class_name, flatten
+from runner.worker.torch_private.dispatch import plain_functions
 
 
 @dataclass(frozen=True)
 class TensorMetadata:
     """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
-    the layout has none."""
+    the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
+    dimensions of a sparse one, and whether it is coalesced. ``is_leaf`` holds for one that requires a gradient."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -33,6 +32,9 @@ class TensorMetadata:
     requires_grad: bool
     is_conj: bool
     is_neg: bool
+    parts: tuple[tuple[int, ...], ...] = ()
+    dims: tuple[int, ...] = ()
+    is_leaf: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,34 +106,14 @@ def snapshot(value: Any, root: str, module: str = "", copy: bool = True) -> Tree
     return Tree(structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in leaves))
 
 
-def flatten(value: Any, root: str, module: str = "", above: tuple[Any, ...] = ()) -> tuple[str, list[tuple[str, Any]]]:
-    """Return the structure as a text, and the leaves with their paths, in order.
-
-    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces, objects of
-    the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside an opaque leaf
-    would not be compared. One of the containers ``above`` stands for itself.
-    """
-    if any(value is container for container in above):
-        return "^", []
-    children = _children(value, module)
-    name = class_name(type(value), module)
-    if children is None:
-        return "*", [(root, value)]
-    leaves: list[tuple[str, Any]] = []
-    parts = []
-    for step, child in children:
-        text, below = flatten(child, root + step, module, (*above, value))
-        parts.append(f"{step}: {text}")
-        leaves += below
-    return f"{name}({', '.join(parts)})", leaves
-
-
 def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> Leaf:
     """Copy one leaf. A tensor's copy is detached, dense, on the CPU, with lazy conjugation and negation carried out."""
+    if isinstance(leaf, Unread):
+        return Leaf(path, "opaque", leaf.type, None, problem=leaf.problem)
     kind = class_name(type(leaf), module)
-    if is_lazy(leaf):
-        return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
     if isinstance(leaf, torch.Tensor):
+        if is_lazy(leaf):
+            return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
         metadata = metadata_of(leaf)
         if metadata.device.startswith("meta"):
             return Leaf(path, "tensor", kind, None, metadata, "a meta tensor has no elements")
@@ -140,11 +122,16 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
         except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it
             problem = f"its elements cannot be had: {type(error).__name__}: {error}"
             return Leaf(path, "tensor", kind, None, metadata, problem)
-    if kind == "numpy.ndarray":
-        array = torch.as_tensor(leaf.copy())
-        return Leaf(path, "tensor", kind, array, metadata_of(array))
-    if isinstance(leaf, PLAIN):
-        return Leaf(path, "python", kind, leaf)
+    value = python_value(leaf, module)
+    if value is NOTHING and is_array(type(leaf)):
+        try:
+            value = array_value(leaf)
+        except Exception as error:  # noqa: BLE001  of a dtype that another package adds
+            return Leaf(path, "opaque", kind, None, problem=f"its values cannot be had: {describe(error)}")
+    if isinstance(value, torch.Tensor):
+        return Leaf(path, "tensor", kind, value, metadata_of(value))
+    if value is not NOTHING:
+        return Leaf(path, "python", kind, value)
     return Leaf(path, "python", kind, leaf) if _has_equality(leaf) else _opaque(path, kind)
 
 
@@ -159,8 +146,8 @@ def _has_equality(leaf: Any) -> bool:
     if isinstance(leaf, (set, frozenset)):
         return not any(isinstance(element, torch.Tensor) for element in leaf)
     try:
-        return bool(leaf == leaf)
-    except Exception:  # noqa: BLE001  an object of the model may refuse to be compared
+        return ask(lambda: bool(leaf == leaf))
+    except Refusal:
         return False
 
 
@@ -177,7 +164,14 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         requires_grad=tensor.requires_grad,
         is_conj=tensor.is_conj(),
         is_neg=tensor.is_neg(),
+        parts=tuple(tuple(part.shape) for part in tensor.detach().unbind()) if tensor.is_nested else (),
+        dims=_sparse_dims(tensor) if tensor.layout == torch.sparse_coo else (),
+        is_leaf=tensor.requires_grad and tensor.is_leaf,
     )
+
+
+def _sparse_dims(tensor: torch.Tensor) -> tuple[int, ...]:
+    return tensor.sparse_dim(), tensor.dense_dim(), int(tensor.is_coalesced())
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:
@@ -194,41 +188,6 @@ def storage_key(tensor: torch.Tensor) -> int | None:
 def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     """Return ``value`` with every tensor in it replaced, in the containers that torch's pytree knows."""
     return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
-
-
-def class_name(cls: type, module: str = "") -> str:
-    """Return a class's name, the same in every run: ``int``, ``torch.Tensor``, ``source.Point``."""
-    where = "source" if module and cls.__module__ == module else cls.__module__
-    return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
-
-
-def _children(value: Any, module: str) -> list[tuple[str, Any]] | None:
-    """Return what is inside a container, each with its step of the path; None for a leaf."""
-    if isinstance(value, (torch.Tensor, torch.Size, *PLAIN)):
-        return None
-    if isinstance(value, Mapping):
-        return [(f"[{key!r}]", child) for key, child in value.items()]
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [(f".{name}", child) for name, child in zip(value._fields, value)]  # noqa: B905  a namedtuple's own
-    if dataclasses.is_dataclass(value) and not isinstance(value, (type, tuple, list)):
-        return [(f".{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
-    if isinstance(value, torch.nn.Module):
-        return [(f".{name}", child) for name, child in (*value.named_parameters(), *value.named_buffers())]
-    if isinstance(value, torch.optim.Optimizer):
-        return [(".state", value.state_dict()["state"])]
-    if not isinstance(value, (tuple, list)):
-        if type(value) not in CONTAINERS:
-            return _attributes(value, module)
-        value = CONTAINERS[type(value)].flatten_fn(value)[0]
-    return [(f"[{index}]", child) for index, child in enumerate(value)]
-
-
-def _attributes(value: Any, module: str) -> list[tuple[str, Any]] | None:
-    """Return the attributes of a namespace, or of an object of the case's own classes; None for any other object."""
-    own = module and type(value).__module__ == module and not isinstance(value, (enum.Enum, BaseException))
-    if not (own or isinstance(value, types.SimpleNamespace)) or not hasattr(value, "__dict__"):
-        return None
-    return [(f".{name}", child) for name, child in vars(value).items()]
 
 
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from runner.worker.program.snapshot import PYTHON, flatten
-from runner.worker.torch_private.dispatch import COMPILED_MODULE
-
-_INSIDES = frozenset({*vars(torch.nn.Module()), "_is_torch_compile", "_compiled_call_impl"})
-"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+from runner.worker.program import modules
+from runner.worker.program.arrays import is_array
+from runner.worker.program.values import FIXED, NOTHING, python_value
+from runner.worker.program.walk import Unread, Walk
 
 _TABLES = (dict, list, set)
+_COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, *FIXED)
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
@@ -36,33 +36,41 @@ def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, A
     """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or its name."""
     loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
     pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
-    return frozenset(
-        path for path, leaf, first in pairs if leaf is first or (type(leaf) is type(first) and leaf == first)
-    )
+    return frozenset(path for path, leaf, first in pairs if leaf is first or _are_equal(leaf, first))
+
+
+def _are_equal(leaf: Any, first: Any) -> bool:
+    """Return whether two Python values are equal, without asking a class of the case."""
+    return type(leaf) is type(first) and type(leaf) in FIXED and bool(leaf == first)
 
 
 def file_variables(module: ModuleType) -> tuple[Variable, ...]:
     """Return the variables that a case's file has once it is loaded. Dynamo adds others, whose names begin with two underscores."""
     holders: list[tuple[str, Any]] = [("global ", module)]
     for name, value in vars(module).items():
-        if isinstance(value, type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
+        if issubclass(type(value), type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
             holders.append((f"global {name}.", value))
     variables = []
+    walk = Walk(module.__name__)
     for prefix, holder in holders:
         for name, value in vars(holder).items():
-            if name.startswith("__") or (isinstance(value, (list, tuple, dict, set)) and len(value) > _LONGEST):
+            if name.startswith("__") or _length(value) > _LONGEST or _is_torchs(value):
                 continue
-            if _is_torchs(value):
-                continue
-            leaves = flatten(value, prefix + name, module.__name__)[1]
-            loaded = {path: leaf for path, leaf in leaves if isinstance(leaf, PYTHON)}
+            leaves = walk.flatten(value, prefix + name)[1]
+            loaded = {path: leaf for path, leaf in leaves if issubclass(type(leaf), FIXED)}
             variables.append(Variable(prefix + name, holder, name, loaded))
     return tuple(variables)
 
 
+def _length(value: Any) -> int:
+    """Return how many elements a builtin container has, also one whose class counts in its own way; 0 for others."""
+    base = next((base for base in (list, tuple, dict, set) if issubclass(type(value), base)), None)
+    return 0 if base is None else base.__len__(value)
+
+
 def _is_torchs(value: Any) -> bool:
     """Return whether a container is one that torch keeps in a variable of its own, such as its counters."""
-    return isinstance(value, _TABLES) and id(value) in _tables_of_torch(len(sys.modules))
+    return issubclass(type(value), _TABLES) and id(value) in _tables_of_torch(len(sys.modules))
 
 
 @lru_cache(maxsize=1)
@@ -71,6 +79,14 @@ def _tables_of_torch(modules: int) -> Mapping[int, Any]:
     named = [(name, vars(module)) for name, module in list(sys.modules.items()) if isinstance(module, ModuleType)]
     spaces = [space for name, space in named if name == "torch" or name.startswith("torch.")]
     return {id(value): value for space in spaces for value in list(space.values()) if issubclass(type(value), _TABLES)}
+
+
+def _is_compared(leaf: Any, module: str) -> bool:
+    """Return whether a leaf of an attribute or variable is compared, or a note says why not."""
+    cls = type(leaf)
+    if cls in _COMPARED or issubclass(cls, _COMPARED) or is_array(cls):
+        return True
+    return issubclass(cls, (set, frozenset)) and python_value(leaf, module) is not NOTHING
 
 
 def argument_names(model: torch.nn.Module, count: int) -> list[str]:
@@ -86,28 +102,24 @@ def state_leaves(
     """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
 
     Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
-    and modules that are not registered. The first part is their structure as a text, with the names of the modules in training mode,
+    and modules that are not registered. One object is opened at its first place. The first part is their structure as a text, with the names of the modules in training mode,
     the second their leaves with paths.
     """
+    every = modules.named_modules(model)
+    parts = modules.distinct(every)
     state: dict[str, Any] = {}
-    state.update((f"parameter {name}", value) for name, value in model.named_parameters(remove_duplicate=False))
-    state.update((f"buffer {name}", value) for name, value in model.named_buffers(remove_duplicate=False))
-    training = []
-    for prefix, part in model.named_modules():
-        if part.training:
-            training.append(prefix or "all")
-        for name, value in vars(part).items() if not isinstance(part, COMPILED_MODULE) else ():
-            if name not in _INSIDES and not _is_torchs(value):
-                state[f"attribute {prefix + '.' if prefix else ''}{name}"] = value
-    for path, holder, name, _ in variables:
-        if name in vars(holder):
-            state[path] = vars(holder)[name]
-    parts = [f"modules in training mode: {training}"]
+    state.update((f"parameter {name}", value) for name, value in modules.parameters(every))
+    state.update((f"buffer {name}", value) for name, value in modules.buffers(every))
+    state.update((f"attribute {name}", value) for name, value in modules.attributes(parts) if not _is_torchs(value))
+    state.update((path, vars(holder)[name]) for path, holder, name, _ in variables if name in vars(holder))
+    state.update((f"hooks {name}", functions) for name, functions in modules.hooks(parts))
+    walk = Walk(module, parts)
+    structures = [f"modules in training mode: {[prefix or 'all' for prefix, part in parts if part.training]}"]
     leaves = []
     for name, value in state.items():
-        structure, value_leaves = flatten(value, name, module, (model,))
-        plain = [(path, leaf) for path, leaf in value_leaves if isinstance(leaf, (torch.Tensor, *PYTHON))]
-        if plain or not value_leaves:
-            parts.append(f"{name}: {structure}")
+        structure, value_leaves = walk.flatten(value, name)
+        plain = [(path, leaf) for path, leaf in value_leaves if _is_compared(leaf, module)]
+        if plain or not value_leaves or name.startswith("hooks "):
+            structures.append(f"{name}: {structure}")
             leaves += plain
-    return "; ".join(parts), leaves
+    return "; ".join(structures), leaves

@@ -33,7 +33,8 @@ from runner.worker.operators.steps import compare_rounded
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.snapshot import flatten, storage_key
+from runner.worker.program.snapshot import storage_key
+from runner.worker.program.walk import flatten
 from runner.worker.rerun import kinks
 from runner.worker.rerun.differences import extend, mark
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use

@@ -11,7 +11,8 @@ import torch
 from runner.worker.comparison.compare import equal_bits
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.snapshot import flatten, map_tensors
+from runner.worker.program.snapshot import map_tensors
+from runner.worker.program.walk import flatten
 from runner.worker.rerun.agreement import tree_disagreement
 
 SECOND_SEED = 1000  # added to the job's seed

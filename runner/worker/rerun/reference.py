@@ -15,7 +15,8 @@ from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source
 from runner.worker.program.observe import CallRecord, Observation, Settings, observe
 from runner.worker.program.originals import originals
-from runner.worker.program.snapshot import Leaf, elements, flatten
+from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.program.walk import flatten
 from runner.worker.rerun.wide_values import WideValues
 from runner.worker.rounding import sensitivity
 from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype

@@ -652,3 +652,38 @@ def test_a_cache_that_later_calls_only_read_keeps_its_rounding():
     text = source(FILLED_ONCE, init="self.kept = []", more="CALLS = [make_inputs] * 2")
     assert passes(run(text, "planted:each_rounded"))
     assert "mutation" in oracles(run(text, "planted:each_wrong"))
+
+
+DISABLED = """
+@torch.compiler.disable
+def give(x, wrong):
+    return {give}
+"""
+
+
+@pytest.mark.parametrize(
+    ("give", "findings"),
+    [
+        ("torch.nested.nested_tensor([x[:2], x[2:]] if wrong else [x[:1], x[1:]])", ["shape"]),
+        (
+            "torch.nested.nested_tensor_from_jagged(x, torch.tensor([0, 1, 4]) if wrong else torch.tensor([0, 2, 4]))",
+            ["shape"],
+        ),
+        ("x.to_sparse(1) if wrong else x.to_sparse()", ["layout"]),
+        (
+            "torch.sparse_coo_tensor(x.to_sparse().indices(), x.to_sparse().values(), (4, 5), is_coalesced=not wrong)",
+            ["layout"],
+        ),
+    ],
+)
+def test_metadata_that_one_layout_has(give, findings):
+    more = DISABLED.format(give=give)
+    assert oracles(run(source("return give(x, torch.compiler.is_compiling())", more=more), "eager")) == findings
+    assert oracles(run(source("return give(x, False)", more=more), "eager")) == []
+
+
+def test_a_leaf_is_told_from_what_is_computed():
+    body = "y = x * self.w\nreturn y.detach().requires_grad_() if torch.compiler.is_compiling() else y"
+    init = "self.w = torch.nn.Parameter(torch.ones(5))"
+    record = run(source(body, init=init), "eager")
+    assert oracles(record) == ["requires-grad"] and "eager's is computed" in record["findings"][0]["message"]

@@ -12,7 +12,8 @@ from worker_jobs import job, source
 from runner.worker.program import observe as observing
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Settings, observe
-from runner.worker.program.snapshot import flatten, snapshot
+from runner.worker.program.snapshot import snapshot
+from runner.worker.program.walk import flatten
 
 Pair = collections.namedtuple("Pair", "a b")
 
@@ -193,7 +194,7 @@ def test_what_cannot_be_compared_says_so():
 def test_a_container_may_hold_itself():
     loop = [1]
     loop.append(loop)
-    assert flatten(loop, "output") == ("list([0]: *, [1]: ^)", [("output[0]", 1)])
+    assert flatten(loop, "output") == ("list([0]: *, [1]: ^output)", [("output[0]", 1)])
 
 
 def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):

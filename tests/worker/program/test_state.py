@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from types import SimpleNamespace
 
+import pytest
 import torch
 from worker_jobs import passes, run, source
 
@@ -123,3 +124,64 @@ def test_an_optimizer_has_moments():
 
 def test_names_of_arguments():
     assert argument_names(Model(), 3) == ["input x", "input 1", "input 2"]
+
+
+STATE = """
+import enum, numpy
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+class Cache:
+    __slots__ = ("a",)
+def make():
+    count = 0
+    def step(by):
+        nonlocal count
+        count += by
+    return step
+def log(by, entries=[]):
+    entries.append(by)
+@torch.compiler.disable
+def leave(module, by):
+    if by == 2: module.register_forward_hook(log)
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "body", "path"),
+    [
+        ("self.d = numpy.zeros(3)", "self.d = numpy.full(3, by)", "attribute d"),
+        ("self.d = set()", "self.d.add(by)", "attribute d"),
+        ("self.d = bytearray(1)", "self.d[0] = by", "attribute d"),
+        ("self.d = Cache()", "self.d.a = x * by", "attribute d.a"),
+        ("self.d = Mode.A", "self.d = Mode(by)", "attribute d"),
+        ("self.d = make()", "self.d(by)", "attribute d.__closure__['count']"),
+        ("pass", "log(by)", "global log.__defaults__[0][0]"),
+        ("pass", "log.count = by", "global log.count"),
+        ("self.d = torch.nn.ReLU()", "leave(self.d, by)", "hooks d._forward_hooks"),
+    ],
+)
+def test_a_wrong_write_is_seen(init, body, path):
+    body = f"by = 2 if torch.compiler.is_compiling() else 1\n{body}\nreturn x * 2"
+    record = run(source(body, init=init, more=STATE), "eager")
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", path)], record
+
+
+def test_the_name_of_the_module_is_the_same_in_every_run():
+    init = "self.name, self.names = __name__, {type(self): {__name__}}; self.where = repr(type(self))"
+    record = run(source("return x * 2", init=init))
+    assert passes(record) and not record["notes"]
+
+
+def test_hooks_are_counted_and_opened():
+    model = torch.nn.Sequential(torch.nn.ReLU())
+    entries: list[float] = [1.0]
+
+    def note(*args, entries=entries):
+        entries.append(1.0)
+
+    model[0].register_forward_hook(note)
+    model[0].register_forward_hook(print)
+    structure, leaves = state_leaves(model, __name__)
+    assert "; hooks 0._forward_hooks: list([0]: function(" in structure and structure.endswith("[1]: *)")
+    assert ("hooks 0._forward_hooks[0].__kwdefaults__['entries'][0]", 1.0) in leaves

@@ -1,0 +1,84 @@
+"""What torch's modules hold, read from their own tables: methods such as ``named_parameters`` may be overridden."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from runner.worker.torch_private.dispatch import COMPILED_MODULE
+
+_TABLES = vars(torch.nn.Module())
+_INSIDES = frozenset({*_TABLES, "_is_torch_compile", "_compiled_call_impl"})
+"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+
+_HOOKS = tuple(name for name in _TABLES if name.endswith("_hooks"))
+_MOST = 10_000
+"""Modules of a model: one that holds itself in several places has more paths than can be counted."""
+
+Named = Sequence[tuple[str, torch.nn.Module]]
+"""Modules with their paths."""
+
+
+def named_modules(model: torch.nn.Module) -> Named:
+    """Return a model and the modules below it, in the order of ``torch.nn.Module.named_modules``, as often as they stand there."""
+    modules: list[tuple[str, torch.nn.Module]] = []
+    stack: list[tuple[str, torch.nn.Module, tuple[int, ...]]] = [("", model, ())]
+    while stack and len(modules) < _MOST:
+        prefix, part, above = stack.pop()
+        modules.append((prefix, part))
+        path = f"{prefix}." if prefix else ""
+        ids = (*above, id(part))
+        children = [(name, child) for name, child in _table(part, "_modules").items() if child is not None]
+        stack += [(path + name, child, ids) for name, child in reversed(children) if id(child) not in ids]
+    return modules
+
+
+def distinct(modules: Named) -> Named:
+    """Return each module once, under its first path."""
+    seen: dict[int, tuple[str, torch.nn.Module]] = {}
+    for prefix, part in modules:
+        seen.setdefault(id(part), (prefix, part))
+    return list(seen.values())
+
+
+def parameters(modules: Named) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """Yield the parameters of modules with their paths."""
+    return _tensors(modules, "_parameters")
+
+
+def buffers(modules: Named) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the buffers of modules with their paths."""
+    return _tensors(modules, "_buffers")
+
+
+def _tensors(modules: Named, table: str) -> Iterator[tuple[str, Any]]:
+    for prefix, part in modules:
+        path = f"{prefix}." if prefix else ""
+        for name, tensor in _table(part, table).items():
+            if tensor is not None:
+                yield path + name, tensor
+
+
+def attributes(modules: Named) -> Iterator[tuple[str, Any]]:
+    """Yield what else modules hold, with paths. A wrapper that ``torch.compile`` gives has nothing of its own."""
+    for prefix, part in modules:
+        path = f"{prefix}." if prefix else ""
+        for name, value in list(vars(part).items()) if not isinstance(part, COMPILED_MODULE) else ():
+            if name not in _INSIDES:
+                yield path + name, value
+
+
+def hooks(modules: Named) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the hooks of modules, for each table that has any."""
+    for prefix, part in modules:
+        for name in _HOOKS:
+            if table := _table(part, name):
+                yield f"{prefix}.{name}" if prefix else name, list(table.values())
+
+
+def _table(part: torch.nn.Module, name: str) -> Mapping[str, Any]:
+    """Return a table of a module. Those of a ScriptModule are no attributes of the object itself."""
+    table = vars(part).get(name)
+    return table if table is not None else getattr(part, name, None) or {}

@@ -1,0 +1,339 @@
+"""The walk over a value: from containers down to leaves, under paths that are the same in every run.
+
+Objects of a case may run code of their own when they are read. The walk reads tables of attributes and the storage of
+builtin containers instead. Where it must call such code, an error or an endless call makes an ``Unread`` leaf.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import itertools
+import re
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from runner.worker.guarded import Refusal, ask, describe
+from runner.worker.program import arrays
+from runner.worker.program import modules as torch_modules
+from runner.worker.torch_private.dispatch import CONTAINERS
+
+PYTHON = (bool, int, float, complex, str, bytes, type(None))
+PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+LARGEST = 1 << 19
+"""Values in one root beyond which none of them is compared: a walk takes about a second for so many."""
+_ALL = 1 << 21
+"""The same for all roots of a walk."""
+_DEEPEST = 64
+"""Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the memory."""
+
+_LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
+_FIXED = (tuple, functools.partial, types.MethodType)
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+Child = tuple[str, Any]
+"""What a container holds, with its step of the path."""
+Leaves = list[tuple[str, Any]]
+"""Leaves with their paths."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Unread:
+    """A leaf in place of an object that cannot be read: the name of its class, and why."""
+
+    type: str
+    problem: str
+
+
+class _Kind(NamedTuple):
+    """How objects of a class are opened: ``read`` returns None for a leaf. A tensor ``is_leaf`` whatever else it holds.
+
+    One that is ``mutable`` is opened once. Equal tuples may be one object in eager and two in compiled code, so these
+    are opened at each place.
+    """
+
+    name: str
+    read: Callable[[Any], list[Child] | None]
+    mutable: bool
+    is_leaf: bool
+
+
+_UNKNOWN = _Kind("", lambda value: None, False, False)
+
+
+class _TooLarge(Exception):
+    """A root holds more than is walked."""
+
+
+class Walk:
+    """Walks over roots, one after the other. An object that is a root is opened once in all of them."""
+
+    def __init__(self, module: str = "", known: Iterable[tuple[str, Any]] = ()) -> None:
+        """Prepare a walk.
+
+        Args:
+            module: the name that the case's source was loaded under. Objects of its classes are opened.
+            known: paths of objects that are not opened, since they are compared in another way.
+        """
+        self._module = module
+        self._kinds: dict[type, _Kind | None] = {}
+        self._roots = {id(value): (value, f"^{path}") for path, value in known}
+        self._remaining = _ALL
+
+    def flatten(self, value: Any, root: str) -> tuple[str, Leaves]:
+        """Return the structure as a text, and the leaves with their paths, in order. See ``flatten``."""
+        kind = self._kinds.get(type(value), _UNKNOWN)
+        if kind is None or (kind is not _UNKNOWN and kind.is_leaf and not kind.read(value)):  # as most roots are
+            return "*", [(root, value)]
+        name = root
+        try:
+            name = class_name(type(value), self._module)
+            structure, leaves = self._flatten(value, root)
+        except _TooLarge:
+            return "*", [(root, Unread(name, f"it holds more than {LARGEST} values"))]
+        except Exception as error:  # noqa: BLE001  a class or metaclass of the case may raise anything
+            return "*", [(root, Unread(name, f"reading it raises {describe(error)}"))]
+        kind = self._kinds.get(type(value))
+        if kind is not None and kind.mutable and structure.endswith(")") and not kind.is_leaf:
+            self._roots.setdefault(id(value), (value, f"^{root}"))
+        return structure, leaves
+
+    def _flatten(self, value: Any, root: str) -> tuple[str, Leaves]:
+        pieces: list[str] = []
+        leaves: Leaves = []
+        seen: dict[int, tuple[Any, str]] = {}
+        frames: list[tuple[str, Iterator[Child]]] = [(root, iter([("", value)]))]
+        limit = min(LARGEST, self._remaining)
+        count = 0
+        while frames:
+            above, children = frames[-1]
+            for step, child in children:
+                count += 1
+                if count > limit:
+                    self._remaining -= limit
+                    raise _TooLarge
+                if step:
+                    pieces.append(f"{step}: " if pieces[-1].endswith("(") else f", {step}: ")
+                path = above + step
+                kind = self._kinds.get(type(child), _UNKNOWN)
+                if kind is _UNKNOWN:
+                    kind = self._kind(type(child))
+                if kind is None:
+                    pieces.append("*")
+                    leaves.append((path, child))
+                    continue
+                known = None
+                if kind.mutable:
+                    known = seen.get(id(child)) or self._roots.get(id(child))
+                below, remark = (None, None) if known else _read(kind, child)
+                if known and not kind.is_leaf:
+                    pieces.append(known[1])
+                    continue
+                if below is None or kind.is_leaf:
+                    pieces.append("*")
+                    leaves.append((path, remark or child))
+                    if not below:
+                        continue
+                if kind.mutable:
+                    seen[id(child)] = (child, f"^{path}")
+                pieces.append("(" if kind.is_leaf else f"{kind.name}(")
+                frames.append((path if len(frames) < _DEEPEST else f"{root}.({count})", iter(below)))
+                break
+            else:
+                frames.pop()
+                if frames:
+                    pieces.append(")")
+        self._remaining -= count
+        return "".join(pieces), leaves
+
+    def _kind(self, cls: type) -> _Kind | None:
+        """Return how objects of a class are opened; None for leaves."""
+        if cls not in self._kinds:
+            read = self._reader(cls)
+            frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
+            name = class_name(cls, self._module)
+            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, issubclass(cls, torch.Tensor))
+        return self._kinds[cls]
+
+    def _reader(self, cls: type) -> Callable[[Any], list[Child] | None] | None:
+        if issubclass(cls, _LEAVES):
+            return None
+        if issubclass(cls, torch.Tensor):
+            computes = (
+                getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
+            )  # its parts are among its elements
+            return None if computes else self._marks
+        if issubclass(cls, (dict, tuple, list)):
+            elements = self._items if issubclass(cls, dict) else _named if hasattr(cls, "_fields") else _elements
+            is_plain = cls.__module__ in ("builtins", "collections")
+            return elements if is_plain else lambda value: self._extended(elements(value), value)
+        if arrays.is_array(cls):
+            return arrays.inside if arrays.is_array(cls, scalars=False) else None
+        for base, read in _READERS.items():
+            if issubclass(cls, base):
+                return read
+        if dataclasses.is_dataclass(cls):
+            return _fields
+        if issubclass(cls, Mapping):
+            return lambda value: self._keyed(ask(lambda: _limited(value.items())))
+        if cls in CONTAINERS:
+            return _registered
+        if cls in (types.FunctionType, types.MethodType):
+            return self._function
+        return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
+
+    def _is_own(self, cls: type) -> bool:
+        return bool(self._module) and cls.__module__ == self._module
+
+    def _marks(self, value: torch.Tensor) -> list[Child]:
+        """Return the attributes that a user has given a tensor. Torch's own begin with an underscore."""
+        held = object.__getattribute__(value, "__dict__")
+        return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
+
+    def _extended(self, children: list[Child], value: Any) -> list[Child]:
+        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements too."""
+        elements = {id(child) for _, child in children}
+        is_own = self._is_own(type(value))
+        added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
+                 and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
+        return children + added
+
+    def _function(self, value: Any) -> list[Child] | None:
+        """Return what a function of the case's source keeps from call to call; None for one that keeps nothing."""
+        if isinstance(value, types.MethodType):
+            own = self._function(value.__func__) is not None or self._kind(type(value.__self__)) is not None
+            return [(".__self__", value.__self__), (".__func__", value.__func__)] if own else None
+        if not self._module or value.__globals__.get("__name__") != self._module:
+            return None
+        children = [(f".__defaults__[{index}]", child) for index, child in enumerate(value.__defaults__ or ())]
+        children += [(f".__kwdefaults__[{name!r}]", child) for name, child in (value.__kwdefaults__ or {}).items()]
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # nothing was assigned
+                children.append((f".__closure__[{name!r}]", cell.cell_contents))
+        children += [(f".{name}", child) for name, child in vars(value).items() if not name.startswith("_")]
+        return children or None
+
+    def _items(self, value: dict[Any, Any]) -> list[Child]:
+        ordered = isinstance(value, collections.OrderedDict)
+        return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
+
+    def _keyed(self, items: list[tuple[Any, Any]]) -> list[Child]:
+        """Return the values of a mapping. Keys that read alike, as objects of one class, are told apart by their order."""
+        children, counts = [], collections.Counter[str]()
+        for key, child in items:
+            text = repr(key) if type(key) in (str, int) else self._key(key)
+            counts[text] += 1
+            step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
+            children.append((step.replace("; ", ";"), child))  # which separates the parts of a state
+        return children
+
+    def _key(self, key: Any) -> str:
+        """Return a text for a key that is the same in every run."""
+        cls = type(key)
+        if isinstance(key, (torch.Tensor, torch.nn.Module)) or getattr(cls, "__repr__", None) is object.__repr__:
+            return class_name(cls, self._module)
+        try:
+            return stable_text(ask(lambda: repr(key)), self._module)
+        except Refusal:
+            return class_name(cls, self._module)
+
+
+def _read(kind: _Kind, value: Any) -> tuple[list[Child] | None, Unread | None]:
+    """Return what is in a container, or why it cannot be read."""
+    try:
+        return kind.read(value), None
+    except Refusal as refusal:
+        return None, Unread(kind.name, str(refusal))
+    except Exception as error:  # noqa: BLE001  a class of the case may raise anything
+        return None, Unread(kind.name, f"reading it raises {describe(error)}")
+
+
+def flatten(value: Any, root: str, module: str = "") -> tuple[str, Leaves]:
+    """Return the structure of one value as a text, and the leaves with their paths, in order.
+
+    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces, objects of
+    the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside an opaque leaf
+    would not be compared. An object that stands in several places is opened at the first, and has its path elsewhere.
+    """
+    return Walk(module).flatten(value, root)
+
+
+def class_name(cls: type, module: str = "") -> str:
+    """Return a class's name, the same in every run: ``int``, ``torch.Tensor``, ``source.Point``."""
+    where = "source" if module and cls.__module__ == module else cls.__module__
+    return cls.__qualname__ if where == "builtins" else f"{where}.{cls.__qualname__}"
+
+
+def stable_text(text: str, module: str) -> str:
+    """Return a text without addresses of objects and without the name that the case's source was loaded under."""
+    text = _ADDRESS.sub("", text)
+    return text.replace(module, "source") if module else text
+
+
+def _limited(values: Iterable[Any]) -> list[Any]:
+    """Return as many values as a walk may see, and one more."""
+    return list(itertools.islice(values, LARGEST + 1))
+
+
+def _elements(value: Any) -> list[Child]:
+    base = tuple if isinstance(value, tuple) else list
+    return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
+
+
+def _named(value: Any) -> list[Child]:
+    return [(f".{name}", child) for name, child in zip(value._fields, tuple.__iter__(value))]  # noqa: B905  a namedtuple's own
+
+
+def _fields(value: Any) -> list[Child]:
+    members = _members(value)
+    return [(f".{field.name}", members[field.name]) for field in dataclasses.fields(value) if field.name in members]
+
+
+def _object(value: Any) -> list[Child]:
+    return [(f".{name}", child) for name, child in _members(value).items()]
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """Return the attributes that an object itself holds, in its slots and its ``__dict__``."""
+    members = {}
+    for base in reversed(type(value).__mro__):
+        for name, slot in vars(base).items() if "__slots__" in vars(base) else ():
+            if type(slot) is types.MemberDescriptorType:
+                with contextlib.suppress(AttributeError):  # nothing was assigned
+                    members[name] = slot.__get__(value)
+    with contextlib.suppress(AttributeError):
+        members.update(object.__getattribute__(value, "__dict__"))
+    return members
+
+
+def _module(value: torch.nn.Module) -> list[Child]:
+    """Return the parameters and buffers of a module, and what else it holds."""
+    every = torch_modules.named_modules(value)
+    tensors = (*torch_modules.parameters(every), *torch_modules.buffers(every))
+    others = torch_modules.attributes(torch_modules.distinct(every))
+    return [(f".{name}", child) for name, child in (*tensors, *others)]
+
+
+def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
+    return [(".state", ask(lambda: value.state_dict()["state"]))]
+
+
+def _registered(value: Any) -> list[Child]:
+    children = ask(lambda: _limited(CONTAINERS[type(value)].flatten_fn(value)[0]))
+    return [(f"[{index}]", child) for index, child in enumerate(children)]
+
+
+_READERS: dict[type, Callable[[Any], list[Child] | None]] = {
+    torch.nn.Module: _module,
+    torch.optim.Optimizer: _optimizer,
+    functools.partial: lambda value: [(".func", value.func), (".args", value.args), (".keywords", value.keywords)],
+    staticmethod: lambda value: [(".__func__", value.__func__)],
+    classmethod: lambda value: [(".__func__", value.__func__)],
+}

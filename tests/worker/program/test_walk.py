@@ -1,0 +1,264 @@
+"""The walk over values: what is opened, how often, under which paths, and what cannot be read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import types
+from collections import OrderedDict, UserDict
+from collections.abc import Mapping
+
+import pytest
+import torch
+from worker_jobs import passes, run, source
+
+from runner.worker.program import walk as walking
+from runner.worker.program.walk import Unread, Walk, flatten
+
+
+class Node:
+    def __init__(self, value, *others):
+        self.value, self.others = value, list(others)
+
+
+class Slots:
+    __slots__ = ("a", "unset")
+
+    def __init__(self):
+        self.a = 1
+
+
+@dataclasses.dataclass
+class Config:
+    a: int = 1
+    b: int = dataclasses.field(init=False)
+
+
+class Failing(Mapping):
+    def __iter__(self):
+        raise SystemExit("not connected")
+
+    def __getitem__(self, key):
+        return key
+
+    def __len__(self):
+        return 3
+
+
+class Endless(Failing):
+    def __iter__(self):
+        return itertools.count()
+
+
+class Loud(dict):
+    def items(self):
+        raise RuntimeError
+
+    __iter__ = __len__ = __eq__ = __repr__ = items
+    __hash__ = None
+
+
+class Key:
+    def __repr__(self):
+        raise RuntimeError
+
+
+def function():
+    """A key."""
+
+
+def leaves(value):
+    return flatten(value, "output", __name__)[1]
+
+
+def test_an_object_is_opened_at_its_first_place():
+    node = Node(0)
+    for value in range(40):
+        node = Node(value, node, node)
+    assert len(leaves(node)) == 41
+    first, second = Node(1), Node(2)
+    first.others, second.others = [second], [first]
+    text, paths = flatten([first, second], "output", __name__)
+    assert [path for path, _ in paths] == ["output[0].value", "output[0].others[0].value"]
+    assert text.endswith("[1]: ^output[0].others[0])")
+
+
+def test_a_tuple_is_opened_at_each_place():
+    """Equal tuples may be one object in eager and two in compiled code."""
+    pair = (1, [2])
+    assert (
+        flatten([pair, pair], "o")[0]
+        == "list([0]: tuple([0]: *, [1]: list([0]: *)), [1]: tuple([0]: *, [1]: ^o[0][1]))"
+    )
+
+
+def test_a_walk_opens_a_root_once():
+    walk = Walk(known=[("part", node := Node(1))])
+    table = {"k": 1}
+    assert walk.flatten([table], "a")[0] == walk.flatten(table, "b")[0].join(["list([0]: ", ")"])
+    assert walk.flatten([table, node], "c") == ("list([0]: ^b, [1]: *)", [("c[1]", node)])
+    assert Walk(__name__, [("part", node)]).flatten([node], "c") == ("list([0]: ^part)", [])
+
+
+def test_depth_neither_recurses_nor_fills_the_memory():
+    node, nest = None, []
+    for value in range(5000):
+        node, nest = Node(value, node), [nest]
+    paths = [path for path, _ in leaves(node)]
+    assert len(set(paths)) == len(paths) == 5001 and max(map(len, paths)) < 2000
+    assert all(path.startswith("output.") for path in paths)
+    assert leaves(nest) == []
+
+
+def test_a_part_that_is_too_large_is_not_compared(monkeypatch):
+    monkeypatch.setattr(walking, "LARGEST", 100)
+    ((path, leaf),) = leaves([list(range(200)), 1])
+    assert path == "output" and leaf == Unread("list", "it holds more than 100 values")
+    assert isinstance(leaves(Endless())[0][1], Unread) and len(leaves(list(range(90)))) == 90
+    pair = (1, 2)
+    for _ in range(40):
+        pair = (pair, pair)
+    assert isinstance(leaves(pair)[0][1], Unread)
+
+
+def test_what_raises_is_a_leaf_that_says_so():
+    assert leaves([Failing(), 1]) == [
+        (
+            "output[0]",
+            Unread(f"{__name__}.Failing".replace(__name__, "source"), "reading it raises SystemExit: not connected"),
+        ),
+        ("output[1]", 1),
+    ]
+    assert leaves(Loud(a=1)) == [("output['a']", 1)]
+    assert leaves(Config()) == [("output.a", 1)]
+    assert leaves({Key(): 1}) == [("output[source.Key]", 1)]
+
+
+class Strange(type):
+    def __getattribute__(cls, name):
+        raise RuntimeError(name)
+
+
+def test_a_strange_class_is_a_leaf():
+    class Odd(metaclass=Strange):
+        pass
+
+    assert isinstance(leaves([object.__new__(Odd)])[0][1], Unread)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("a", "'a'"), ("a; b", "'a;b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
+        (Node, "<class 'source.Node'>"), (function, "<function function>"), (torch.ones(1), "torch.Tensor"),
+        (torch.nn.ReLU(), "torch.nn.modules.activation.ReLU"), ((Node,), "(<class 'source.Node'>,)"),
+    ],
+)  # fmt: skip
+def test_keys_have_no_addresses(key, text):
+    assert leaves({key: 1}) == [(f"output[{text}]", 1)]
+
+
+def test_objects_of_one_class_are_keys_by_their_order():
+    assert [path for path, _ in leaves({object(): 1, object(): 2})] == ["output[object]", "output[object 2]"]
+
+
+def test_containers_have_the_paths_that_a_user_writes():
+    ordered = OrderedDict(a=1, b=2)
+    ordered.move_to_end("a")
+    assert [path for path, _ in leaves(ordered)] == ["output['b']", "output['a']"]
+    for value in ({"a": 1}, UserDict(a=1), types.MappingProxyType({"a": 1})):
+        assert leaves(value) == [("output['a']", 1)]
+    assert leaves(Slots()) == [("output.a", 1)]
+
+
+OBJECTS = """
+import dataclasses
+import functools
+from collections.abc import Mapping
+class Remote(Mapping):
+    def __getitem__(self, key): raise RuntimeError
+    def __iter__(self): raise RuntimeError("not connected")
+    def __len__(self): return 3
+@dataclasses.dataclass
+class Config:
+    a: int = 1
+    b: int = dataclasses.field(init=False)
+class Key: pass
+class Expr:
+    def __init__(self, a): self.a, self.b = a, a
+def f(x): return x
+def build():
+    e = None
+    for _ in range(60): e = Expr(e)
+    return e
+REMOTE, CONFIG, BY_CLASS, BY_FUNCTION, BY_OBJECT = Remote(), Config(), {Key: 1, Expr: 2}, {f: 1}, {Key(): 1}
+"""
+
+
+def test_healthy_models_hold_what_they_like():
+    init = "self.remote, self.config, self.e, self.by = Remote(), Config(), build(), {Key(): 2, Key: 3}"
+    record = run(source("return x * 2", init=init, more=OBJECTS))
+    assert passes(record)
+    assert [note for note in record["notes"] if "not compared" in note] == [
+        f"{path}: reading it raises RuntimeError: not connected; not compared"
+        for path in ("attribute remote", "global REMOTE")
+    ]
+
+
+def test_methods_that_a_model_overrides_are_not_called():
+    more = "Model.named_parameters = Model.named_modules = Model.named_buffers = lambda self, prefix='': iter([])"
+    init = "self.w = torch.nn.Parameter(torch.ones(5))"
+    record = run(source("return x * self.w", init=init, more=more), grad={"mode": "backward"})
+    assert passes(record) and record["compared"]["gradients"] == 1
+
+
+class Table(dict):
+    """A dict with attributes."""
+
+
+class Pair(tuple):
+    """A tuple with attributes."""
+
+
+class Scaled(torch.Tensor):
+    """A subclass of tensors."""
+
+
+def test_what_a_subclass_of_a_container_adds_is_opened():
+    table, pair = Table(a=(x := torch.ones(1))), Pair((1,))
+    table.a, table.b, pair.c = x, 2, 3
+    assert leaves(table) == [("output['a']", x), ("output.b", 2)]
+    assert leaves(pair) == [("output[0]", 1), ("output.c", 3)]
+
+
+def test_a_tensor_has_the_attributes_that_a_user_gives_it():
+    x, y = torch.ones(1), torch.ones(2).as_subclass(Scaled)
+    x.scale, x.twin, y.twin, y._dynamo_mark = 3, y, x, 1
+    text, paths = flatten([x, torch.ones(1)], "o", __name__)
+    assert text == "list([0]: *(.scale: *, .twin: *(.twin: *)), [1]: *)"
+    assert [path for path, _ in paths] == ["o[0]", "o[0].scale", "o[0].twin", "o[0].twin.twin", "o[1]"]
+
+
+def test_a_function_of_the_case_holds_what_it_keeps_from_call_to_call():
+    count = 3
+
+    def step(x, log=[1], *, last={"k": 2}):  # noqa: B006
+        return step, count
+
+    step.total = 4
+    holder = [step, functools.partial(step, 5), staticmethod(step)]
+    assert leaves(holder) == [
+        ("output[0].__defaults__[0][0]", 1),
+        ("output[0].__kwdefaults__['last']['k']", 2),
+        ("output[0].__closure__['count']", 3),
+        ("output[0].total", 4),
+        ("output[1].args[0]", 5),
+    ]
+    assert leaves(torch.relu) == [("output", torch.relu)] and leaves(leaves) == [("output", leaves)]
+    assert leaves([Node(1).__init__]) == [("output[0].__self__.value", 1), ("output[0].__func__", Node.__init__)]
+
+
+def test_a_module_that_is_not_registered_has_attributes_too():
+    module = torch.nn.Dropout(0.25)
+    assert ("output.p", 0.25) in leaves(module)
