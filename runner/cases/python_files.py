@@ -49,7 +49,8 @@ def own_imports(file: Path) -> dict[str, str]:
 
     Imports are found in the text, so those by a computed name are not. At most ``_MOST_IMPORTS`` files are looked at.
     """
-    root, texts, waiting = file.parent, {}, [file]
+    root, waiting = file.parent, [file]
+    texts: dict[str, str] = {}
     while waiting and len(texts) < _MOST_IMPORTS:
         place = waiting.pop()
         name = place.relative_to(root).as_posix()
