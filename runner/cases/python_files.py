@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,11 @@ from runner.cases.limits import show_size
 from runner.cases.problems import Problems
 from runner.cases.yaml.tree import YamlScalar
 from runner.diagnostics import Span
-from runner.files import read_text
+from runner.files import open_regular, read_text
+
+_MOST_IMPORTS = 500
+_LARGEST_IMPORT = 4 << 20
+"""Bytes of an imported file that are read."""
 
 
 def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
@@ -37,6 +42,53 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
         return problems.refuse(None, path.span, f"{path.value!r} cannot be read: {error}")
     return full
+
+
+def own_imports(file: Path) -> dict[str, str]:
+    """Return the files of a file's own folder that it imports, and those that they import: path from the folder to text.
+
+    Imports are found in the text, so those by a computed name are not. At most ``_MOST_IMPORTS`` files are looked at.
+    """
+    root, waiting = file.parent, [file]
+    texts: dict[str, str] = {}
+    while waiting and len(texts) < _MOST_IMPORTS:
+        place = waiting.pop()
+        name = place.relative_to(root).as_posix()
+        if name in texts:
+            continue
+        try:
+            with open_regular(place) as handle:
+                texts[name] = handle.read(_LARGEST_IMPORT).decode()
+        except (OSError, ValueError):  # none there, a folder, or no UTF-8
+            continue
+        for level, words in _imports(texts[name]):
+            base = [root, *place.parents][level] if level <= len(place.parents) else Path("/")
+            if base == root or root in base.parents:
+                paths = [base.joinpath(*words[:depth]) for depth in range(len(words) + 1)]
+                waiting += [path / "__init__.py" for path in paths[0 if level else 1 :]]
+                waiting += [path.with_name(f"{path.name}.py") for path in paths[1:]]
+    texts.pop(file.name, None)
+    return texts
+
+
+@functools.lru_cache(maxsize=256)
+def _imports(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """Return what a text imports, each with its level: the dots before it. A name that is taken from a module may be one itself."""
+    try:
+        nodes = [*ast.walk(ast.parse(text))]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
+        return ()
+    absolute = [(0, alias.name) for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    relative = [
+        (node.level, f"{node.module or ''}.{alias.name}")
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    return tuple(
+        (level, tuple(filter(None, name.replace("*", "").split("."))))
+        for level, name in dict.fromkeys(absolute + relative)
+    )
 
 
 @dataclass(frozen=True, slots=True)

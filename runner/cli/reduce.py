@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ from runner.diagnose.harness import Progress, VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.exit_codes import UsageError
-from runner.files import append_regular, entries_below, link_problem, read_bytes, read_text, replace_text
+from runner.files import append_regular, entries_below, link_problem, open_regular, read_bytes, read_text, replace_text
 from runner.quote import operand, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
@@ -33,6 +34,7 @@ from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
 from runner.session.identity import order_words
 from runner.session.shards import plan_hash
+from runner.text import one_line
 from runner.verdict.signature import FailureSignature
 
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
@@ -111,10 +113,11 @@ def summary(reduced: Reduced) -> str:
 
 
 def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
-    """The output folder, made if need be: a new or empty one, or that of an earlier reduction.
+    """The output folder, made if need be: a new or empty one, or that of an earlier reduction of the variant.
 
     Raises:
-        UsageError: there is no folder to resume from, it holds other files or links, or it cannot be made.
+        UsageError: there is no folder to resume from, it holds other files in the place of those of a reduction or links,
+            or it cannot be made.
     """
     if arguments.resume and arguments.output is None:
         raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
@@ -131,7 +134,33 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
     for path in (folder, *(entry for entry in entries_below(folder) if entry.is_symlink())):
         if problem := link_problem(path):
             raise UsageError(f"--output {folder}: {problem}")
+    if problem := _foreign(folder, variant):
+        raise UsageError(f"--output {folder}: {problem}; name another folder")
     return folder
+
+
+def _foreign(folder: Path, variant: Variant) -> str:
+    """Return what in the folder of a reduction this command did not write for the variant, and would replace; empty if nothing."""
+    name = HEAD
+    try:
+        head = dict(parse_line(_content(folder / HEAD)))
+        if head.get("variant") != variant.id:
+            return f"it holds a reduction of {one_line(str(head.get('variant')), 200)}, not of {variant.id}"
+        for name in (CASE, SCRIPT):
+            texts = dict(head.get("written", {})).get(name, [])
+            if (folder / name).exists() and hashlib.sha256(_content(folder / name)).hexdigest() not in texts:
+                return f"{name} there is not as runner reduce wrote it"
+        for name in (STEPS, TRIED):
+            if not all("what" in record for record in _lines(folder / name)):
+                return f"{name} there was not written by runner reduce"
+    except (OSError, ValueError, TypeError) as error:
+        return f"{name} there is damaged ({type(error).__name__})"
+    return ""
+
+
+def _content(path: Path) -> bytes:
+    with open_regular(path) as file:
+        return file.read()
 
 
 class Journal:
@@ -141,15 +170,21 @@ class Journal:
         """Read what is there with ``resume``, if it is of the same case, torch and seed; otherwise begin anew.
 
         Raises:
-            UsageError: the folder holds a reduction of another variant, or a file of it is damaged.
+            UsageError: a file of the folder is damaged.
         """
         self.folder, self.variant = folder, engine.variant
         plan = plan_hash([engine.planned], str(engine.seed))
-        self.head: dict[str, Any] = {"variant": self.variant.id, "plan": plan, "complete": False}
-        self.memory = Memory(on_start=self._begun, on_step=self._stepped, on_verdict=self._told)
+        self.head: dict[str, Any] = {"variant": self.variant.id, "plan": plan, "complete": False, "written": {}}
+        self.memory = Memory(
+            on_start=self._begun,
+            on_step=self._stepped,
+            on_verdict=self._told,
+            on_case=lambda text: self._note(CASE, text),
+        )
         if not (resume and self._load()):
-            for name in (CASE, SCRIPT, STEPS, TRIED, HEAD):
+            for name in (CASE, SCRIPT, STEPS, TRIED):
                 (folder / name).unlink(missing_ok=True)
+            self._write_head()
         (folder / STEPS).touch()
 
     @property
@@ -160,7 +195,7 @@ class Journal:
     def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
         diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
-        replace_text(self.folder / SCRIPT, script(reduced.variant, diagnosis, engine.seed))
+        self._write(SCRIPT, script(reduced.variant, diagnosis, engine.seed))
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),
@@ -180,10 +215,6 @@ class Journal:
             raise UsageError(
                 f"--resume: a file of {self.folder} is damaged ({type(error).__name__}); leave --resume out"
             ) from None
-        if head.get("variant") != self.variant.id:
-            raise UsageError(
-                f"--resume: {self.folder} holds a reduction of {head.get('variant')}, not of {self.variant.id}"
-            )
         if head.get("plan") != self.head["plan"]:
             console.message("runner: the case, torch or the seed has changed since; beginning anew")
             return False
@@ -202,10 +233,10 @@ class Journal:
         self.head |= known
         self._write_head()
         if self.memory.best is None:
-            replace_text(self.folder / CASE, text)
+            self._write(CASE, text)
 
     def _stepped(self, step: Step) -> None:
-        replace_text(self.folder / CASE, step.text)
+        self._write(CASE, step.text)
         line = {"what": step.change, **step.size.summary(), "seconds": step.seconds, "runs": step.runs}
         _append(self.folder / STEPS, line)
 
@@ -217,6 +248,19 @@ class Journal:
             **candidate.size.summary(),
         }
         _append(self.folder / TRIED, line)
+
+    def _write(self, name: str, text: str) -> None:
+        self._note(name, text)
+        replace_text(self.folder / name, text)
+
+    def _note(self, name: str, text: str) -> None:
+        """Write down, before a file is replaced, what it is to hold: the text before may stay if this process is killed."""
+        written = self.head.setdefault("written", {})
+        written[name] = [
+            *written.get(name, [])[-1:],
+            hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest(),
+        ]
+        self._write_head()
 
     def _write_head(self) -> None:
         replace_text(self.folder / HEAD, json.dumps(self.head, indent=1) + "\n")

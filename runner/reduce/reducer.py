@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import re
 import shutil
@@ -95,6 +96,8 @@ class Memory:
     on_start: Callable[[FailureSignature, str, Size], None] = lambda signature, text, size: None
     on_step: Callable[[Step], None] = lambda step: None
     on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
+    on_case: Callable[[str], None] = lambda text: None
+    """Told of a text before it becomes that of the case's file."""
 
 
 def reduce_variant(
@@ -291,15 +294,19 @@ class _Reduction:
         if read is None:
             return None
         case = with_first_names(read[0].case, {item.name for item in self.engine.variant.case.inputs})
-        write_anew(self.file, text_of_plain(plain(case, self.folder)))
+        final = text_of_plain(plain(case, self.folder))
+        self.memory.on_case(final)
+        write_anew(self.file, final)
         return read_case(self.file, self.backend, self.engine)
 
 
 def _copy(file: str, target: Path) -> Path:
-    """Copy a case's Python, unless it is there already; return ``target``."""
+    """Copy a case's Python, unless it is there already; return ``target``. Raises UsageError where another file is in its place."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    if target.resolve() != Path(file).resolve():
+    if not target.exists():
         shutil.copyfile(file, target)
+    elif not (target.is_file() and filecmp.cmp(file, target, shallow=False)):
+        raise UsageError(f"{target} is there already, and is not a copy of {file}; name another folder")
     return target
 
 

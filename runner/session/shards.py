@@ -16,6 +16,7 @@ from typing import Any
 
 from runner.cases.chain_nodes import Literal
 from runner.cases.model import Case, Kernel, PythonModule
+from runner.cases.python_files import own_imports
 from runner.diagnostics import Span
 from runner.files import read_text
 from runner.session.plan import Planned
@@ -89,8 +90,8 @@ def plan_hash(planned: Sequence[Planned], *more: str) -> str:
     """Sixteen hex digits for what is planned, before it is cut into shards.
 
     Of each variant its id, its torch build, its backend and all that its case says, a Python file that it brings
-    included; not where in a file something stands, what comments say, or where the checkout lies. ``more`` is
-    whatever else must agree, such as options that change verdicts.
+    included, with what that imports from its own folder; not where in a file something stands, what comments say, or
+    where the checkout lies. ``more`` is whatever else must agree, such as options that change verdicts.
     """
     known: dict[int, str] = {}  # many variants share a case; the plan keeps these objects alive meanwhile
 
@@ -136,6 +137,8 @@ def _plain(value: Any) -> Any:
             parts += (name, _plain(item))
     if isinstance(value, _PYTHON):
         parts.append(_text(value.file))
+        imported = own_imports(Path(value.file))
+        parts += [(name, _sha(text)) for name, text in sorted(imported.items())]
     return tuple(parts)
 
 

@@ -184,8 +184,42 @@ def test_a_link_beside_a_deep_folder_is_found(folder: Path, dig: Dig) -> None:
 def test_a_damaged_folder_is_no_traceback(folder: Path, text: str) -> None:
     (folder / "damaged").mkdir(exist_ok=True)
     (folder / "damaged" / "reduce.json").write_bytes(text.encode(errors="surrogateescape"))
-    done = reduce(folder, "-o", "damaged", "--resume")
-    assert done.code == 4 and "--resume: " in done.err
+    for words in ((), ("--resume",)):
+        done = reduce(folder, "-o", "damaged", *words)
+        assert done.code == 4 and "--output damaged: " in done.err
+
+
+@pytest.mark.parametrize("words", [(), ("--resume",)], ids=["anew", "resume"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("repro.py", "mine"), ("case.spec.yaml", "mine"), ("steps.jsonl", '{"mine": 1}\n'), ("tried.jsonl", '["mine"]\n')],
+)
+def test_a_file_of_somebody_else_is_not_replaced(
+    reduced: Result, folder: Path, tmp_path: Path, name: str, text: str, words: tuple[str, ...]
+) -> None:
+    write(tmp_path, {"all.spec.yaml": CASES})
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (tmp_path / "out" / name).write_text(text)
+    done = reduce(tmp_path, "-o", "out", *words)
+    assert done.code == 4 and f"{name} there " in done.err and "name another folder" in done.err, done.text
+    assert (tmp_path / "out" / name).read_text() == text
+
+
+def test_a_folder_of_another_variant_is_left_alone(reduced: Result, folder: Path) -> None:
+    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    done = reduce(folder, "-o", "out", case="sound")
+    assert done.code == 4 and "it holds a reduction of all.spec.yaml::chained[" in done.err
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
+
+
+def test_a_folder_of_the_same_variant_is_used_anew(reduced: Result, folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, {"all.spec.yaml": CASES})
+    shutil.copytree(folder / "out", tmp_path / "out")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    for words in ((), ("--resume",)):
+        done = reduce(tmp_path, "-o", "out", "--budget", "1s", *words)
+        assert done.code == 0 and "nothing is left to try" not in done.out, done.text
+    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
 def test_a_reduction_of_what_the_case_was_is_not_taken_for_its_own(reduced: Result, folder: Path) -> None:

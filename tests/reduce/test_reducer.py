@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from runner.diagnose.diagnosis import Culprit
-from runner.reduce.reducer import suspects
+from runner.exit_codes import UsageError
+from runner.reduce.reducer import _copy, suspects
 from tests.handmade import finding, loaded, written
 
 CASE = """\
@@ -47,3 +49,17 @@ def test_the_step_on_the_line_of_an_error(tmp_path: Path) -> None:
     shown = finding(place=f"{sin.file}:{sin.line}:{sin.column}")
     assert suspects(case, shown) == (0,)
     assert suspects(case, shown, Culprit("inductor", step="cos", place="a.spec.yaml:7")) == (2, 0)
+
+
+def test_a_copy_of_python_replaces_no_other_file(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    file, target = tmp_path / "model.py", tmp_path / "out" / "model.py"
+    file.write_text("a = 1\n")
+    assert _copy(str(file), target) == _copy(str(file), target) == target and target.read_text() == "a = 1\n"
+    target.write_text("mine\n")
+    with pytest.raises(UsageError, match="is not a copy of"):
+        _copy(str(file), target)
+    target.unlink()
+    os.mkfifo(target)
+    with pytest.raises(UsageError, match="is not a copy of"):
+        _copy(str(file), target)

@@ -298,6 +298,20 @@ def test_no_field_of_a_case_is_forgotten(tmp_path: Path) -> None:
                 assert of(changed) != base, (kind, field.name)
 
 
+@pytest.mark.parametrize(("text", "python"), [(MODULE, MODEL), (KERNEL, FUNCTION)], ids=["module", "kernel"])
+def test_what_a_python_file_imports_from_its_folder_is_in_the_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, python: str
+) -> None:
+    hashes = []
+    for name, helper, other in (("one", "a = 1", "x"), ("two", "a = 1", "y"), ("three", "a = 2", "x")):
+        (tmp_path / name).mkdir()
+        for file, content in (("python.py", f"import helper\n{python}"), ("helper.py", helper), ("other.py", other)):
+            (tmp_path / name / file).write_text(content)
+        monkeypatch.chdir(tmp_path / name)
+        hashes.append(hashed(tmp_path / name, text, allow_python=True))
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
 def test_a_case_is_hashed_once_however_many_variants_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from runner.session import shards
 
