@@ -1,9 +1,10 @@
-"""A finding: one disagreement between eager and compiled code, with its numbers."""
+"""A finding: one disagreement between eager and compiled code. How both halves name elements and signals."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,3 +41,20 @@ class Finding:
 
 
 _FIELDS = tuple(item.name for item in dataclasses.fields(Finding))
+
+
+def index_of(flat: int, shape: Sequence[int]) -> list[int]:
+    """Return the index of the element that stands at place ``flat`` of a tensor of that shape."""
+    index = []
+    for size in reversed(shape):
+        index.append(flat % size)
+        flat //= size
+    return index[::-1]
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as ``SIGSEGV``."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -41,14 +41,6 @@ class Process:
     name: str
 
 
-def signal_name(number: int) -> str:
-    """Return the name of a signal, such as ``SIGSEGV``."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
 def processes() -> dict[int, Process]:
     """Return the process table, by id. Costs about 20 microseconds a process."""
     table = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.interpreters import tail
@@ -199,7 +200,7 @@ class RunningJob:
             now - (self.began or now),
             self.phase,
             result=(self.outcome or {}) if ended == "result" else {},
-            signal=process_tree.signal_name(killed_by) if killed_by is not None and not self._cause else None,
+            signal=signal_name(killed_by) if killed_by is not None and not self._cause else None,
             exit_status=exit_status,
             stack=tail(self.stack, 1 << 16),
             output=tail(self.log),

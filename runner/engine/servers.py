@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.engine import interpreters, process_tree, running_job
 from runner.engine.connections import Channel
@@ -233,7 +234,7 @@ class Server:
         """Judge or queue again what ran under it, now that it is dead; start another one, if that may help."""
         self.end(0.5)
         status = self._popen.returncode if self._popen else None
-        how = process_tree.signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
+        how = signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
         was_up, self._popen, self.channel = bool(self.hello), None, None
         if any(worker.earlier_jobs for worker in self.workers.values()):
             self._starts = 1  # jobs of living workers end without this server's knowledge

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from runner.contract.finding import index_of
 from runner.text import number
 
 LEVELS = 7
@@ -137,20 +138,11 @@ def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str
     rows = -(-elements // width)
     first_row, last_row = y * grid["row_span"], min((y + 1) * grid["row_span"], rows) - 1
     first, last = x * grid["column_span"], min((x + 1) * grid["column_span"], width) - 1
-    start = unravel(first_row * width + first, shape)
-    end = unravel(min(last_row * width + last, elements - 1), shape)
+    start = index_of(first_row * width + first, shape)
+    end = index_of(min(last_row * width + last, elements - 1), shape)
     if start == end:
         return number(start)
     if sum(a != b for a, b in zip(start, end, strict=True)) == 1:
         parts = [str(a) if a == b else f"{a}:{b + 1}" for a, b in zip(start, end, strict=True)]
         return f"[{', '.join(parts)}]"
     return f"{number(start)} to {number(end)}"
-
-
-def unravel(flat: int, shape: Sequence[int]) -> list[int]:
-    """Return the index of the element at place ``flat`` of a tensor in row-major order."""
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return index[::-1]

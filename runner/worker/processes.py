@@ -29,15 +29,19 @@ def encode(message: Mapping[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else repr(value)
-    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
-        return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
-    return value if value is None or isinstance(value, (bool, int, str)) else repr(value)
+    match value:
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case float() if math.isfinite(value):
+            return value
+        case int() if value.bit_length() > _LONGEST_NUMBER:
+            return f"an integer of {value.bit_length()} bits"  # neither side can write it down, nor read it
+        case None | bool() | int() | str():
+            return value
+        case _:
+            return repr(value)
 
 
 def prctl(option: int, value: int) -> None:

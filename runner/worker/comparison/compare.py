@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import index_of
 from runner.contract.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
 from runner.worker.comparison.adjudication import Movement, adjudicate
 from runner.worker.rounding import sensitivity
@@ -22,7 +23,6 @@ from runner.worker.tensors.elements import (
     finite_difference,
     finite_part,
     identical,
-    index_of,
     norm,
     number,
     pieces,

@@ -170,15 +170,17 @@ class _Pattern:
 
     def argument(self, value: Any) -> Any:
         """Return what stands for one argument of the sample. Raises RefusedStepError for what the format lacks."""
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
-        if isinstance(value, (list, tuple)):
-            return [self.argument(item) for item in value]
-        if isinstance(value, complex):
-            raise RefusedStepError("a complex number")
-        if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.memory_format, torch.device)):
-            return value
-        raise RefusedStepError(f"a {type(value).__name__}")
+        match value:
+            case torch.Tensor():
+                return self._tensor(value)
+            case list() | tuple():
+                return [self.argument(item) for item in value]
+            case None | bool() | int() | float() | str() | torch.dtype() | torch.memory_format() | torch.device():
+                return value
+            case complex():
+                raise RefusedStepError("a complex number")
+            case _:
+                raise RefusedStepError(f"a {type(value).__name__}")
 
     def _tensor(self, tensor: torch.Tensor) -> Value:
         if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in DTYPES:

@@ -138,17 +138,19 @@ class Inputs:
         if init is None:
             return torch.rand(shape) > 0.5 if dtype == torch.bool else torch.randn(shape).to(dtype)
         [(word, arguments)] = init.items() if isinstance(init, dict) else [(init, None)]
-        if word == "randint":
-            low, high = arguments or (0, 2)
-            return torch.randint(low, high, shape).to(dtype)
-        if word == "uniform":
-            low, high = arguments or (0, 1)
-            return (torch.rand(shape) * (high - low) + low).to(dtype)
-        if word == "integer":
-            return torch.randint(-8, 9, shape).to(dtype)
-        if word == "full":
-            return torch.full(shape, arguments, dtype=dtype)
-        return torch.ones(shape, dtype=dtype)
+        match word:
+            case "randint":
+                low, high = arguments or (0, 2)
+                return torch.randint(low, high, shape).to(dtype)
+            case "uniform":
+                low, high = arguments or (0, 1)
+                return (torch.rand(shape) * (high - low) + low).to(dtype)
+            case "integer":
+                return torch.randint(-8, 9, shape).to(dtype)
+            case "full":
+                return torch.full(shape, arguments, dtype=dtype)
+            case _:
+                return torch.ones(shape, dtype=dtype)
 
     def _lay_out(self, spec: dict[str, Any], shape: list[int], data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Give the input strides of another kind: transposed, with gaps, or expanded. Its shape stays."""

@@ -56,7 +56,7 @@ def warm_up(level: str) -> None:
     if level == "none":
         return
     torch = importlib.import_module("torch")
-    preparation.load_dynamo()
+    preparation.DYNAMO.need()
     preparation.keep_headers_with_kernels()
     if level == "compilers":
         preparation.load_inductor()

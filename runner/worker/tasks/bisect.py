@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
@@ -220,7 +221,7 @@ class Answer:
         if self.status is None:
             return {"oracle": "timeout", "error": {"type": "Timeout", "message": ""}}
         if os.WIFSIGNALED(self.status):
-            return {"oracle": "signal", "error": {"type": _signal_name(os.WTERMSIG(self.status)), "message": ""}}
+            return {"oracle": "signal", "error": {"type": signal_name(os.WTERMSIG(self.status)), "message": ""}}
         message = f"the process ended with exit status {os.WEXITSTATUS(self.status)} and without a result"
         return {"oracle": "runtime-error", "error": {"type": "NoResult", "message": message}}
 
@@ -318,10 +319,3 @@ def _answer(job: Job, writing: int) -> NoReturn:
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})
     finally:
         os._exit(0)
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

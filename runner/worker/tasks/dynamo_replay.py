@@ -62,7 +62,7 @@ def run_dynamo_replay(job: Job, send: Send) -> dict[str, Any]:
     if missing is not None:
         return {"error": missing}
     send({"phase": "backend"})
-    file, recording_class, replay = job.arguments["file"], dynamo.recording_class(), dynamo.replay_function()
+    file, recording_class, replay = job.arguments["file"], dynamo.RECORDING.need(), dynamo.REPLAY.need()
     try:
         with environment(job), configured((name, LIMIT) for name in dynamo.compilation_limits()):
             unreadable = _unreadable(file, recording_class)

@@ -19,7 +19,7 @@ from runner.worker.run.prepare import with_source
 from runner.worker.tasks.dynamo_capture import Capture, Graph
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
-from runner.worker.torch_private.dynamo import explain_function
+from runner.worker.torch_private.dynamo import EXPLAIN
 
 
 def run_explain(job: Job, send: Send) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     seed_all(settings.seed)
     try:
         with modes(settings):
-            explanation = explain_function()(loaded.model)(*args)
+            explanation = EXPLAIN.need()(loaded.model)(*args)
     except BaseException as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}
     breaks = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from runner.contract.finding import Finding
+from runner.contract.finding import Finding, index_of
 from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
 from runner.worker.judge.evidence import Evidence
@@ -27,7 +27,6 @@ from runner.worker.tensors.elements import (
     error_of,
     finite_difference,
     finite_part,
-    index_of,
     norm,
     number,
     pieces,

@@ -169,7 +169,7 @@ def in_child(compile_graph: Function, number: int, threads: int) -> Function:
     Otherwise eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
     gets one thread. The children get ``threads``, for which code is generated.
     """
-    run_as_minifier = minifier.run_as_minifier()
+    run_as_minifier = minifier.RUN.need()
     torch.set_num_threads(1)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
@@ -206,7 +206,7 @@ def _keep_inputs(number: int, threads: int) -> None:
     has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
     ``number``, each test runs in a child.
     """
-    tests = minifier.graph_tests()
+    tests = minifier.TESTS.need()
     fails = tests[""]
     if number:
         torch.set_num_threads(1)

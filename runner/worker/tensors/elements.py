@@ -6,7 +6,7 @@ Planes are float64 [elements, 1], or [elements, 2] for complex tensors.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -81,15 +81,6 @@ def different_bits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         unequal = (first_planes != second_planes) | (torch.signbit(first_planes) != torch.signbit(second_planes))
         return (unequal & ~(first_planes.isnan() & second_planes.isnan())).any(dim=1)
     return as_integers(first).reshape(-1) != as_integers(second).reshape(-1)
-
-
-def index_of(flat: int, shape: Sequence[int]) -> list[int]:
-    """Return the index of the element that stands at place ``flat`` of a tensor of that shape."""
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return index[::-1]
 
 
 def error_of(eager: Any, compiled: Any) -> tuple[Any, float]:

@@ -15,9 +15,12 @@ from runner.worker.torch_private.doors import Door
 Function = Callable[..., Any]
 
 _COMPILE = Door("torch._dynamo.output_graph:OutputGraph.call_user_compiler", "graphs of Dynamo are not seen")
-_EXPLAIN = Door("torch._dynamo:explain", "calls are not explained")
-_RECORDING = Door("torch._dynamo.replay_record:ExecutionRecord", "recordings of Dynamo are not read")
-_REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
+EXPLAIN = Door("torch._dynamo:explain", "calls are not explained")
+"""Takes a model, and returns what explains a call of it."""
+RECORDING = Door("torch._dynamo.replay_record:ExecutionRecord", "recordings of Dynamo are not read")
+"""The class of recordings. Its ``load`` reads a pickle."""
+REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
+"""Lets Dynamo compile the frame of a recording, given its file."""
 _RECOMPILE_LIMIT = Door("torch._dynamo.config:recompile_limit", "the limit has its older name", ("2.13",))
 
 OPERATORS = "torch._ops"
@@ -82,18 +85,3 @@ def compilation_limits() -> tuple[str, str]:
     """Return the names of the flags that limit compilations of a frame, which torch 2.6 has under other names."""
     kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
     return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
-
-
-def explain_function() -> Callable[[Function], Function]:
-    """Return what takes a model and returns what explains a call of it. Raises ImportError if torch has none."""
-    return _EXPLAIN.need()  # type: ignore[no-any-return]
-
-
-def recording_class() -> Any:
-    """Return the class of recordings, whose ``load`` reads a pickle. Raises ImportError if torch has none."""
-    return _RECORDING.need()
-
-
-def replay_function() -> Callable[[str], None]:
-    """Return what lets Dynamo compile the frame in a file. Raises ImportError if torch has none."""
-    return _REPLAY.need()  # type: ignore[no-any-return]

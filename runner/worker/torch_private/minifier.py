@@ -5,17 +5,16 @@ The mends change torch for the rest of the process. Each and its cause: ``docs/m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from runner.worker.torch_private.doors import Door
 
-Function = Callable[..., Any]
-
 _INDUCTOR = Door("torch:_TorchCompileInductorWrapper", "mode and options of Inductor do not reach the minifier")
 _FLAGS = Door("torch._inductor.config", "mode and options of Inductor do not reach the minifier")
-_RUN = Door("torch._dynamo.debug_utils:run_fwd_maybe_bwd", "crashes are not minified after Dynamo")
-_TESTS = Door("torch._dynamo.repro.after_aot:ACCURACY_FAILS", "the minifier after AOT loses the inputs of its graphs")
+RUN = Door("torch._dynamo.debug_utils:run_fwd_maybe_bwd", "crashes are not minified after Dynamo")
+"""Runs what a backend gives as the minifier after Dynamo does: a forward, and a backward where it can be."""
+TESTS = Door("torch._dynamo.repro.after_aot:ACCURACY_FAILS", "the minifier after AOT loses the inputs of its graphs")
+"""The tests of the minifier after AOT: functions of a graph, inputs and ``check_str``. ``""`` is for errors."""
 _LINES = Door("torch._dynamo.debug_utils:InputWriter.lines", "scripts of graphs without inputs are no valid Python")
 _METRICS = Door("torch._dynamo.metrics_context:MetricsContext.update", "the minifier after Dynamo runs no backward")
 
@@ -29,16 +28,6 @@ def set_inductor(mode: Any, options: Any, dynamic: Any) -> None:
     flags = _FLAGS.need()
     for flag, value in _INDUCTOR.need()(mode, options, dynamic).config.items():
         setattr(flags, flag, value)
-
-
-def run_as_minifier() -> Callable[[Function, Sequence[Any]], Any]:
-    """Return how the minifier after Dynamo runs what a backend gives: a forward, and a backward where it can be."""
-    return _RUN.need()  # type: ignore[no-any-return]
-
-
-def graph_tests() -> dict[str, Function]:
-    """Return tests of the minifier after AOT: functions of a graph, inputs and ``check_str``. ``""`` is for errors."""
-    return _TESTS.need()  # type: ignore[no-any-return]
 
 
 def write_bodies() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from runner.worker.torch_private.caches import CACHE_DIR
 from runner.worker.torch_private.doors import Door
 
-_DYNAMO = Door("torch._dynamo", "nothing is compiled")
+DYNAMO = Door("torch._dynamo", "nothing is compiled")
 _INDUCTOR = Door("torch._inductor.compile_fx", "Inductor compiles nothing")
 _HEADER = Door(
     "torch._inductor.codecache:_precompile_header", "a precompiled header that was removed is not made again", ("2.13",)
@@ -65,11 +65,6 @@ def load(names: Iterable[str]) -> None:
     for name in names:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-
-
-def load_dynamo() -> None:
-    """Import Dynamo. Raises ImportError if torch has none."""
-    _DYNAMO.need()
 
 
 def load_inductor() -> None:

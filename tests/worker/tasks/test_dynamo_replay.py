@@ -78,6 +78,6 @@ def test_a_torch_that_cannot_replay_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     """It is no error of the frame."""
     monkeypatch.setattr(doors, "_absences", {})
     monkeypatch.setattr(doors, "DOORS", [])
-    monkeypatch.setattr(dynamo, "_REPLAY", Door("torch._no_such_part:replay", "nothing is replayed"))
+    monkeypatch.setattr(dynamo, "REPLAY", Door("torch._no_such_part:replay", "nothing is replayed"))
     with pytest.raises(ImportError, match="nothing is replayed"):
         dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent)
