@@ -113,14 +113,15 @@ def main(words: Sequence[str] | None = None) -> int:
     recording.add_argument("folder", type=Path)
     recording.add_argument("--only", default=",".join(RUNS))
     recording.add_argument("--runner", default=str(Path(sys.executable).with_name("runner")))
-    recording.add_argument("further", nargs="*")
     comparing = commands.add_parser("compare")
     comparing.add_argument("old", type=Path)
     comparing.add_argument("new", type=Path)
-    arguments = parser.parse_args(words)
+    given = list(sys.argv[1:] if words is None else words)
+    end = given.index("--") if "--" in given else len(given)  # argparse of Python 3.12 refuses what follows
+    arguments = parser.parse_args(given[:end])
     if arguments.command == "compare":
         return compare(arguments.old, arguments.new)
-    return record(arguments.folder, arguments.only.split(","), arguments.runner, arguments.further)
+    return record(arguments.folder, arguments.only.split(","), arguments.runner, given[end + 1 :])
 
 
 if __name__ == "__main__":

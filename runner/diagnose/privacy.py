@@ -10,7 +10,7 @@ import tempfile
 
 _NAME = r"[\w.+@-]"
 _START = rf"(?<!{_NAME})(?<!:/)"
-"""A place where a path may begin; the host of an address is none."""
+"""A place where a path may begin. The host of an address is no such place."""
 _FOLDERS = re.compile(
     rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
 )
