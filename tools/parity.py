@@ -10,6 +10,7 @@ The number of model runs behind a variant may fall and not grow.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -78,11 +79,27 @@ def results(folder: Path) -> dict[tuple[str, Key], VariantFinished]:
     }
 
 
+_ELSEWHERE = re.compile(r"0x[0-9a-f]+|\b[0-9]{12,}\b|(?<![\w/])/[^\s:\"']*/(?=(?:specs|suites|runner|tests)/)")
+"""What differs from process to process, or from checkout to checkout: addresses, and the folder of the checkout."""
+
+
+def comparable(value: Any) -> Any:
+    """Return a value of a log without tracebacks and without what is where."""
+    match value:
+        case str():
+            return _ELSEWHERE.sub("", value)
+        case Mapping():
+            return {key: comparable(item) for key, item in value.items() if key != "trace"}
+        case list() | tuple():
+            return [comparable(item) for item in value]
+    return value
+
+
 def differences(old: VariantFinished, new: VariantFinished) -> Iterator[tuple[str, Any, Any]]:
     """Yield each field that differs, with both values."""
     before, after = to_json(old), to_json(new)
     for name in before.keys() - VOLATILE - {"model_runs"}:
-        if before[name] != after[name]:
+        if comparable(before[name]) != comparable(after[name]):
             yield name, before[name], after[name]
     if old.model_runs is not None and (new.model_runs or 0) > old.model_runs:
         yield "model_runs", old.model_runs, new.model_runs

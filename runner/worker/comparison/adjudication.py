@@ -21,8 +21,8 @@ MULTIPLIER_NARROW = 3.0
 MULTIPLIER = 2.0
 
 TYPICAL = 4.0
-"""How many times the median of eager's errors, beside the multiplier, an element may be off where no more is known of it: the largest
-of a million normal errors is 7.3 times their median."""
+"""How many times the median of eager's errors, beside the multiplier, an element may be off: the largest of a million normal errors
+is 7.3 times their median."""
 
 Movement = tuple[torch.Tensor, torch.dtype]
 """How far roundings move each element, and the dtype of the coarsest."""
@@ -65,17 +65,16 @@ class _Doubts:
     def worst(self, multiplier: float, typical: float, movement: Movement | None) -> tuple[int, float] | None:
         """Return the element that is furthest off, and by how many units; None where roundings account for each of them.
 
-        How far roundings move the element itself tells. Where that is not known, ``typical``, eager's usual error in units, does.
+        How far roundings move the element itself tells; and ``typical``, eager's usual error in units: where most elements are noise, so
+        is one that eager has right by chance.
         """
         if not self._parts:
             return None
         index, error, unit = (torch.cat(part) for part in zip(*self._parts, strict=True))
-        limit = multiplier * unit
-        if movement is None:
-            limit = limit * max(1.0, TYPICAL * typical)
-        else:
+        limit = multiplier * unit * max(1.0, TYPICAL * typical)
+        if movement is not None:
             response, dtype = movement
-            limit = limit + sensitivity.factor(dtype) * response.reshape(-1)[index]
+            limit = torch.maximum(limit, multiplier * unit + sensitivity.factor(dtype) * response.reshape(-1)[index])
         ratio = torch.where(error > limit, error / unit, 0.0)
         place = int(ratio.argmax())
         return (int(index[place]), float(ratio[place])) if float(ratio[place]) else None
@@ -114,7 +113,7 @@ def adjudicate(
     alone would let one wrong element in a million pass. A mismatch without a finite reference is never accepted.
 
     One element that is ill-conditioned says nothing about the others. So each element must also lie within the multiplier of the
-    tolerance, or of its own error in eager; else within what roundings move that very element by.
+    tolerance, or of its own error in eager; else within what roundings move that very element by, or near eager's usual error.
 
     Args:
         measure_conditioning: gives how far roundings move each element, and the dtype of the coarsest. Called only when it is
