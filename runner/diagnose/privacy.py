@@ -10,7 +10,7 @@ import tempfile
 
 _NAME = r"[\w.+@-]"
 _START = rf"(?<!{_NAME})(?<!:/)"
-"""A place where a path may begin; the host of an address is none."""
+"""A place where a path may begin; an address has no such place at its host."""
 _FOLDERS = re.compile(
     rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
 )
@@ -30,7 +30,7 @@ def redact(text: str) -> str:
 
 
 def _home() -> str:
-    """Return the home folder; empty for a user without one."""
+    """Return the home folder; empty for a user who has no home."""
     home = os.path.expanduser("~")
     return home if os.path.isabs(home) else ""
 
