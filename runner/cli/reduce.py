@@ -290,7 +290,7 @@ def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespac
         "--backend",
         reduced.variant.backend.backend,
     ]
-    words += settings_of(arguments).flags("imports")
+    words += settings_of(arguments).flags("python", "imports", "limit", "seed")
     words += ["--allow-python"] if case.has_python else []
     console.output(f"case:      {shell_words(words)}")
     console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")

@@ -16,7 +16,7 @@ from runner.record.events import RED, RunFinished, finished_of, planned_of
 from runner.record.store import journal_of, read_log
 
 _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
-"""Codes that a complete run may have ended with although no verdict is red: by ``--fail-on-skip``, or a defect of the harness."""
+"""Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a defect."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         if whole and planned <= finished.keys() and isinstance(last, RunFinished) and not last.interrupted:
             console.message(f"runner: nothing is left to do in run {log.started.run}; runner report shows it")
             red = any(result.verdict in RED for result in finished.values())
-            return exit_codes.FAILED if red else last.exit_code if last.exit_code in _ENDS else exit_codes.OK
+            code = last.exit_code if last.exit_code in _ENDS else exit_codes.OK
+            return exit_codes.FAILED if red and code in (exit_codes.OK, exit_codes.NOTHING) else code
         parsed = command_line(arguments, log.started, [], "runner rerun RUN -- OPTION ... takes them")
         if folder.is_relative_to(os.getcwd()):
             folder = folder.relative_to(os.getcwd())

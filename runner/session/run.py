@@ -22,7 +22,7 @@ from typing import Protocol
 from runner import __version__, interrupts
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.home import Home
-from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK
+from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
     Event,
     Key,
@@ -304,6 +304,8 @@ def _session(
 def _code(settings: RunSettings, planned: Plan, session: Session, past: Sequence[Event]) -> int:
     if session.late:
         return INTERRUPTED
+    if planned.loaded.errors and session.code != INTERNAL:
+        return USAGE
     if not planned.planned:
         return OK if settings.shard else NOTHING  # an empty shard is a shard too
     if session.code == OK and any(event.verdict in session.bad_verdicts for event in finished_of(past).values()):

@@ -113,3 +113,10 @@ def test_a_case_that_is_refused_is_no_empty_selection(tmp_path: Path, command: s
     assert result.code == 4 and "error: unknown operator 'F.rleu'" in result.err, result.text
     assert "-k: case:bad matches no case here; cases with errors do not count" in result.err
     assert not (tmp_path / ".runner").exists()
+
+
+def test_a_run_beside_refused_cases_resumes_with_its_exit_code(folder: Path) -> None:
+    """Its log has the code of the command, as the schema says."""
+    write(folder, {"b.spec.yaml": "cases:\n  - name: broken\n    inputs: {x: [2]}\n    chain: [F.rleu]\n"})
+    run = run_in(folder, "run", "a.spec.yaml", "b.spec.yaml", "-k", "on_gpu", "--backend", "eager")
+    assert run.code == run.events[-1]["exit_code"] == run_in(folder, "resume", "--yes").code == 4, run.text

@@ -299,6 +299,9 @@ def test_a_complete_run_ends_with_its_code_again_where_that_is_one_of_a_run(runs
     for code, expected in ((0, 0), (1, 1), (2, 0), (3, 3), (4, 4), (5, 5), (77, 0)):
         log.write_text(text.replace('"exit_code": 0', f'"exit_code": {code}'))
         assert main(["resume", run]) == expected
+    for code, expected in ((0, 1), (1, 1), (3, 3), (4, 4)):
+        log.write_text(text.replace('"PASS"', '"ERROR"').replace('"exit_code": 0', f'"exit_code": {code}'))
+        assert main(["resume", run]) == expected
     assert not runs.calls
 
 

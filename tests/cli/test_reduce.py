@@ -1,0 +1,32 @@
+"""What ``runner reduce`` prints at its end."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from runner.cli.reduce import _print_commands, add
+from tests.handmade import variants
+
+
+def test_the_case_is_run_under_the_settings_of_its_reduction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    settings = ["--seed", "3", "--limit", "steps=9", "--import", "m", "--python", "/my python"]
+    parser = argparse.ArgumentParser()
+    add(parser)
+    arguments = parser.parse_args(["a.spec.yaml::a", *settings])
+    reduced: Any = SimpleNamespace(variant=variants(tmp_path, "")[0])
+    _print_commands(Path(os.curdir, "my out"), reduced, arguments)
+    words = shlex.split(capsys.readouterr().out.splitlines()[0])[1:]
+    assert words[:4] == ["PYTHONHASHSEED=7", "runner", "run", "my out/case.spec.yaml"]
+    pairs = [*zip(words[4::2], words[5::2], strict=True)]
+    assert {*zip(settings[::2], settings[1::2], strict=True)} < {*pairs}
