@@ -1,4 +1,4 @@
-"""Memory behind inputs and state that holds no element of theirs, such as what lies between those of ``base[::2]``."""
+"""Memory behind inputs and state in which they have no element, such as what lies between those of ``base[::2]``."""
 
 from __future__ import annotations
 
