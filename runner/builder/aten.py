@@ -94,6 +94,9 @@ def replacement(packet: str, is_operator: Callable[[str], bool]) -> str:
     return f"write {name}, and differentiate it" if "backward" in words else f"write {name}"
 
 
+_GRID_SAMPLER = re.compile(r"(torch|aten)\._?grid_sampler(_|\b)")
+
+
 def code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
     """Return the argument of ``torch.ops`` that is a number where torch takes a dtype, a layout or a memory format; else an empty text.
 
@@ -106,6 +109,17 @@ def code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[st
     values = [text for place, text in enumerate(positional) if place in places and not text.startswith(("[", "("))]
     values += [text for key, text in keywords if key in _CODES]
     return next((text for text in values if not _CONSTANT.fullmatch(text)), "")
+
+
+def mode_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
+    """Return the number of a grid sampler's interpolation or padding that is no literal of 0 to 2; else an empty text.
+
+    Arguments are written in Python. Beside these numbers it leaves its result as the memory that it was given.
+    """
+    if not _GRID_SAMPLER.match(name):
+        return ""
+    values = [*positional[2:4], *(text for key, text in keywords if key in ("interpolation_mode", "padding_mode"))]
+    return next((text for text in values if text not in ("0", "1", "2")), "")
 
 
 def _spellings(word: str) -> Iterator[str]:

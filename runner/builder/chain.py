@@ -193,7 +193,7 @@ class ChainWriter:
             problems.error(
                 step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
             )
-        complete = operators.add_checks(operator, keywords)
+        complete = operators.add_checks(operator, positional, keywords)
         if isinstance(complete, operators.Refusal):
             problems.error(step.span, complete.message, complete.hint)
             complete = keywords

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -225,8 +225,13 @@ def takes_tensor(operator: Operator) -> bool:
     return space == "torch" and below in ("", "special", "linalg", "fft") and member not in TENSOR_NOT_FIRST
 
 
-def add_checks(operator: Operator, keywords: list[tuple[str, str]]) -> list[tuple[str, str]] | Refusal:
-    """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why they are refused."""
+def add_checks(
+    operator: Operator, positional: Sequence[str], keywords: list[tuple[str, str]]
+) -> list[tuple[str, str]] | Refusal:
+    """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why its arguments are refused."""
+    mode = aten.mode_fault(operator.name, positional, keywords)
+    if mode:
+        return Refusal(f"{operator.name} checks no interpolation or padding, and {mode} may be none", "write 0, 1 or 2")
     if operator.python == "torch.Tensor" and keywords:
         return Refusal(f"{operator.name} takes an integer with a name for the address of an object", "leave names out")
     if operator.python not in CHECKED:

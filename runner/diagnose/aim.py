@@ -208,6 +208,9 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
             keeps = place.call is not None and not place.text.startswith("model")
             returned, sources = (_kept(place) if keeps else place.text), ((place.tensor,) if place.gradient else ())
             return replace(base, kind="values", returned=returned, keeps=keeps, sources=sources)
+        case "mutation" if place.text and ": in the memory behind it" in finding.message:
+            returned = f"torch.empty(0, dtype={place.text}.dtype).set_({place.text}.untyped_storage())"
+            return replace(base, kind="values", returned=returned)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
     if kind in _FACTS:

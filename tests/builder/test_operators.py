@@ -344,6 +344,20 @@ def test_the_old_constructor_takes_no_names(built: Built, name: str) -> None:
     assert "torch.Tensor([x[0]])" in built.source(chain + '[["$x[0]"]]')
 
 
+@pytest.mark.parametrize("name", ["torch.grid_sampler_2d", "torch.grid_sampler_3d", "torch.grid_sampler"])
+def test_a_grid_sampler_takes_numbers_of_modes_alone(built: Built, name: str) -> None:
+    """Any other number leaves its result uninitialised."""
+    keys = "inputs: {x: [1, 1, 3, 3], y: [1, 2, 2, 2], n: {shape: [], dtype: int64}}\nchain:\n- Tensor.item: $n\n  out: m\n- "
+    for more in ("7, 0, false", "-1, 0, false", "0, 3, false", "$m, 0, false", "0, $m, false", "true, 0, false"):
+        found = built.problems(f"{keys}{name}: [$x, $y, {more}]")
+        assert any("checks no interpolation or padding" in text for text in found), found
+    named = '{"*": [$x, $y], interpolation_mode: 0, padding_mode: 9, align_corners: false}'
+    assert any("and 9 may be none | write 0, 1 or 2" in text for text in built.problems(f"{keys}{name}: {named}"))
+    assert f"{name}(x, y, 1, 2, False)" in built.source(
+        f"{keys}{name}: [$x, $y, 1, 2, false]\n- operator.mul: [$_, $m]"
+    )
+
+
 SPARSE = "inputs: {i: {shape: [1, 2], dtype: int64, init: zeros}, v: [2]}\nchain:\n- torch.sparse_coo_tensor: "
 
 

@@ -234,6 +234,12 @@ PLANTED = {
         "planted:gradients_reused",
         {"mutation"},
     ),
+    "mutation, between the elements of an input": (
+        "inputs: {base: {shape: [8], hidden: true}, x: {view_of: base, layout: [{operator.getitem: [$_, '[::2]']}]}}\ngrad: off\n"
+        "chain: [torch.sin]",
+        "planted:storage_filled",
+        {"mutation"},
+    ),
     "grad": (GRADIENT + "grad: backward", "scaled_gradient", {"grad"}),
     "grad, of a given cotangent": (
         "inputs: {x: {shape: [4], requires_grad: true}, g: {values: [0.0, 5.0, 0.0, 1.0], hidden: true}}\n"

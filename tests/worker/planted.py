@@ -166,6 +166,19 @@ def columns_of_one_memory(graph: Graph, inputs: list[Any]) -> Function:
     return lambda *args: tuple(next(columns).copy_(out) for out in graph(*args))
 
 
+def storage_filled(graph: Graph, inputs: list[Any]) -> Function:
+    """Fills the whole storage of the last argument, and puts its elements back."""
+
+    def run(*args: Any) -> Any:
+        outs = graph(*args)
+        elements = args[-1].detach().clone()
+        torch.empty(0, dtype=elements.dtype).set_(args[-1].untyped_storage()).fill_(True)
+        args[-1].detach().copy_(elements)
+        return outs
+
+    return run
+
+
 def inputs_reused(graph: Graph, inputs: list[Any]) -> Function:
     """The first call's arguments become the buffers into which later calls copy theirs."""
     buffers: list[torch.Tensor] = []

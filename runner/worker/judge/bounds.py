@@ -19,10 +19,12 @@ _NOISE = 0.5
 def blind_bounds(evidence: Evidence) -> str:
     """Return which bounds of the case would pass zeros in place of all numbers at which they hold; empty if none would.
 
+    Where other numbers can fail them, a note tells of each output tensor of which none can.
     Numbers that are rounding alone, such as those of ``x - x`` computed in two ways, are zeros to anybody: they do not count.
     """
     tolerance = evidence.job.tolerance
     blind: dict[str, str] = {}
+    outputs: dict[str, str] = {}  # blind in each call
     sighted: set[str] = set()
     for call, record in enumerate(evidence.eager.calls if tolerance else ()):
         for leaf in _compared(record):
@@ -33,15 +35,27 @@ def blind_bounds(evidence: Evidence) -> str:
             entry = bounds.entry
             if entry is None:
                 continue
-            if entry not in sighted and _passes_zeros(tensor, bounds) and not _is_noise(evidence, call, leaf, tensor):
+            is_output = leaf.path.startswith("output") and leaf.metadata is not None
+            if (
+                (entry not in sighted or is_output)
+                and _passes_zeros(tensor, bounds)
+                and not _is_noise(evidence, call, leaf, tensor)
+            ):
                 name = f"tolerance of {entry}" if entry else "tolerance"
-                blind[entry] = (
+                reason = (
                     f"the {name} (rtol {bounds.rtol:g}, atol {bounds.atol:g}) would pass zeros in place of all numbers at "
                     f"{evidence.where(call, leaf.path)}, of which the largest is {_largest(tensor):g}"
                 )
+                blind[entry] = reason
+                if is_output:
+                    outputs.setdefault(leaf.path, reason)
             else:
                 sighted.add(entry)
-    return next((reason for entry, reason in blind.items() if entry not in sighted), "")
+                outputs[leaf.path] = ""
+    vacuous = next((reason for entry, reason in blind.items() if entry not in sighted), "")
+    for reason in () if vacuous else filter(None, outputs.values()):
+        evidence.note(f"{reason}; it needs bounds of its own")
+    return vacuous
 
 
 def _compared(record: CallRecord) -> Iterator[Leaf]:

@@ -15,6 +15,7 @@ from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
+    gap_findings,
     leaf_findings,
     metadata_differences,
     needless_writes,
@@ -192,6 +193,8 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
         for path in sorted(compiled.overwritten - eager.overwritten):
             message = "holds other values after the backward or a later call; eager's stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
+        for path in sorted(eager.gaps.keys() & compiled.gaps.keys()):
+            yield from gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),
             ("state", eager.state, compiled.state),

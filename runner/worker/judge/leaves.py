@@ -15,10 +15,11 @@ from runner.worker.comparison.adjudication import Movement
 from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
 from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
+from runner.worker.program.gaps import Gaps
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import number
+from runner.worker.tensors.elements import different_bits, identical, number
 from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
 
 
@@ -91,6 +92,27 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
+
+
+BEHIND = "in the memory behind it, between its elements"
+"""How the message of a finding about gaps goes on."""
+
+
+def gap_findings(evidence: Evidence, call: int, path: str, eager: Gaps, compiled: Gaps) -> Iterator[Finding]:
+    """Compare what two calls write into memory behind an input or state. Before a call nobody need have written there."""
+    (eager_before, eager_after), (compiled_before, compiled_after) = eager, compiled
+    if eager_after.shape != compiled_after.shape or eager_after.dtype != compiled_after.dtype:
+        return
+    if identical(eager_before, eager_after) and identical(compiled_before, compiled_after):
+        return
+    written, touched = different_bits(eager_before, eager_after), different_bits(compiled_before, compiled_after)
+    expected = torch.where(written, eager_after, compiled_before)
+    touched |= written
+    exact = Tolerance(0.0, 0.0, exact=True)
+    bounds = tolerance_for(eager_after.dtype, evidence.job.tolerance, path) if bool(written.any()) else exact
+    for difference in compare_values(expected[touched], compiled_after[touched], bounds).differences:
+        message = f"{difference.oracle}: {BEHIND}: {difference.message}"
+        yield Finding("mutation", message, evidence.where(call, path), difference.numbers)
 
 
 def _is_as_before(evidence: Evidence, run: Observation, call: int, leaf: Leaf) -> bool | None:

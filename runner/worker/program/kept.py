@@ -40,6 +40,10 @@ class KeptTensors:
                     changed.add(path)
         return frozenset(changed)
 
+    def repeated(self, calls: Iterable[KeptTensors]) -> frozenset[tuple[str, int, str]]:
+        """Return what is shared with earlier ``calls``, in their order: a path, a call's number and a path of that call."""
+        return frozenset((path, call, same) for call, one in enumerate(calls) for path, same in self.shared_with(one))
+
     def shared_with(self, earlier: KeptTensors) -> Iterator[tuple[str, str]]:
         """Yield a path and one of ``earlier`` for all tensors that have an element in common.
 

@@ -16,6 +16,7 @@ from runner.worker.program import global_state, modules
 from runner.worker.program.aliases import add_writes, find_relations
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
+from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, storage_key
@@ -64,6 +65,7 @@ class CallRecord:
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
     state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
+    gaps: dict[str, Gaps] = field(default_factory=dict)  # by the first of the inputs and state in front of them
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
     drew_random: bool = False  # from torch's generators, before it returned or raised
@@ -157,10 +159,7 @@ def observe(
                 )
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
-                earlier = enumerate(kept for _, kept in kept_of_calls)
-                record.repeated = frozenset(
-                    (path, number, same) for number, one in earlier for path, same in kept.shared_with(one)
-                )
+                record.repeated = kept.repeated([earlier for _, earlier in kept_of_calls])
                 kept_of_calls.append((record, kept))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
@@ -226,6 +225,7 @@ def _run_call(
         if not tensor.is_leaf:
             tensor.retain_grad()
     versions = [_version(tensor) for _, tensor in tensors]
+    gaps = GapWatch(tensors)
 
     with modes(settings):
         original = global_state.read(public=True)
@@ -248,6 +248,7 @@ def _run_call(
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
+    record.gaps = gaps.read()
     record.generator = torch.get_rng_state()
     record.written = frozenset(
         path for (path, tensor), version in zip(tensors, versions, strict=True) if _version(tensor) != version

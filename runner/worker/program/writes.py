@@ -23,7 +23,7 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
     No write is tried into an output that is empty, not strided, overlapping itself, on the meta device, or an inference tensor.
     Its set is empty.
     """
-    writable = [(path, tensor) for path, tensor in tensors if _is_plain(tensor)]
+    writable = [(path, tensor) for path, tensor in tensors if is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in writable) > LARGEST:
         return [frozenset() for _ in outputs]
     with disable_modes():  # the write that is put back and the comparison of bits are not the program's
@@ -31,7 +31,7 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
 
 
 def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
-    if not _is_plain(output) or _overlaps(output):
+    if not is_plain(output) or _overlaps(output):
         return frozenset()
     first = output.detach()[(0,) * output.dim()]
     if first.is_floating_point() and first.element_size() == 1:
@@ -51,7 +51,8 @@ def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Ten
     return frozenset(changed)
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has elements at strides in memory that anybody may write to."""
     kind = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     strided = tensor.layout == torch.strided and not tensor.is_quantized and not tensor.is_nested
     return kind and strided and tensor.numel() > 0 and tensor.device.type != "meta" and not tensor.is_inference()

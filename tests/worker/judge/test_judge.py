@@ -369,6 +369,45 @@ def test_what_eager_gives_again_may_be_given_again(body, more, backend):
     assert passes(run(text, backend, **OFF))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool", "complex64", "float8_e5m2"])
+@pytest.mark.parametrize("view", ["[::2]", "[3:7]", "[:, 1]", ".t()[1:]"])
+def test_a_write_between_the_elements_of_an_input(view, dtype):
+    text = source("return x.clone()", f"torch.zeros(8, 8).to(torch.{dtype}){view}")
+    record = run(text, "planted:storage_filled", **OFF)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", "input x")]
+    assert "in the memory behind it" in record["findings"][0]["message"]
+    assert passes(run(text, **OFF))
+
+
+def test_a_write_behind_a_part_of_the_state():
+    text = source("return x + self.w", init="self.w = torch.zeros(4, 10)[:, ::2]")
+    record = run(text, "planted:storage_filled", **OFF)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", "attribute w")]
+    assert passes(run(text, **OFF))
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "signature"),
+    [
+        ("return x.mul_(2).sin()", "torch.randn(20)[::2]", "x"),
+        ("x.add_(1)\ny.mul_(2)\nreturn x + y", "*(lambda t: [t[::4], t[2::4]])(torch.randn(20))", "x, y"),
+        ("return x.sin()", "torch.empty(20)[::2].fill_(1)", "x"),
+        ("x.resize_(2)\nreturn x + 1", "torch.randn(20)[::2]", "x"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["planted:clean", "aot_eager", "inductor"])
+def test_what_eager_writes_behind_an_input_may_be_written(body, inputs, signature, backend):
+    assert passes(run(source(body, inputs, signature), backend, **OFF))
+
+
+def test_what_eager_writes_behind_an_input_must_be_written():
+    """AOTAutograd does not compile such a write, so that a planted backend stands for others."""
+    text = source("x.as_strided((20,), (1,), 0).mul_(1.1)\nreturn x.sin()", "torch.randn(20)[::2]")
+    assert passes(run(text, **OFF))
+    record = run(text, "planted:storage_filled", **OFF)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", "input x")]
+
+
 def test_a_kept_input_that_a_later_call_writes_into():
     """A user who keeps what a call was given would find what a later call was given."""
     calls = "CALLS = [make_inputs, lambda: [torch.ones(4, 5)], make_inputs]"

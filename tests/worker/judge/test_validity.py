@@ -130,6 +130,21 @@ def test_a_tolerance_that_would_pass_zeros_is_vacuous(body, tolerance, place):
     )
 
 
+def test_a_note_tells_of_an_output_that_no_number_could_fail():
+    """The large output shows that the bounds mean something, and any number passes in the small one."""
+    text = source("return x.sin(), x * 1e6")
+    record = run(text, tolerance=bounds(0, 10))
+    (note,) = record["notes"]
+    assert passes(record) and "at output[0], of which the largest is" in note and note.endswith("bounds of its own")
+    calls = "CALLS = [lambda: [torch.full((4, 5), 1e-3)], lambda: [torch.full((4, 5), 20.0)]]"
+    for silent in (
+        run(text, tolerance=bounds(0, 10, **{"output[0]": [0, 1e-5]})),
+        run(source("return x.sin().flatten().tolist(), x * 1e6"), tolerance=bounds(0, 10)),
+        run(source("return x * 2", more=calls), tolerance=bounds(0, 10)),
+    ):
+        assert passes(silent) and not silent["notes"]
+
+
 def test_a_tolerance_of_gradients_that_would_pass_zeros_is_vacuous():
     code = source("return x * 2", "torch.randn(4, requires_grad=True)")
     for tolerance in (bounds(0, 100), bounds(gradients=[0, 100])):
