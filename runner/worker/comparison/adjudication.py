@@ -79,9 +79,6 @@ class _Doubts:
         place = int(ratio.argmax())
         return (int(index[place]), float(ratio[place])) if float(ratio[place]) else None
 
-    def __bool__(self) -> bool:
-        return bool(self._parts)
-
 
 @dataclass(frozen=True)
 class Adjudication:
@@ -153,7 +150,9 @@ def adjudicate(
         math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
     )
     passed = measured and (within or (finite_sums and needed <= multiplier))
-    movement = measure_conditioning() if (passed and doubts) or (classes_right and misplaced) else None
+    asked = [part for part, alone in ((doubts, passed), (misplaced, classes_right)) if alone]
+    unusual = any(part.worst(multiplier, typical, None) for part in asked)
+    movement = measure_conditioning() if unusual else None
     classes_right = classes_right and misplaced.worst(multiplier, typical, movement) is None
     if not measured:
         return Adjudication(classes_right, False, "", {})
@@ -168,8 +167,7 @@ def adjudicate(
     if wrong is not None:
         return Adjudication(classes_right, False, "", {**numbers, "multiplier": number(wrong[1])}, wrong[0])
     nearer = compiled_errors.rmse <= eager_errors.rmse and compiled_errors.worst <= eager_errors.worst
-    label = NEARER if nearer and not doubts else NOISE
-    return Adjudication(classes_right, passed, label, numbers)
+    return Adjudication(classes_right, passed, NEARER if nearer else NOISE, numbers)
 
 
 def _units(allowed: torch.Tensor, sizes: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance) -> torch.Tensor:
