@@ -254,6 +254,20 @@ FREEDOMS: Mapping[Any, Freedom] = {
 }
 """Each overload that leaves something open, with what it leaves open."""
 
+TWO_SIDED = frozenset({"torch.eq", "torch.floor", "torch.sign", "torch.bernoulli", "Tensor.to"})
+"""Freedoms that choose between the two sides of a step. A maximum or a sort chooses among many, of which few runs show few."""
+
+WHOLE = frozenset(
+    overload
+    for names in (
+        "floor ceil trunc round floor_ ceil_ trunc_ round_ sign sign_ floor_divide",
+        "div.Tensor_mode div.Scalar_mode",
+    )
+    for name in names.split()
+    if (overload := overload_of(name if "." in name else f"{name}.default")) is not None
+)
+"""Operators that give whole numbers. Which one is their own choice, and no rounding moves it afterwards."""
+
 EXACT = frozenset({
     "_to_copy", "abs", "amax", "amin", "argsort", "as_strided_scatter", "cat", "clamp", "clamp_", "clamp_max",
     "clamp_min", "clone", "constant_pad_nd", "copy", "copy_", "cummax", "cummin", "diagonal_scatter", "fill",
@@ -325,6 +339,11 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         return packet.__name__ != "arange" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
     selects = packet.__name__ in SELECTING and any(leaf in ("amax", "amin") for leaf in leaves if isinstance(leaf, str))
     return is_view(func) or packet.__name__ in EXACT or selects
+
+
+def gives_whole_numbers(func: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether each element of a result is a whole number that an operator chooses."""
+    return func in WHOLE and kwargs.get("rounding_mode", "floor") is not None
 
 
 def is_view(func: Any) -> bool:

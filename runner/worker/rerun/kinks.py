@@ -67,7 +67,7 @@ _BY_RESULT = frozenset({"celu_", "elu_", "hardtanh_", "leaky_relu_", "relu", "re
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest and the highest of each element of a leaf in several runs, as planes; NaN where eager's is."""
+    """The lowest and the highest of each element of a leaf in several runs, as planes; without bounds where one is not finite."""
 
     shape: torch.Size
     low: torch.Tensor
@@ -82,7 +82,24 @@ class Spread:
         if compiled.shape != self.shape:
             return torch.zeros(self.shape, dtype=torch.bool)
         reach, flat = FAR * (self.high - self.low), planes(compiled)
-        return ((flat >= self.low - reach) & (flat <= self.high + reach)).all(dim=1).view(self.shape)
+        near = (flat >= self.low - reach) & (flat <= self.high + reach)
+        return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
+
+    def joined(self, other: Spread | None) -> Spread:
+        """Return the spread of the runs of both."""
+        if other is None or other.shape != self.shape:
+            return self
+        return Spread(self.shape, torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
+
+
+def spread_of(values: torch.Tensor) -> Spread:
+    """Return the spread of one run's elements."""
+    flat = planes(values)
+    return Spread(
+        values.shape,
+        torch.where(flat.isfinite(), flat, -torch.inf),
+        torch.where(flat.isfinite(), flat, torch.inf),
+    )
 
 
 def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[int, str], Spread]:

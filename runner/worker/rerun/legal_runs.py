@@ -25,6 +25,7 @@ from runner.worker.operators.freedoms import (
     OVERLAP,
     ROUNDED,
     SHARED,
+    TWO_SIDED,
     Freedom,
     map_arguments,
     names_of_written,
@@ -33,10 +34,11 @@ from runner.worker.operators.steps import compare_rounded
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.snapshot import storage_key
+from runner.worker.program.snapshot import elements, storage_key
 from runner.worker.program.walk import flatten
 from runner.worker.rerun import kinks
 from runner.worker.rerun.differences import extend, mark
+from runner.worker.rerun.reference import call_leaves
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
@@ -155,12 +157,17 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
     if not spreads:
         return undefined
     undefined = undefined or Undefined({}, {}, {})
-    open_already = dict(undefined.masks)
+    known = undefined.spreads
+    joined = {
+        key: spread.joined(known.get(key))
+        for key, spread in spreads.items()
+        if key in known or key not in undefined.masks
+    }
     return replace(
         undefined,
-        masks={key: spread.open_elements() for key, spread in spreads.items()} | open_already,
+        masks={key: spread.open_elements() for key, spread in spreads.items()} | dict(undefined.masks),
         operators={**undefined.operators, **dict.fromkeys(names, ROUNDED)},
-        spreads={key: spread for key, spread in spreads.items() if key not in open_already},
+        spreads={**known, **joined},
     )
 
 
@@ -172,6 +179,8 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
     ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
     extend(ranges, eager)
+    spreads: dict[tuple[int, str], kinks.Spread] = {}
+    _widen(spreads, eager)
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
     whole: list[Observation] = []  # the first that did not raise, and the latest
     for number in range(1, DRAWS + 1):
@@ -179,6 +188,7 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         operators.update(mode.free)
         if not uses and not operators:
             return None  # nobody had a choice
+        _widen(spreads, observation)
         if observation.error is None or eager.error is not None:
             whole = [*whole[:1], observation]
         if whole:
@@ -198,7 +208,22 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     }
     if any(name in ANYTHING and sentence != ROUNDED for name, sentence in operators.items()):
         ranges.clear()
-    return Undefined(masks, results, operators, ranges)
+    if not all(name in TWO_SIDED and sentence == ROUNDED for name, sentence in operators.items()):
+        spreads.clear()
+    return Undefined(
+        masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}
+    )
+
+
+def _widen(spreads: dict[tuple[int, str], kinks.Spread], legal: Observation) -> None:
+    """Add the elements of a legal run to the spreads of its leaves. One that raised says nothing from that call on."""
+    for call, record in enumerate(legal.calls):
+        if record.error is not None:
+            return
+        for path, leaf in call_leaves(record).items():
+            values = elements(leaf)
+            if values is not None:
+                spreads[call, path] = kinks.spread_of(values).joined(spreads.get((call, path)))
 
 
 def _find_kinks(

@@ -82,7 +82,7 @@ class Undefined:
     operators: Mapping[str, str]
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
     spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
-    """Of gradients that are undefined at kinks alone: an element is undefined where it is one of these."""
+    """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal values."""
 
     def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
         """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""

@@ -14,7 +14,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves, tree_map
 
-from runner.worker.operators.freedoms import is_exact, is_view, rounds_nothing
+from runner.worker.operators.freedoms import gives_whole_numbers, is_exact, is_view, rounds_nothing
 from runner.worker.rounding.shadow import wide_dtype
 from runner.worker.tensors.elements import largest
 
@@ -58,8 +58,8 @@ class Uncertainties:
     def of_compared(self, arguments: Mapping[str, Any]) -> torch.Tensor | None:
         """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both are exact.
 
-        An amount is NaN where the two are one number and its copy, as a maximum is of one of its arguments: no rounding parts them.
-        A copy of one of two numbers that a rounding may tie is no such copy.
+        An amount is NaN where no rounding moves an element, such as a whole number that ``floor`` gave, and where the two are one number
+        and its copy, as a maximum is of one of its arguments. A copy of one of two numbers that a rounding may tie is no such copy.
         """
         x, other = arguments.get("self"), arguments.get("other", arguments.get("threshold"))
         amount = self.of(x, other)
@@ -70,7 +70,7 @@ class Uncertainties:
         if pair is not None and other_pair is not None:
             (up, down), (other_up, other_down) = pair, other_pair
             amount = torch.where((up == other_up) & (down == other_down), torch.nan, amount)
-        return amount
+        return torch.where(amount == 0, torch.nan, amount)
 
     def _pair_of(self, tensor: Any) -> Pair | None:
         entry = self._pairs.get(_key(tensor)) if _is_plain(tensor) else None
@@ -89,7 +89,7 @@ class Uncertainties:
         """Look at a call before it is made; return what is to be given its result afterwards."""
         leaves = tree_leaves((args, kwargs))
         computed = [(leaf, amount) for leaf in leaves if (amount := self._of(leaf)) is not None]
-        exact = is_exact(func, args, kwargs)
+        exact, whole = is_exact(func, args, kwargs), gives_whole_numbers(func, kwargs)
         view = exact and is_view(func)
         call = _Trial(func, args, kwargs)
         try:
@@ -106,7 +106,9 @@ class Uncertainties:
             fits = [amount.shape for amount in amounts] == [tensor.shape for tensor in results]
             for place, tensor in enumerate(results):
                 amount = amounts[place] if fits else _full(tensor, most)
-                if not exact:
+                if whole:
+                    amount = torch.zeros_like(tensor, dtype=torch.float64, requires_grad=False)
+                elif not exact:
                     local = call.pointwise or (fits and call.linear)
                     size = tensor.detach().abs().to(torch.float64) if local else _full(tensor, largest(tensor))
                     own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
