@@ -30,7 +30,7 @@ def redact(text: str) -> str:
 
 
 def _home() -> str:
-    """Return the home folder; empty for a user without one."""
+    """Return the home folder; empty for a user who has no home."""
     home = os.path.expanduser("~")
     return home if os.path.isabs(home) else ""
 

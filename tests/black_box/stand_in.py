@@ -56,7 +56,7 @@ FILES = {
     "torch/_dynamo/__init__.py": "",
     "torch/_dynamo/guards.py": "",
     "torch/_dynamo/backends/__init__.py": "",
-    "torch/_dynamo/backends/registry.py": "def list_backends():\n    return []\n",
+    "torch/_dynamo/backends/registry.py": "def list_backends(**tags):\n    return []\n",
     "torch/_inductor/__init__.py": "",
     "torch/_inductor/compile_fx.py": "",
     "stand_in_entry.py": ENTRY,
