@@ -22,7 +22,7 @@ _COMMON_NAMES = frozenset({"root", "user", "runner", "localhost", "ubuntu", "adm
 
 def redact(text: str) -> str:
     """Return ``text`` without the folders of this machine: packages, temporary files, home, the working folder."""
-    folders = {os.getcwd(), _home(), tempfile.gettempdir()} - {"", "/"}
+    folders = {os.getcwd(), _home(), tempfile.gettempdir()} - {"", "/", "/tmp", "/var/tmp"}  # the last with all below
     for folder in sorted(folders, key=len, reverse=True):  # one may lie in another
         # A dot may end the sentence.
         text = re.sub(rf"{_START}{re.escape(folder)}(?:/|(?![\w+@-]|\.\w))", "", text)

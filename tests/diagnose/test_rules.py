@@ -249,7 +249,7 @@ def test_lines_of_code() -> None:
 def test_nothing_private_is_said(report: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "wonderbox")
     monkeypatch.setattr(getpass, "getuser", lambda: "adalove")
-    monkeypatch.setattr(Path, "home", lambda: Path("/home/adalove"))
+    monkeypatch.setenv("HOME", "/home/adalove")
     monkeypatch.chdir(tmp_path)
     assert rules.nothing_private(report(text="a wonderboxes report of adaloves")).met
     for text, told in (
