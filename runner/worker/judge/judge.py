@@ -19,6 +19,7 @@ from runner.worker.judge.leaves import (
     leaf_findings,
     metadata_differences,
     needless_writes,
+    place_findings,
     value_findings,
 )
 from runner.worker.program.aliases import memory_of
@@ -204,6 +205,7 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 message = f"after the call: eager {eager_part}, compiled {compiled_part}"
                 yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
                 continue
+            yield from place_findings(evidence, call, eager_tree.replaced, compiled_tree.replaced)
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
                 if eager_leaf.as_loaded and compiled_leaf.as_loaded:
                     continue

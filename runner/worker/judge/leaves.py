@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.gaps import Gaps
 from runner.worker.program.observe import Observation
-from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import different_bits, identical, number
 from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
@@ -92,6 +92,21 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
+
+
+def place_findings(
+    evidence: Evidence, call: int, eager: Mapping[str, str], compiled: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Compare where a call puts another object in place of one that somebody may hold. The outermost ones are reported."""
+    differing = sorted(eager.keys() ^ compiled.keys())
+    for path in differing:
+        if owner(path, [other for other in differing if other != path]):
+            continue
+        if path in compiled:
+            message = f"eager keeps what stood there before the call; compiled code puts {compiled[path]} in its place"
+        else:
+            message = f"eager puts {eager[path]} in place of what stood there; compiled code keeps that"
+        yield Finding("mutation", message, evidence.where(call, path))
 
 
 BEHIND = "in the memory behind it, between its elements"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -54,10 +54,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Tree:
-    """``structure`` is a text: equal texts mean equal containers, keys and order."""
+    """``structure`` is a text: equal texts mean equal containers, keys and order.
+
+    ``replaced`` names, by path, what a call has put in place of an object that stood there before it.
+    """
 
     structure: str
     leaves: tuple[Leaf, ...]
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def parts(self) -> dict[str, Tree]:
         """Return the parts of a tree that was joined from named ones, as state is."""
@@ -65,14 +69,18 @@ class Tree:
         leaves: dict[str, list[Leaf]] = {name: [] for name, *_ in named}
         for leaf in self.leaves:
             leaves.setdefault(owner(leaf.path, leaves), []).append(leaf)
-        return {name: Tree(structure, tuple(leaves[name])) for name, _, structure in named}
+        replaced: dict[str, dict[str, str]] = {name: {} for name in leaves}
+        for path, remark in self.replaced.items():
+            replaced.setdefault(owner(path, leaves), {})[path] = remark
+        return {name: Tree(structure, tuple(leaves[name]), replaced[name]) for name, _, structure in named}
 
     def without(self, names: Collection[str]) -> Tree:
         """Return the tree without some of its ``parts``."""
         parts = self.parts()
         kept = "; ".join(f"{name}: {part.structure}" for name, part in parts.items() if name not in names)
         dropped = {leaf.path for name in names if name in parts for leaf in parts[name].leaves}
-        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped))
+        replaced = {path: remark for path, remark in self.replaced.items() if not owner(path, names)}
+        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped), replaced)
 
 
 def owner(path: str, names: Iterable[str]) -> str:

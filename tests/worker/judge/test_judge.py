@@ -726,3 +726,36 @@ def test_a_leaf_is_told_from_what_is_computed():
     init = "self.w = torch.nn.Parameter(torch.ones(5))"
     record = run(source(body, init=init), "eager")
     assert oracles(record) == ["requires-grad"] and "eager's is computed" in record["findings"][0]["message"]
+
+
+HOLDER = """self.register_buffer("b", torch.zeros(5)); self.t = torch.zeros(5); self.h = [1]
+        self.d = {"k": torch.zeros(5)}; self.s = {1}; self.w = torch.nn.Parameter(torch.ones(5))"""
+WRITES = [  # one writes into what stands there, the other puts another object in its place
+    ("buffer b", "self.b.add_(1)", "self.b = self.b + 1", "Tensor"),
+    ("attribute t", "self.t.add_(1)", "self.t = self.t + 1", "Tensor"),
+    ("attribute h", "self.h.append(1)", "self.h = self.h + [1]", "list"),
+    ("attribute d", "self.d['k'].add_(1)", "self.d = {'k': self.d['k'] + 1}", "dict"),
+    ("attribute d['k']", "self.d['k'].add_(1)", "self.d['k'] = self.d['k'] + 1", "Tensor"),
+    ("attribute s", "self.s.add(2)", "self.s = self.s | {2}", "set"),
+    ("parameter w", "pass", "self.w = torch.nn.Parameter(self.w.detach())", "Parameter"),
+    ("buffer b", "self.b.add_(1)", "self.b.data = self.b + 1", "memory"),
+    ("input x[0]", "x[0].add_(1)", "x[0] = x[0] + 1", "Tensor"),
+]
+
+
+def unlike(eager, compiled):
+    """Statements that do one thing in eager and another one in compiled code."""
+    return f"if torch.compiler.is_compiling():\n    {compiled}\nelse:\n    {eager}"
+
+
+@pytest.mark.parametrize(("path", "write", "replace", "name"), WRITES)
+def test_who_holds_an_object_sees_what_is_written_into_it(path, write, replace, name):
+    def findings(eager, compiled):
+        text = source(f"{unlike(eager, compiled)}\nreturn x[0] * 2", inputs="[torch.ones(5)]", init=HOLDER)
+        return [(found["oracle"], found["path"], found["message"]) for found in run(text, **OFF)["findings"]]
+
+    kept = f"compiled code puts {'' if name == 'memory' else 'an'}other {name} in its place"
+    assert findings(write, write) == findings(replace, replace) == []
+    for pair, remark in (((write, replace), kept), ((replace, write), "compiled code keeps that")):
+        ((oracle, where, message),) = findings(*pair)
+        assert (oracle, where) == ("mutation", path) and message.endswith(remark)
