@@ -169,8 +169,8 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue
-        for path, relations in eager.aliases.items():
-            compiled_relations = compiled.aliases.get(path, frozenset())
+        for path in {**eager.aliases, **compiled.aliases}:
+            relations, compiled_relations = (side.aliases.get(path, frozenset()) for side in (eager, compiled))
             evidence.comparisons += 1
             evidence.count("aliases", "alias")
             if relations != compiled_relations:

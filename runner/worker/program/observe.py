@@ -19,10 +19,10 @@ from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
-from runner.worker.program.places import NOWHERE, Places
+from runner.worker.program.places import Places
 from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, storage_key
-from runner.worker.program.state import argument_names, unchanged_paths
-from runner.worker.program.walk import Leaves, Walk, flatten
+from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks
 from runner.worker.torch_private.uncompiled import why_uncompiled
@@ -209,7 +209,7 @@ def _run_call(
     """Call once, fill ``record``, return the tensors that the caller has then. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
-    input_leaves, input_places = _open_inputs(names, args, module)
+    input_leaves, input_places = _open(names, args, module)
     inputs, state = _tensors(input_leaves), loaded.state_leaves()
     state_places = Places.of(state.leaves, state.containers)
     tensors = inputs + _tensors(state.leaves)
@@ -239,8 +239,8 @@ def _run_call(
             record.settings = global_state.changes(original)
     synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
-    outputs = flatten(result, "output", module)[1]
-    record.aliases = find_relations(outputs, tensors)
+    outputs, output_places = _open(["output"], [result], module)
+    record.aliases = find_relations(outputs, [*input_leaves, *state.leaves])
     gradients: list[tuple[str, torch.Tensor]] = []
     if settings.grad == "backward":
         during[0] = "backward"
@@ -261,30 +261,32 @@ def _run_call(
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
     record.inputs = replace(
         _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args)),  # noqa: B905
-        replaced=input_places.replaced(_open_inputs(names, args, module)[1]),
+        replaced=input_places.replaced(_open(names, args, module)[1]),
     )
-    record.state = snapshot_state(loaded, copy, state_places)
+    state_after = loaded.state_leaves()
+    places_after = Places.of(state_after.leaves, state_after.containers)
+    record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(places_after))
+    record.aliases |= output_places.relations(input_places, state_places, places_after)
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = _tensors(outputs) + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 
-def snapshot_state(loaded: LoadedCase, copy: bool = True, before: Places = NOWHERE) -> Tree:
-    """Copy what the model and its file hold now; see ``snapshot``. ``before`` are the places before the call."""
-    structure, state, containers = loaded.state_leaves()
+def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:
+    """Copy what the model and its file hold; see ``snapshot``."""
+    structure, state, _ = held
     snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
     as_loaded = unchanged_paths(loaded.variables, state)
-    leaves = tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots)
-    return Tree(structure, leaves, before.replaced(Places.of(state, containers)))
+    return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
 
 
-def _open_inputs(names: Sequence[str], args: Sequence[Any], module: str) -> tuple[Leaves, Places]:
-    """Return the leaves of inputs, and the objects that stand in them."""
+def _open(names: Sequence[str], values: Sequence[Any], module: str) -> tuple[Leaves, Places]:
+    """Return the leaves of inputs or of a result, and the objects that stand in them."""
     leaves: Leaves = []
     containers: dict[str, Any] = {}
-    for name, arg in zip(names, args):  # noqa: B905
+    for name, value in zip(names, values):  # noqa: B905
         walk = Walk(module)
-        leaves += walk.flatten(arg, name)[1]
+        leaves += walk.flatten(value, name)[1]
         containers |= walk.containers
     return leaves, Places.of(leaves, containers)
 

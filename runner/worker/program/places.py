@@ -39,8 +39,14 @@ class Places:
                 found[path] = "other memory"
         return found
 
-
-NOWHERE = Places({})
+    def relations(self, *sources: Places) -> dict[str, frozenset[str]]:
+        """Return which containers *are* containers of ``sources``, as ``find_relations`` says it of tensors."""
+        known = {id(value): path for places in reversed(sources) for path, (value, _) in places.objects.items()}
+        return {
+            path: frozenset({f"is {known[id(value)]}"})
+            for path, (value, _) in self.objects.items()
+            if id(value) in known and not issubclass(type(value), torch.Tensor)
+        }
 
 
 def _storage(tensor: torch.Tensor) -> Any:

@@ -759,3 +759,33 @@ def test_who_holds_an_object_sees_what_is_written_into_it(path, write, replace, 
     for pair, remark in (((write, replace), kept), ((replace, write), "compiled code keeps that")):
         ((oracle, where, message),) = findings(*pair)
         assert (oracle, where) == ("mutation", path) and message.endswith(remark)
+
+
+@pytest.mark.parametrize(
+    ("kept", "copy", "message"),
+    [
+        ("self.h", "list(self.h)", "is attribute h"),
+        ("[self.d]", "[dict(self.d)]", "is attribute d"),
+        ("self.s", "set(self.s)", "is attribute s"),
+        ("x", "list(x)", "is input x"),
+        ("x[0].numpy()", "x[0].clone().numpy()", "shares memory with input x[0]"),
+        ("x[0].numpy()[::-1]", "x[0].clone().numpy()[::-1]", "shares memory with input x[0]"),
+        ("self.a", "self.a.copy()", "shares memory with attribute a"),
+        ("torch.from_numpy(self.a)", "torch.from_numpy(self.a.copy())", "shares memory with attribute a"),
+        ("[y.numpy(), y]", "[y.clone().numpy(), y]", "shares memory with output[0]"),
+    ],
+)
+def test_containers_and_arrays_are_shared_as_tensors_are(kept, copy, message):
+    more = (
+        f"import numpy\n@torch.compiler.disable\ndef give(self, x, y, same):\n    return {kept} if same else {copy}\n"
+    )
+    init = f"{HOLDER}; self.a = numpy.ones(3)"
+
+    def findings(same):
+        text = source(f"return give(self, x, x[0] * 2, {same})", inputs="[torch.ones(5)]", init=init, more=more)
+        return [(found["oracle"], found["severity"], found["message"]) for found in run(text, **OFF)["findings"]]
+
+    assert findings("True") == findings("False") == []
+    for same, side in (("not torch.compiler.is_compiling()", "eager"), ("torch.compiler.is_compiling()", "compiled")):
+        ((oracle, severity, text),) = findings(same)
+        assert (oracle, severity) == ("alias", None) and f"{side}: {message}" in text
