@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -42,6 +43,14 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
         sides = (f"{sparse} sparse and {dense} dense dimensions, {'' if coalesced else 'not '}coalesced"
                  for sparse, dense, coalesced in (expected.dims, actual.dims))  # fmt: skip
         yield "layout", "eager has {}; compiled has {}".format(*sides)
+    if expected.layout == actual.layout and expected.indices != actual.indices:
+        sides = (f"{_plain(dtype)} indices{f' and blocks of {list(block)}' if block else ''}"
+                 for dtype, block in (expected.indices, actual.indices))  # fmt: skip
+        yield "layout", "eager has {}; compiled has {}".format(*sides)
+    if expected.dtype == actual.dtype and not _are_near(expected.quantizer, actual.quantizer):
+        yield "dtype", f"eager is quantized by {_plain(expected.quantizer)}, compiled by {_plain(actual.quantizer)}"
+    if actual.is_inference and not expected.is_inference:
+        yield "requires-grad", "compiled has an inference tensor, which autograd refuses; eager's is none"
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
     elif expected.is_leaf != actual.is_leaf:
@@ -294,3 +303,12 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
 
 def _plain(value: Any) -> str:
     return str(list(value)) if isinstance(value, tuple) else str(value).removeprefix("torch.")
+def _are_near(first: Any, second: Any) -> bool:
+    """Return whether two quantizers are equal, but for the rounding of a scale that was computed."""
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=1e-5)
+    if isinstance(first, (tuple, list)) and isinstance(second, (tuple, list)):
+        return len(first) == len(second) and all(map(_are_near, first, second))
+    return bool(first == second)
+
+

@@ -713,6 +713,20 @@ def give(x, wrong):
             "torch.sparse_coo_tensor(x.to_sparse().indices(), x.to_sparse().values(), (4, 5), is_coalesced=not wrong)",
             ["layout"],
         ),
+        ("x[:, :4].to_sparse_bsr((1, 1) if wrong else (2, 2))", ["layout"]),
+        ("x[:, :4].to_sparse_bsc((2, 1) if wrong else (1, 2))", ["layout"]),
+        (
+            "torch.sparse_csr_tensor(*[part.to(torch.int32 if wrong else torch.int64) for part in ("
+            "x.to_sparse_csr().crow_indices(), x.to_sparse_csr().col_indices())], x.to_sparse_csr().values(), (4, 5))",
+            ["layout"],
+        ),
+        ("torch.quantize_per_tensor(x.round(), 0.5 if wrong else 0.25, 0, torch.qint8)", ["dtype"]),
+        ("torch.quantize_per_tensor(x.round(), 0.5, 1 if wrong else 0, torch.qint8)", ["dtype"]),
+        (
+            "torch.quantize_per_channel(x.round(), torch.full((4,), 0.5 if wrong else 0.25), torch.zeros(4), 0, torch.qint8)",
+            ["dtype"],
+        ),
+        ("(x + 1, torch.inference_mode(wrong)(x.clone)())", ["requires-grad"]),
     ],
 )
 def test_metadata_that_one_layout_has(give, findings):
@@ -789,3 +803,8 @@ def test_containers_and_arrays_are_shared_as_tensors_are(kept, copy, message):
     for same, side in (("not torch.compiler.is_compiling()", "eager"), ("torch.compiler.is_compiling()", "compiled")):
         ((oracle, severity, text),) = findings(same)
         assert (oracle, severity) == ("alias", None) and f"{side}: {message}" in text
+
+
+def test_an_inference_tensor_may_come_back_as_a_plain_one():
+    text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
+    assert passes(run(text, "aot_eager", **OFF))
