@@ -16,6 +16,7 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
     gap_findings,
+    hidden_writes,
     leaf_findings,
     metadata_differences,
     needless_writes,
@@ -211,6 +212,8 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                     continue
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
                 yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
+                if not differences and eager_leaf.path not in compiled_tree.replaced:
+                    yield from hidden_writes(evidence, call, eager_leaf)
 
 
 def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:

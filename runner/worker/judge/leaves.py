@@ -118,6 +118,18 @@ def place_findings(
         yield Finding("mutation", message, evidence.where(call, path))
 
 
+def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Finding]:
+    """Report what eager changes, and compiled code too, but by a write that torch's version counter does not show."""
+    eager_run, compiled_run = evidence.eager, evidence.compiled
+    if eager.path not in eager_run.calls[call].written - compiled_run.calls[call].written:
+        return
+    if _is_as_before(evidence, eager_run, call, eager) is False:
+        message = (
+            "eager's write moves the version of the tensor, compiled code's does not: autograd takes it for unchanged"
+        )
+        yield Finding("mutation", message, evidence.where(call, eager.path))
+
+
 BEHIND = "in the memory behind it, between its elements"
 """How the message of a finding about gaps goes on."""
 
@@ -301,8 +313,6 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
 
 
-def _plain(value: Any) -> str:
-    return str(list(value)) if isinstance(value, tuple) else str(value).removeprefix("torch.")
 def _are_near(first: Any, second: Any) -> bool:
     """Return whether two quantizers are equal, but for the rounding of a scale that was computed."""
     if isinstance(first, float) and isinstance(second, float):
@@ -312,3 +322,5 @@ def _are_near(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def _plain(value: Any) -> str:
+    return str(list(value)) if isinstance(value, tuple) else str(value).removeprefix("torch.")

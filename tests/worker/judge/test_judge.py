@@ -808,3 +808,11 @@ def test_containers_and_arrays_are_shared_as_tensors_are(kept, copy, message):
 def test_an_inference_tensor_may_come_back_as_a_plain_one():
     text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
     assert passes(run(text, "aot_eager", **OFF))
+
+
+def test_a_write_that_autograd_does_not_see():
+    text = source(f"{unlike('x.add_(1)', 'x.data.add_(1)')}\nreturn x * 2")
+    (finding,) = run(text, **OFF)["findings"]
+    assert finding["oracle"] == "mutation" and "moves the version" in finding["message"]
+    for body in ("x.add_(1)", "x.data.add_(1)"):
+        assert passes(run(source(f"{body}\nreturn x * 2"), "aot_eager", **OFF))
