@@ -16,9 +16,11 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
     gap_findings,
+    hidden_writes,
     leaf_findings,
     metadata_differences,
     needless_writes,
+    place_findings,
     value_findings,
 )
 from runner.worker.program.aliases import memory_of
@@ -168,8 +170,8 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue
-        for path, relations in eager.aliases.items():
-            compiled_relations = compiled.aliases.get(path, frozenset())
+        for path in {**eager.aliases, **compiled.aliases}:
+            relations, compiled_relations = (side.aliases.get(path, frozenset()) for side in (eager, compiled))
             evidence.comparisons += 1
             evidence.count("aliases", "alias")
             if relations != compiled_relations:
@@ -204,11 +206,14 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 message = f"after the call: eager {eager_part}, compiled {compiled_part}"
                 yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
                 continue
+            yield from place_findings(evidence, call, eager_tree.replaced, compiled_tree.replaced)
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
                 if eager_leaf.as_loaded and compiled_leaf.as_loaded:
                     continue
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
                 yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
+                if not differences and eager_leaf.path not in compiled_tree.replaced:
+                    yield from hidden_writes(evidence, call, eager_leaf)
 
 
 def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.gaps import Gaps
 from runner.worker.program.observe import Observation
-from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import different_bits, identical, number
 from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
@@ -42,6 +43,14 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
         sides = (f"{sparse} sparse and {dense} dense dimensions, {'' if coalesced else 'not '}coalesced"
                  for sparse, dense, coalesced in (expected.dims, actual.dims))  # fmt: skip
         yield "layout", "eager has {}; compiled has {}".format(*sides)
+    if expected.layout == actual.layout and expected.indices != actual.indices:
+        sides = (f"{_plain(dtype)} indices{f' and blocks of {list(block)}' if block else ''}"
+                 for dtype, block in (expected.indices, actual.indices))  # fmt: skip
+        yield "layout", "eager has {}; compiled has {}".format(*sides)
+    if expected.dtype == actual.dtype and not _are_near(expected.quantizer, actual.quantizer):
+        yield "dtype", f"eager is quantized by {_plain(expected.quantizer)}, compiled by {_plain(actual.quantizer)}"
+    if actual.is_inference and not expected.is_inference:
+        yield "requires-grad", "compiled has an inference tensor, which autograd refuses; eager has a plain one"
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
     elif expected.is_leaf != actual.is_leaf:
@@ -92,6 +101,33 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
+
+
+def place_findings(
+    evidence: Evidence, call: int, eager: Mapping[str, str], compiled: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Compare where a call puts another object in place of one that somebody may hold. The outermost ones are reported."""
+    differing = sorted(eager.keys() ^ compiled.keys())
+    for path in differing:
+        if owner(path, [other for other in differing if other != path]):
+            continue
+        if path in compiled:
+            message = f"eager keeps what stood there before the call; compiled code puts {compiled[path]} in its place"
+        else:
+            message = f"eager puts {eager[path]} in place of what stood there; compiled code keeps that"
+        yield Finding("mutation", message, evidence.where(call, path))
+
+
+def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Finding]:
+    """Report what eager changes, and compiled code too, but by a write that torch's version counter does not show."""
+    eager_run, compiled_run = evidence.eager, evidence.compiled
+    if eager.path not in eager_run.calls[call].written - compiled_run.calls[call].written:
+        return
+    if _is_as_before(evidence, eager_run, call, eager) is False:
+        message = (
+            "eager's write moves the version of the tensor, compiled code's does not: autograd takes it for unchanged"
+        )
+        yield Finding("mutation", message, evidence.where(call, eager.path))
 
 
 BEHIND = "in the memory behind it, between its elements"
@@ -275,6 +311,15 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
         return
     dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
+
+
+def _are_near(first: Any, second: Any) -> bool:
+    """Return whether two quantizers are equal, but for the rounding of a scale that was computed."""
+    if isinstance(first, float) and isinstance(second, float):
+        return math.isclose(first, second, rel_tol=1e-5)
+    if isinstance(first, (tuple, list)) and isinstance(second, (tuple, list)):
+        return len(first) == len(second) and all(map(_are_near, first, second))
+    return bool(first == second)
 
 
 def _plain(value: Any) -> str:

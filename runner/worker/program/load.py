@@ -25,7 +25,7 @@ from runner.worker.program import folders
 from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
-from runner.worker.program.state import Variable, file_variables, state_leaves
+from runner.worker.program.state import State, Variable, file_variables, state_leaves
 from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
@@ -50,7 +50,7 @@ class LoadedCase:
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
 
-    def state_leaves(self) -> tuple[str, list[tuple[str, Any]]]:
+    def state_leaves(self) -> State:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
         return state_leaves(self.model, self.module.__name__, self.variables)
 

@@ -19,9 +19,10 @@ from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
+from runner.worker.program.places import Places
 from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, storage_key
-from runner.worker.program.state import argument_names, unchanged_paths
-from runner.worker.program.walk import flatten
+from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks
 from runner.worker.torch_private.uncompiled import why_uncompiled
@@ -208,8 +209,10 @@ def _run_call(
     """Call once, fill ``record``, return the tensors that the caller has then. ``during`` holds the phase for the handler of an error."""
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
-    inputs = _tensors(leaf for name, arg in zip(names, args) for leaf in flatten(arg, name, module)[1])  # noqa: B905
-    tensors = inputs + _tensors(loaded.state_leaves()[1])
+    input_leaves, input_places = _open(names, args, module)
+    inputs, state = _tensors(input_leaves), loaded.state_leaves()
+    state_places = Places.of(state.leaves, state.containers)
+    tensors = inputs + _tensors(state.leaves)
     candidates = tensors if settings.grad == "backward" else []
     first_names = {
         id(tensor): (path, tensor) for path, tensor in reversed(candidates)
@@ -236,8 +239,8 @@ def _run_call(
             record.settings = global_state.changes(original)
     synchronize(settings.device)
     record.outputs = snapshot(result, "output", module)
-    outputs = flatten(result, "output", module)[1]
-    record.aliases = find_relations(outputs, tensors)
+    outputs, output_places = _open(["output"], [result], module)
+    record.aliases = find_relations(outputs, [*input_leaves, *state.leaves])
     gradients: list[tuple[str, torch.Tensor]] = []
     if settings.grad == "backward":
         during[0] = "backward"
@@ -256,19 +259,36 @@ def _run_call(
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
     record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
-    record.inputs = _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args))  # noqa: B905
-    record.state = snapshot_state(loaded, copy)
+    record.inputs = replace(
+        _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args)),  # noqa: B905
+        replaced=input_places.replaced(_open(names, args, module)[1]),
+    )
+    state_after = loaded.state_leaves()
+    places_after = Places.of(state_after.leaves, state_after.containers)
+    record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(places_after))
+    record.aliases |= output_places.relations(input_places, state_places, places_after)
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = _tensors(outputs) + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 
-def snapshot_state(loaded: LoadedCase, copy: bool = True) -> Tree:
-    """Copy what the model and its file hold now; see ``snapshot``."""
-    structure, state = loaded.state_leaves()
+def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:
+    """Copy what the model and its file hold; see ``snapshot``."""
+    structure, state, _ = held
     snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
     as_loaded = unchanged_paths(loaded.variables, state)
     return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
+
+
+def _open(names: Sequence[str], values: Sequence[Any], module: str) -> tuple[Leaves, Places]:
+    """Return the leaves of inputs or of a result, and the objects that stand in them."""
+    leaves: Leaves = []
+    containers: dict[str, Any] = {}
+    for name, value in zip(names, values):  # noqa: B905
+        walk = Walk(module)
+        leaves += walk.flatten(value, name)[1]
+        containers |= walk.containers
+    return leaves, Places.of(leaves, containers)
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:

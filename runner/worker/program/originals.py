@@ -15,7 +15,7 @@ def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], L
         InvalidCase: making the inputs raised.
     """
     module = loaded.module.__name__
-    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in loaded.state_leaves()[1]}
+    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in loaded.state_leaves().leaves}
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         for name, arg in zip(argument_names(loaded.model, len(args)), args, strict=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,7 +21,9 @@ from runner.worker.torch_private.dispatch import plain_functions
 class TensorMetadata:
     """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
     the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
-    dimensions of a sparse one, and whether it is coalesced. ``is_leaf`` holds for one that requires a gradient."""
+    dimensions of a sparse one, and whether it is coalesced. ``indices`` are the dtype of the indices of a compressed sparse tensor,
+    and the sizes of its blocks. ``quantizer`` is how a quantized one maps numbers to integers. ``is_leaf`` holds for one that
+    requires a gradient."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -34,7 +36,10 @@ class TensorMetadata:
     is_neg: bool
     parts: tuple[tuple[int, ...], ...] = ()
     dims: tuple[int, ...] = ()
+    indices: tuple[Any, ...] = ()
+    quantizer: tuple[Any, ...] = ()
     is_leaf: bool = False
+    is_inference: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Tree:
-    """``structure`` is a text: equal texts mean equal containers, keys and order."""
+    """``structure`` is a text: equal texts mean equal containers, keys and order.
+
+    ``replaced`` names, by path, what a call has put in place of an object that stood there before it.
+    """
 
     structure: str
     leaves: tuple[Leaf, ...]
+    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def parts(self) -> dict[str, Tree]:
         """Return the parts of a tree that was joined from named ones, as state is."""
@@ -65,14 +74,18 @@ class Tree:
         leaves: dict[str, list[Leaf]] = {name: [] for name, *_ in named}
         for leaf in self.leaves:
             leaves.setdefault(owner(leaf.path, leaves), []).append(leaf)
-        return {name: Tree(structure, tuple(leaves[name])) for name, _, structure in named}
+        replaced: dict[str, dict[str, str]] = {name: {} for name in leaves}
+        for path, remark in self.replaced.items():
+            replaced.setdefault(owner(path, leaves), {})[path] = remark
+        return {name: Tree(structure, tuple(leaves[name]), replaced[name]) for name, _, structure in named}
 
     def without(self, names: Collection[str]) -> Tree:
         """Return the tree without some of its ``parts``."""
         parts = self.parts()
         kept = "; ".join(f"{name}: {part.structure}" for name, part in parts.items() if name not in names)
         dropped = {leaf.path for name in names if name in parts for leaf in parts[name].leaves}
-        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped))
+        replaced = {path: remark for path, remark in self.replaced.items() if not owner(path, names)}
+        return Tree(kept, tuple(leaf for leaf in self.leaves if leaf.path not in dropped), replaced)
 
 
 def owner(path: str, names: Iterable[str]) -> str:
@@ -166,8 +179,30 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         is_neg=tensor.is_neg(),
         parts=tuple(tuple(part.shape) for part in tensor.detach().unbind()) if tensor.is_nested else (),
         dims=_sparse_dims(tensor) if tensor.layout == torch.sparse_coo else (),
+        indices=_indices(tensor) if tensor.layout in _COMPRESSED else (),
+        quantizer=_quantizer(tensor) if tensor.is_quantized else (),
         is_leaf=tensor.requires_grad and tensor.is_leaf,
+        is_inference=tensor.is_inference(),
     )
+
+
+_COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+def _indices(tensor: torch.Tensor) -> tuple[Any, ...]:
+    by_rows = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    dtype = (tensor.crow_indices() if by_rows else tensor.ccol_indices()).dtype
+    dense = tensor.dim() - tensor.dense_dim()  # plain dimensions, batches among them
+    sizes = tensor.values().shape
+    return dtype, tuple(sizes[dense - 1 : dense + 1]) if tensor.layout in _COMPRESSED[2:] else ()
+
+
+def _quantizer(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return the scheme, the scales and zero points, and the axis of a quantized tensor."""
+    if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
+        return tensor.qscheme(), tensor.q_scale(), tensor.q_zero_point()
+    scales, points = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return tensor.qscheme(), scales.tolist(), points.tolist(), tensor.q_per_channel_axis()
 
 
 def _sparse_dims(tensor: torch.Tensor) -> tuple[int, ...]:

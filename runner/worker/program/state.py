@@ -23,6 +23,14 @@ _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
 
 
+class State(NamedTuple):
+    """What a model and its file hold at one moment."""
+
+    structure: str
+    leaves: list[tuple[str, Any]]
+    containers: Mapping[str, Any]  # those that can change, by their paths
+
+
 class Variable(NamedTuple):
     """A variable of a case's file: of the module, or of a class that it defines."""
 
@@ -96,14 +104,12 @@ def argument_names(model: torch.nn.Module, count: int) -> list[str]:
     return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
 
 
-def state_leaves(
-    model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()
-) -> tuple[str, list[tuple[str, Any]]]:
+def state_leaves(model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()) -> State:
     """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
 
     Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
-    and modules that are not registered. One object is opened at its first place. The first part is their structure as a text, with the names of the modules in training mode,
-    the second their leaves with paths.
+    and modules that are not registered. One object is opened at its first place. The structure is a text, with the names of the
+    modules in training mode.
     """
     every = modules.named_modules(model)
     parts = modules.distinct(every)
@@ -122,4 +128,4 @@ def state_leaves(
         if plain or not value_leaves or name.startswith("hooks "):
             structures.append(f"{name}: {structure}")
             leaves += plain
-    return "; ".join(structures), leaves
+    return State("; ".join(structures), leaves, walk.containers)

@@ -86,6 +86,8 @@ class Walk:
         self._kinds: dict[type, _Kind | None] = {}
         self._roots = {id(value): (value, f"^{path}") for path, value in known}
         self._remaining = _ALL
+        self.containers: dict[str, Any] = {}
+        """The containers that were opened and can change, by their paths."""
 
     def flatten(self, value: Any, root: str) -> tuple[str, Leaves]:
         """Return the structure as a text, and the leaves with their paths, in order. See ``flatten``."""
@@ -143,6 +145,8 @@ class Walk:
                         continue
                 if kind.mutable:
                     seen[id(child)] = (child, f"^{path}")
+                    if not kind.is_leaf:
+                        self.containers[path] = child
                 pieces.append("(" if kind.is_leaf else f"{kind.name}(")
                 frames.append((path if len(frames) < _DEEPEST else f"{root}.({count})", iter(below)))
                 break

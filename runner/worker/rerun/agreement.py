@@ -86,6 +86,8 @@ def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: 
     """Return where two trees disagree, as ``find_disagreement`` does; None if nowhere."""
     if first.structure != second.structure:
         return "the structure of what it gives"
+    if first.replaced != second.replaced:
+        return "which objects it puts in place of others"
     for first_leaf, second_leaf in zip(first.leaves, second.leaves, strict=True):
         if first_leaf.as_loaded and second_leaf.as_loaded:
             continue

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from runner.contract.finding import Finding
 from runner.worker.program.load import Source, seed_all
 from runner.worker.program.observe import Observation, Settings, modes, snapshot_state
+from runner.worker.program.places import Places
 from runner.worker.program.snapshot import Tree, map_tensors, owner
 from runner.worker.torch_private.dispatch import FAKE_MODE
 
@@ -55,12 +57,16 @@ def _traced(source: Source, settings: Settings) -> Tree | None:
     """Return the state after the calls on tensors without elements, in eager; None where they raise."""
     loaded = source.load(settings.seed)
     mode = FAKE_MODE(allow_non_fake_inputs=True)
+    before = Places({})
     try:
         for call in range(len(loaded.makers)):
             args = map_tensors(mode.from_tensor, loaded.make_inputs(call, settings.seed + call))
+            _, leaves, containers = loaded.state_leaves()
+            before = Places.of(leaves, containers)
             seed_all(settings.seed + call)
             with modes(settings), mode, loaded.python:
                 loaded.model(*args)
     except Exception:  # noqa: BLE001  a model may need the elements
         return None
-    return snapshot_state(loaded)
+    state = loaded.state_leaves()
+    return replace(snapshot_state(loaded, state), replaced=before.replaced(Places.of(state.leaves, state.containers)))

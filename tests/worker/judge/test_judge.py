@@ -713,6 +713,20 @@ def give(x, wrong):
             "torch.sparse_coo_tensor(x.to_sparse().indices(), x.to_sparse().values(), (4, 5), is_coalesced=not wrong)",
             ["layout"],
         ),
+        ("x[:, :4].to_sparse_bsr((1, 1) if wrong else (2, 2))", ["layout"]),
+        ("x[:, :4].to_sparse_bsc((2, 1) if wrong else (1, 2))", ["layout"]),
+        (
+            "torch.sparse_csr_tensor(*[part.to(torch.int32 if wrong else torch.int64) for part in ("
+            "x.to_sparse_csr().crow_indices(), x.to_sparse_csr().col_indices())], x.to_sparse_csr().values(), (4, 5))",
+            ["layout"],
+        ),
+        ("torch.quantize_per_tensor(x.round(), 0.5 if wrong else 0.25, 0, torch.qint8)", ["dtype"]),
+        ("torch.quantize_per_tensor(x.round(), 0.5, 1 if wrong else 0, torch.qint8)", ["dtype"]),
+        (
+            "torch.quantize_per_channel(x.round(), torch.full((4,), 0.5 if wrong else 0.25), torch.zeros(4), 0, torch.qint8)",
+            ["dtype"],
+        ),
+        ("(x + 1, torch.inference_mode(wrong)(x.clone)())", ["requires-grad"]),
     ],
 )
 def test_metadata_that_one_layout_has(give, findings):
@@ -726,3 +740,79 @@ def test_a_leaf_is_told_from_what_is_computed():
     init = "self.w = torch.nn.Parameter(torch.ones(5))"
     record = run(source(body, init=init), "eager")
     assert oracles(record) == ["requires-grad"] and "eager's is computed" in record["findings"][0]["message"]
+
+
+HOLDER = """self.register_buffer("b", torch.zeros(5)); self.t = torch.zeros(5); self.h = [1]
+        self.d = {"k": torch.zeros(5)}; self.s = {1}; self.w = torch.nn.Parameter(torch.ones(5))"""
+WRITES = [  # one writes into what stands there, the other puts another object in its place
+    ("buffer b", "self.b.add_(1)", "self.b = self.b + 1", "Tensor"),
+    ("attribute t", "self.t.add_(1)", "self.t = self.t + 1", "Tensor"),
+    ("attribute h", "self.h.append(1)", "self.h = self.h + [1]", "list"),
+    ("attribute d", "self.d['k'].add_(1)", "self.d = {'k': self.d['k'] + 1}", "dict"),
+    ("attribute d['k']", "self.d['k'].add_(1)", "self.d['k'] = self.d['k'] + 1", "Tensor"),
+    ("attribute s", "self.s.add(2)", "self.s = self.s | {2}", "set"),
+    ("parameter w", "pass", "self.w = torch.nn.Parameter(self.w.detach())", "Parameter"),
+    ("buffer b", "self.b.add_(1)", "self.b.data = self.b + 1", "memory"),
+    ("input x[0]", "x[0].add_(1)", "x[0] = x[0] + 1", "Tensor"),
+]
+
+
+def unlike(eager, compiled):
+    """Statements that do one thing in eager and another one in compiled code."""
+    return f"if torch.compiler.is_compiling():\n    {compiled}\nelse:\n    {eager}"
+
+
+@pytest.mark.parametrize(("path", "write", "replace", "name"), WRITES)
+def test_who_holds_an_object_sees_what_is_written_into_it(path, write, replace, name):
+    def findings(eager, compiled):
+        text = source(f"{unlike(eager, compiled)}\nreturn x[0] * 2", inputs="[torch.ones(5)]", init=HOLDER)
+        return [(found["oracle"], found["path"], found["message"]) for found in run(text, **OFF)["findings"]]
+
+    kept = f"compiled code puts {'' if name == 'memory' else 'an'}other {name} in its place"
+    assert findings(write, write) == findings(replace, replace) == []
+    for pair, remark in (((write, replace), kept), ((replace, write), "compiled code keeps that")):
+        ((oracle, where, message),) = findings(*pair)
+        assert (oracle, where) == ("mutation", path) and message.endswith(remark)
+
+
+@pytest.mark.parametrize(
+    ("kept", "copy", "message"),
+    [
+        ("self.h", "list(self.h)", "is attribute h"),
+        ("[self.d]", "[dict(self.d)]", "is attribute d"),
+        ("self.s", "set(self.s)", "is attribute s"),
+        ("x", "list(x)", "is input x"),
+        ("x[0].numpy()", "x[0].clone().numpy()", "shares memory with input x[0]"),
+        ("x[0].numpy()[::-1]", "x[0].clone().numpy()[::-1]", "shares memory with input x[0]"),
+        ("self.a", "self.a.copy()", "shares memory with attribute a"),
+        ("torch.from_numpy(self.a)", "torch.from_numpy(self.a.copy())", "shares memory with attribute a"),
+        ("[y.numpy(), y]", "[y.clone().numpy(), y]", "shares memory with output[0]"),
+    ],
+)
+def test_containers_and_arrays_are_shared_as_tensors_are(kept, copy, message):
+    more = (
+        f"import numpy\n@torch.compiler.disable\ndef give(self, x, y, same):\n    return {kept} if same else {copy}\n"
+    )
+    init = f"{HOLDER}; self.a = numpy.ones(3)"
+
+    def findings(same):
+        text = source(f"return give(self, x, x[0] * 2, {same})", inputs="[torch.ones(5)]", init=init, more=more)
+        return [(found["oracle"], found["severity"], found["message"]) for found in run(text, **OFF)["findings"]]
+
+    assert findings("True") == findings("False") == []
+    for same, side in (("not torch.compiler.is_compiling()", "eager"), ("torch.compiler.is_compiling()", "compiled")):
+        ((oracle, severity, text),) = findings(same)
+        assert (oracle, severity) == ("alias", None) and f"{side}: {message}" in text
+
+
+def test_an_inference_tensor_may_come_back_as_a_plain_one():
+    text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
+    assert passes(run(text, "aot_eager", **OFF))
+
+
+def test_a_write_that_autograd_does_not_see():
+    text = source(f"{unlike('x.add_(1)', 'x.data.add_(1)')}\nreturn x * 2")
+    (finding,) = run(text, **OFF)["findings"]
+    assert finding["oracle"] == "mutation" and "moves the version" in finding["message"]
+    for body in ("x.add_(1)", "x.data.add_(1)"):
+        assert passes(run(source(f"{body}\nreturn x * 2"), "aot_eager", **OFF))

@@ -36,7 +36,7 @@ class Model(torch.nn.Module):
 
 
 def test_objects_lists_of_modules_and_namespaces_hold_state():
-    _, leaves = state_leaves(Model(), __name__)
+    _, leaves, _ = state_leaves(Model(), __name__)
     paths = [path for path, _ in leaves]
     assert "attribute cache.k" in paths and "attribute plain.v" in paths and "attribute space.t" in paths
     assert "attribute parts[0].running_mean" in paths and "attribute parts[0].weight" in paths
@@ -72,7 +72,7 @@ def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     loaded.module.CACHE["k"], loaded.module.Model.limit = 7, 2
     loaded.module.added = 1  # as Dynamo adds names
     del loaded.module.COUNT
-    structure, leaves = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
+    structure, leaves, _ = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
     assert structure.startswith(
         "modules in training mode: ['all']; global START: *; global NAME: *; global CACHE: dict(['k']: *); global WEIGHT: *; "
     )
@@ -182,6 +182,6 @@ def test_hooks_are_counted_and_opened():
 
     model[0].register_forward_hook(note)
     model[0].register_forward_hook(print)
-    structure, leaves = state_leaves(model, __name__)
+    structure, leaves, _ = state_leaves(model, __name__)
     assert "; hooks 0._forward_hooks: list([0]: function(" in structure and structure.endswith("[1]: *)")
     assert ("hooks 0._forward_hooks[0].__kwdefaults__['entries'][0]", 1.0) in leaves
