@@ -28,6 +28,7 @@ ADDRESS = "it takes what a tensor holds for the address of an object"
 OLD_CONSTRUCTOR = "it takes an integer for the address of an object, and trusts its indices"
 UNCHECKED = "nothing is known to check its arguments"
 CONSTRUCTOR = "it trusts its indices; the public constructors of sparse tensors are written with their check"
+DEPRECATED = "torch has deprecated it"
 DUNDER = "dunder names reach past the operators"
 UNKNOWN = "unknown operator"
 NO_NAMESPACE = "no operator namespace"
@@ -100,6 +101,7 @@ REFUSED: dict[str, list[str]] = {
         "Tensor.register_post_accumulate_grad_hook", "Tensor.apply_", "Tensor.map_", "Tensor.map2_", "Tensor.set_", "Tensor.data_ptr", "Tensor.const_data_ptr",
         "Tensor.pin_memory", "Tensor.record_stream", "aten.pin_memory", "aten._pin_memory", "aten.record_stream", "Tensor.module_load", "Tensor.as_subclass", "Tensor.reinforce", "Tensor.storage_type",
     ],
+    DEPRECATED: ["Tensor.resize"],
     HOLDS: ["nn.Module", "nn.Container", "nn.Sequential", "nn.ModuleList", "nn.ModuleDict", "nn.ParameterList", "nn.ParameterDict"],
     NO_TENSOR: [
         "os.system", "os.remove", "sys.exit", "subprocess.run", "subprocess.Popen", "shutil.rmtree", "socket.socket", "pathlib.Path", "importlib.import_module",
