@@ -22,7 +22,7 @@ TRUSTS = (
 TRUSTING = frozenset({
     "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats", "torch.batch_norm_update_stats",
     "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm", "aten.gru", "torch.gru",
-    "aten.align_to", "prims.fft_c2r",
+    "aten.align_to", "prims.fft_c2r", "aten.choose_qparams_optimized", "torch.choose_qparams_optimized",
 })  # fmt: skip
 """Public functions that the sweep found to do so."""
 

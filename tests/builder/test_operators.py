@@ -52,6 +52,7 @@ REFUSED: dict[str, list[str]] = {
         "torch.sparse.SparseSemiStructuredTensor", "aten.native_batch_norm", "aten.native_batch_norm.out", "torch.native_batch_norm",
         "torch.batch_norm_update_stats", "aten.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence",
         "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask",
+        "torch.choose_qparams_optimized", "aten.choose_qparams_optimized", "aten.choose_qparams_optimized.default",
     ],
     OLD_CONSTRUCTOR: [
         "torch.FloatTensor", "torch.LongTensor", "torch.DoubleTensor", "Tensor.new", "F.Tensor", "torch.special.Tensor", "torch.sparse.FloatTensor",
