@@ -238,13 +238,19 @@ class Walk:
         return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
 
     def _keyed(self, items: list[tuple[Any, Any]]) -> list[Child]:
-        """Return the values of a mapping. Keys that read alike, as objects of one class, are told apart by their order."""
+        """Return the values of a mapping, before each its key if that is a tensor or of the case's own classes.
+
+        Keys that read alike, as objects of one class, are told apart by their order.
+        """
         children, counts = [], collections.Counter[str]()
         for key, child in items:
             text = repr(key) if type(key) in (str, int) else self._key(key)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
-            children.append((step.replace("; ", ";"), child))  # which separates the parts of a state
+            step = step.replace("; ", ";")  # which separates the parts of a state
+            if isinstance(key, torch.Tensor) or self._is_own(type(key)):
+                children.append((f".keys(){step}", key))
+            children.append((step, child))
         return children
 
     def _key(self, key: Any) -> str:

@@ -156,7 +156,7 @@ def test_a_strange_class_is_a_leaf():
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
-    assert leaves({key: 1}) == [(f"output[{text}]", 1)]
+    assert leaves({key: 1})[-1] == (f"output[{text}]", 1)
 
 
 def test_objects_of_one_class_are_keys_by_their_order():
@@ -290,3 +290,13 @@ def test_the_context_of_a_registered_class_of_the_case_is_opened(monkeypatch: py
         ("output.context[0]", 2),
     ]
     assert flatten(Registered(1, [2]), "output", "another")[1] == [("output[0]", 1)]
+
+
+def test_keys_that_are_tensors_or_of_the_case_are_opened() -> None:
+    tensor = torch.ones(1)
+    leaves = flatten({tensor: 1, Node(tensor): 2, "a": 3}, "output", Node.__module__)[1]
+    name = "source.Node"
+    assert leaves == [
+        ("output.keys()[torch.Tensor]", tensor), ("output[torch.Tensor]", 1),
+        (f"output.keys()[{name}].value", tensor), (f"output[{name}]", 2), ("output['a']", 3),
+    ]  # fmt: skip
