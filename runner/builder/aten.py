@@ -22,7 +22,7 @@ TRUSTS = (
 TRUSTING = frozenset({
     "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats", "torch.batch_norm_update_stats",
     "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm", "aten.gru", "torch.gru",
-    "aten.align_to", "prims.fft_c2r",
+    "aten.align_to", "prims.fft_c2r", "aten.choose_qparams_optimized", "torch.choose_qparams_optimized",
 })  # fmt: skip
 """Public functions that the sweep found to do so."""
 
@@ -32,8 +32,9 @@ BY_NAME = {
         "_shape_as_tensor _to_copy _unsafe_view alias copy lift lift_fresh lift_fresh_copy set slice zero"
     ),
     "it is the form without a mutation of a public method": (
-        "_foreach_zero cauchy exponential geometric log_normal normal_functional random uniform"
+        "_foreach_zero cauchy exponential geometric log_normal normal_functional random resize uniform"
     ),
+    "it is a public method, which has an older one of its name without the underscore": "resize_",
     "public functions consist of it, so that graphs of models hold it": (
         "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _fused_rms_norm _int_mm "
         "_pdist_forward _prelu_kernel _safe_softmax _to_dense _to_sparse _trilinear _unique _unique2 col2im im2col log_sigmoid "

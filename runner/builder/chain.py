@@ -183,7 +183,10 @@ class ChainWriter:
             if operator.kind == "attribute":
                 if len(positional) > 1 or keywords:
                     problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
+                self.scope.check_attribute(operator.python, step.span)
                 return f"{receiver}.{operator.python}"
+            if self.scope.has_arrays and operator.python in operators.METHODS_OF_ARRAYS:
+                return call(f"torch.Tensor.{operator.python}", positional, keywords)
             return call(f"{receiver}.{operator.python}", positional[1:], keywords)
         fault, hint = kernel_options_fault(step.operator, step.arguments)
         if fault:

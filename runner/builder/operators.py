@@ -71,6 +71,13 @@ ATTRIBUTES_OF_VALUES = frozenset({
 })  # fmt: skip
 """Attributes that ``$name.attr`` may reach besides a tensor's own; methods reached so could otherwise be called."""
 
+METHODS_OF_ARRAYS = frozenset({
+    "all", "any", "argmax", "argmin", "argsort", "clip", "conj", "cumprod", "cumsum", "diagonal", "dot", "flatten",
+    "item", "max", "mean", "min", "nonzero", "prod", "put", "ravel", "repeat", "reshape", "round", "size",
+    "sort", "squeeze", "std", "sum", "swapaxes", "take", "tolist", "trace", "transpose", "var", "view",
+})  # fmt: skip
+"""Methods of tensors that arrays of numpy have too. Where a case calls numpy they are functions of ``torch.Tensor``, which take no array."""
+
 REFUSED: tuple[tuple[str, str], ...] = (
     (r"(^|\.)__\w*|\.\w+__$", "dunder names reach past the operators into Python itself"),
     (r"^torch\.(load|save|from_file|serialization\b.*|package\b.*)|\.(from_file|tofile|dump|dumps|memmap|DataSource)$|"
@@ -87,6 +94,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
     (r"^Tensor\.(storage|untyped_storage|typed_storage|share_memory_|register_hook|register_post_accumulate_grad_hook|apply_|map_|"
      r"map2_|module_load|reinforce|data_ptr|const_data_ptr|pin_memory|record_stream|ipu|xpu|mtia|set_|storage_type|as_subclass)$",
      "it reaches past the tensor, into memory, storages or Python callbacks"),
+    (r"^Tensor\.resize$", "torch has deprecated it, and the method of that name of numpy's arrays frees memory that tensors share"),
     (r"^nn\.(Module|Container|Sequential|ModuleList|ModuleDict|ParameterList|ParameterDict)$",
      "it holds other modules; write its parts as steps"),
     (r"^(os|sys|subprocess|shutil|socket|pathlib|importlib|pickle|io|ctypes|urllib|requests|tempfile|builtins|posix)\b",

@@ -100,6 +100,7 @@ class Renderer:
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
             hint = nearest(part, known) or "a method is a step: Tensor.<method>"
             return problems.refuse(False, ref.span, f"{part!r} is no attribute that a case may reach", hint)
+        self.scope.check_attribute(part, ref.span)
         return True
 
     def constant(self, constant: Constant) -> str:

@@ -39,6 +39,7 @@ class Scope:
     temporary: str = "y"
     in_forward: bool = True
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    has_arrays: bool = False  # the case calls numpy: a value may be an array
     launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
     # The last number of a nested function: one list for the whole source.
@@ -92,6 +93,13 @@ class Scope:
             )
         return "None"
 
+    def check_attribute(self, name: str, span: Span) -> None:
+        """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for numbers."""
+        if self.has_arrays and name == "data":
+            self.problems.error(
+                span, "a case that calls numpy may not reach 'data'", "Tensor.detach gives a tensor's data"
+            )
+
     def set_previous(self, text: str, name: str | None, step: Step | None = None) -> None:
         """Make ``text`` the value of ``$_``, which the case calls ``name``; ``step`` gave it and nothing else holds it."""
         self.note_dropped()
@@ -116,7 +124,7 @@ class Scope:
         """
         inner = Scope(
             self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs, self.later,
-            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, functions=self.functions, dropped=self.dropped,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, has_arrays=self.has_arrays, functions=self.functions, dropped=self.dropped,
         )  # fmt: skip
         for name in arguments:
             self.reserved.add(inner.define(name))

@@ -26,6 +26,7 @@ from runner.cases.gradients import GIVEN
 from runner.cases.limits import Limits
 from runner.cases.model import Case, Input, Variant
 from runner.cases.problems import Problems, TooManyProblems
+from runner.cases.texts import numpy_step
 from runner.cases.walk import places_made
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
 from runner.files import read_text
@@ -80,6 +81,7 @@ def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
 class _Builder:
     def __init__(self, variant: Variant, problems: Problems, limits: Limits) -> None:
         self.variant, self.case, self.problems, self.limits = variant, variant.case, problems, limits
+        self.has_arrays = numpy_step(variant.case) is not None
         self.used: set[str] = set()
         self.used_params: set[str] = set()
         self.texts: dict[str, Span] | None = None
@@ -300,6 +302,7 @@ class _Builder:
             names,
             used=self.used,
             used_params=self.used_params,
+            has_arrays=self.has_arrays,
         )
 
     def _module_dtype(self) -> str:

@@ -40,11 +40,15 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What must be known of a run before it is removed: the bytes of its journal, whether it came to its end, its red suites."""
+    """What must be known of a run before it is removed: the bytes of its journal, whether it came to its end, its red suites.
+
+    ``verdicts`` is how many of its verdicts are in the history: those of a run that goes on later are newer than other runs.
+    """
 
     size: int
     ended: bool
     red: frozenset[str]
+    verdicts: int = 0
 
 
 def key_of(planned: Planned) -> Key:
@@ -80,7 +84,7 @@ def update(base: Path | None = None) -> None:
     history, summaries = _read(base)
     data = {
         "version": _VERSION,
-        "runs": {name: [each.size, each.ended, sorted(each.red)] for name, each in summaries.items()},
+        "runs": {name: [each.size, each.ended, sorted(each.red), each.verdicts] for name, each in summaries.items()},
         "last": [[id_, torch, last.verdict, last.seconds] for (id_, torch), last in history.items()],
     }
     beside = base / f"history.{os.getpid()}.tmp"
@@ -135,20 +139,25 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
         name = journal.parent.name
         with contextlib.suppress(OSError):
             size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
-            if name not in known or known[name].size != size:
-                known[name] = _take(journal, size, history)
+            before = known.get(name)
+            if before is None or before.size != size:
+                taken = before.verdicts if before is not None and before.size < size else 0
+                known[name] = _take(journal, size, history, taken)
             summaries[name] = known[name]
     return history, summaries
 
 
-def _take(journal: Path, size: int, history: dict[Key, Last]) -> RunSummary:
-    """Add a run's verdicts to the history, in one pass, and return its summary. Raises OSError."""
+def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> RunSummary:
+    """Add a run's verdicts but the first ``taken`` to the history, in one pass, and return its summary. Raises OSError."""
     end: RunFinished | None = None
     files: dict[str, str] = {}
     red: set[str] = set()
+    verdicts = 0
     for event in stream_journal(journal, Problems()):
         if isinstance(event, VariantFinished):
-            _add(history, event)
+            verdicts += 1
+            if verdicts > taken:
+                _add(history, event)
             red.update(event.suites if event.verdict in RED else ())
         elif isinstance(event, RunStarted):
             files.update(event.suites)
@@ -156,9 +165,8 @@ def _take(journal: Path, size: int, history: dict[Key, Last]) -> RunSummary:
             end = None
         elif isinstance(event, RunFinished):
             end = event
-    return RunSummary(
-        size, end is not None and not end.interrupted, frozenset(files.get(suite, suite) for suite in red)
-    )
+    ended = end is not None and not end.interrupted
+    return RunSummary(size, ended, frozenset(files.get(suite, suite) for suite in red), verdicts)
 
 
 def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
@@ -180,10 +188,15 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
             raise ValueError(f"{path} holds something else than verdicts")
         history[id_, torch] = Last(verdict, float(seconds))
     summaries = {
-        name: RunSummary(size, ended, frozenset(red)) for name, (size, ended, red) in dict(data["runs"]).items()
+        name: RunSummary(size, ended, frozenset(red), *verdicts)  # files of older versions hold no number of verdicts
+        for name, (size, ended, red, *verdicts) in dict(data["runs"]).items()
     }
     for each in summaries.values():
-        if type(each.size) is not int or type(each.ended) is not bool or not all(type(s) is str for s in each.red):
+        if (
+            {type(each.size), type(each.verdicts)} != {int}
+            or type(each.ended) is not bool
+            or not all(type(s) is str for s in each.red)
+        ):
             raise ValueError(f"{path} holds something else than runs")
     return history, summaries
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +78,13 @@ def _names(event: VariantFinished) -> tuple[str, ...]:
         f"{event.case}@{event.backend}",
         name,
         f"{name}@{event.backend}",
-        event.file,
+        shown_path(event.file),
     )
 
 
 def _as_printed(case: str) -> str:
-    """The file of an id as reports print it."""
+    """The file of an id as reports print it, and a file alone as ``_names`` has it."""
     file, mark, name = case.partition("::")
-    return f"{shown_path(file)}{mark}{name}" if mark or Path(file).suffix else case
+    if mark:
+        return f"{shown_path(file)}::{name}"
+    return shown_path(os.path.abspath(file)) if Path(file).suffix else case

@@ -27,6 +27,8 @@ def forward(built: Built, chain: str, rest: str = "") -> list[str]:
         ("- Tensor.shape: $x\n- operator.getitem: [$_, 0]", ["y = x.shape", "return y[0]"]),
         ("- aten.mm.default: [$x, $x]", ["return torch.ops.aten.mm.default(x, x)"]),
         ("- numpy.add: [1, 2]\n- Tensor.add: [$x, $_]", ["y = numpy.add(1, 2)", "return x.add(y)"]),
+        ("- numpy.add: [$x, 1]\n- Tensor.sum: [$_, 0]", ["y = numpy.add(x, 1)", "return torch.Tensor.sum(y, 0)"]),
+        ("- Tensor.numpy\n- Tensor.mean", ["y = x.numpy()", "return torch.Tensor.mean(y)"]),
         ("- custom.mine.op: $x", ["return torch.ops.mine.op(x)"]),
         ("- {torch.chunk: [$_, 2], out: [a, b]}\n- torch.add: [$_, $b]", ["a, b = torch.chunk(x, 2)", "return torch.add(a, b)"]),
         ("- {torch.chunk: [$_, 2], out: [a, _]}\n- torch.abs: $_", ["a, _ = torch.chunk(x, 2)", "return torch.abs(a)"]),
@@ -357,3 +359,11 @@ def test_module_names() -> None:
     ]  # fmt: skip
     modules = Modules(ids={"linear"})
     assert [modules.name("linear"), modules.name("linear"), modules.name("conv")] == ["linear_2", "linear_3", "conv"]
+
+
+@pytest.mark.parametrize("step", ["Tensor.data: $_", "torch.add: [$_, $x.T.data]", "operator.iadd: [$_.data, 1]"])
+def test_a_case_that_calls_numpy_reaches_no_data(built: Built, step: str) -> None:
+    """An array's ``data`` is its memory: an assignment frees it, and ``torch.asarray`` takes pointers in it for numbers."""
+    found = built.problems(f"inputs: {{x: [3]}}\nchain: [Tensor.numpy, {{{step}}}]")
+    assert found and all("a case that calls numpy may not reach 'data' | Tensor.detach" in each for each in found)
+    assert built.problems(f"inputs: {{x: [3]}}\nchain: [torch.sin, {{{step}}}]") == []

@@ -28,6 +28,7 @@ ADDRESS = "it takes what a tensor holds for the address of an object"
 OLD_CONSTRUCTOR = "it takes an integer for the address of an object, and trusts its indices"
 UNCHECKED = "nothing is known to check its arguments"
 CONSTRUCTOR = "it trusts its indices; the public constructors of sparse tensors are written with their check"
+DEPRECATED = "torch has deprecated it"
 DUNDER = "dunder names reach past the operators"
 UNKNOWN = "unknown operator"
 NO_NAMESPACE = "no operator namespace"
@@ -51,6 +52,7 @@ REFUSED: dict[str, list[str]] = {
         "torch.sparse.SparseSemiStructuredTensor", "aten.native_batch_norm", "aten.native_batch_norm.out", "torch.native_batch_norm",
         "torch.batch_norm_update_stats", "aten.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence",
         "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask",
+        "torch.choose_qparams_optimized", "aten.choose_qparams_optimized", "aten.choose_qparams_optimized.default",
     ],
     OLD_CONSTRUCTOR: [
         "torch.FloatTensor", "torch.LongTensor", "torch.DoubleTensor", "Tensor.new", "F.Tensor", "torch.special.Tensor", "torch.sparse.FloatTensor",
@@ -100,6 +102,7 @@ REFUSED: dict[str, list[str]] = {
         "Tensor.register_post_accumulate_grad_hook", "Tensor.apply_", "Tensor.map_", "Tensor.map2_", "Tensor.set_", "Tensor.data_ptr", "Tensor.const_data_ptr",
         "Tensor.pin_memory", "Tensor.record_stream", "aten.pin_memory", "aten._pin_memory", "aten.record_stream", "Tensor.module_load", "Tensor.as_subclass", "Tensor.reinforce", "Tensor.storage_type",
     ],
+    DEPRECATED: ["Tensor.resize"],
     HOLDS: ["nn.Module", "nn.Container", "nn.Sequential", "nn.ModuleList", "nn.ModuleDict", "nn.ParameterList", "nn.ParameterDict"],
     NO_TENSOR: [
         "os.system", "os.remove", "sys.exit", "subprocess.run", "subprocess.Popen", "shutil.rmtree", "socket.socket", "pathlib.Path", "importlib.import_module",

@@ -12,7 +12,7 @@ import torch
 from built import Built, folder
 
 from runner.builder.chain import _snake
-from runner.builder.operators import ENUMS, constants, inventory, resolve
+from runner.builder.operators import ENUMS, METHODS_OF_ARRAYS, attributes, constants, inventory, is_operator, resolve
 from runner.builder.source import build
 from runner.cases.model import DTYPES, Variant
 from runner.cases.python_names import OF_MODULES
@@ -459,6 +459,21 @@ def test_numpy_ndarray_is_refused_for_a_reason() -> None:
     numpy = pytest.importorskip("numpy")
     forged = numpy.ndarray((1,), "O", numpy.array([0]))
     assert forged.dtype == object and hasattr(resolve("numpy.ndarray"), "message")
+
+
+def test_methods_that_arrays_have_too_take_tensors_alone() -> None:
+    numpy = pytest.importorskip("numpy")
+    names = {n for n in inventory()["Tensor"] if hasattr(numpy.ndarray, n) and is_operator(f"Tensor.{n}")}
+    assert names - attributes() == METHODS_OF_ARRAYS
+    for name in names - attributes():
+        with pytest.raises(TypeError, match="doesn't apply to a 'numpy"):
+            getattr(torch.Tensor, name)(numpy.zeros(1))
+
+
+def test_a_method_of_a_case_runs_on_no_array(built: Built) -> None:
+    pytest.importorskip("numpy")
+    with pytest.raises(TypeError, match="doesn't apply to a 'numpy"):
+        ran(built, "inputs: {x: [2, 3]}\nchain: [Tensor.numpy, Tensor.sum]")
 
 
 # --- the corpus ---

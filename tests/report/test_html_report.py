@@ -325,6 +325,18 @@ def test_an_earlier_report_is_replaced_and_nothing_else(tmp_path: Path) -> None:
         check_folder(str(other))
 
 
+def test_a_folder_whose_writing_was_cut_short_is_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> bytes:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space"):
+        patch.setattr("runner.report.site.folder.read_file", full)
+        site_of(tmp_path, run(failure(name="a")))
+    check_folder(str(tmp_path / "out"))
+    index = site_of(tmp_path, run(failure(name="a"))) / "index.html"
+    assert "did not come to its end" not in index.read_text()
+
+
 def test_no_link_in_the_folder_is_followed(tmp_path: Path) -> None:
     out = site_of(tmp_path, run(failure(name="a")))
     (tmp_path / "precious").write_text("mine")

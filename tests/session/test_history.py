@@ -60,8 +60,29 @@ def test_a_run_that_goes_on_is_read_again(chosen: list, tmp_path: Path) -> None:
     assert words(tmp_path) == ["PASS"] * 3
 
 
+def test_what_stood_in_a_run_before_it_went_on_is_older_than_later_runs(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    first = played(chosen, [TORCH], lambda v, t: "FAIL")
+    finished = [e for e in first if isinstance(e, VariantFinished)]
+    kept(tmp_path, "1", [e for e in first if e not in finished[1:]])
+    history.update(tmp_path)
+    kept(tmp_path, "2", played(chosen[:2], [TORCH], lambda v, t: "PASS"))
+    history.update(tmp_path)
+    kept(tmp_path, "1", finished[1:])
+    assert words(tmp_path) == ["PASS", "FAIL", "FAIL"]
+    history.update(tmp_path)
+    assert words(tmp_path) == ["PASS", "FAIL", "FAIL"]
+
+
+def test_a_file_of_an_older_version_tells_no_number_of_verdicts(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    (tmp_path / "history.json").write_text(
+        '{"version": 2, "last": [["a", "2", "PASS", 1.0]], "runs": {"1": [5, true, []]}}'
+    )
+    assert words(tmp_path) == ["PASS"]
+
+
 TORN = [
     "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 2, "last": 3, "runs": {}}', '{"version": 2, "last": [], "runs": 3}',
+    '{"version": 2, "last": [], "runs": {"1": [5, true, [], "1"]}}', '{"version": 2, "last": [], "runs": {"1": [5, true, [], 1, 1]}}',
     *('{"version": 2, "runs": {}, "last": [' + entry + "]}" for entry in (
         "3", "[]", '["a", "2", "PASS"]', '["a", "2", "PASS", "x"]', '["a", "2", "PASS", NaN]', '["a", "2", "\\u001b[2J", 1]', '["a", [], "PASS", 1]',
         '["a", "2", [], 1]', '["a", "2", "PASS", 1' + "0" * 400 + "]",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,27 @@ def test_what_a_case_names(tmp_path: Path, case: str, ids: list[str]) -> None:
         tmp_path, "1", *(finished(name=n, backend=b) for n, b in (("a", "eager"), ("a", "inductor"), ("ab", "eager")))
     )
     assert [id_ for _, id_, _ in words(tmp_path, case)] == ids
+
+
+@pytest.mark.parametrize("folder", ["", "./", "other/../"])
+def test_a_file_is_found_by_each_of_its_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """Events name files by their absolute paths."""
+    for name, file in (("a", tmp_path / "a.spec.yaml"), ("b", tmp_path.parent / "b.spec.yaml")):
+        event = replace(finished(name=name, file=file.name), file=str(file))
+        write(tmp_path, name, event)
+    monkeypatch.chdir(tmp_path)
+    paths = [
+        f"{folder}a.spec.yaml",
+        str(tmp_path / "a.spec.yaml"),
+        f"{folder}../b.spec.yaml",
+        str(tmp_path.parent / "b.spec.yaml"),
+    ]
+    assert [[run for run, *_ in words(tmp_path, path)] for path in paths] == [["a"], ["a"], ["b"], ["b"]]
+
+
+def test_an_id_above_this_folder_is_found_as_it_was_printed(tmp_path: Path) -> None:
+    write(tmp_path, "1", finished(name="a", file="../a.spec.yaml"))
+    assert [run for run, *_ in words(tmp_path, "../a.spec.yaml::a")] == ["1"]
 
 
 def test_of_a_variant_that_ran_twice_the_later_verdict_counts(tmp_path: Path) -> None:

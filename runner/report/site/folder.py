@@ -30,6 +30,9 @@ INDEX = "index.html"
 MARK = '<meta name="generator" content="torch-spec-runner">'
 """By which an earlier report in a folder is known. It is replaced; any other folder must be empty."""
 
+_UNFINISHED = (
+    f"<!doctype html>{MARK}<title>unfinished</title><p>The writing of this report did not come to its end.".encode()
+)
 _OWN = re.compile(r"\d{5,}\.(html|txt)")
 _JSON = 4 << 20  # bytes of a diagnosis
 
@@ -73,8 +76,9 @@ def write_folder(folder: Path, events: Sequence[Event], declared: Declared, run_
     failures = folder / "failures"
     if failures.is_symlink():
         raise OSError(errno.EINVAL, "a link, not a folder", str(failures))
-    failures.mkdir(parents=True, exist_ok=True)
-    (folder / INDEX).unlink(missing_ok=True)  # its links lead to pages that are about to change
+    # Links of an earlier first page lead to pages that are about to change. Where the writing is cut short, this one marks the folder.
+    replace_file(folder / INDEX, [_UNFINISHED])
+    failures.mkdir(exist_ok=True)
     for old in failures.iterdir():
         if _OWN.fullmatch(old.name):
             old.unlink()

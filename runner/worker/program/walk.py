@@ -184,11 +184,11 @@ class Walk:
             if issubclass(cls, base):
                 return read
         if dataclasses.is_dataclass(cls):
-            return _fields
+            return self._fields
         if issubclass(cls, Mapping):
             return lambda value: self._keyed(ask(lambda: _limited(value.items())))
         if cls in CONTAINERS:
-            return _registered
+            return self._registered
         if cls in (types.FunctionType, types.MethodType):
             return self._function
         return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
@@ -208,6 +208,19 @@ class Walk:
         added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
                  and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
         return children + added
+
+    def _fields(self, value: Any) -> list[Child]:
+        """Return the fields of a dataclass; for a class of the case, all other attributes too."""
+        members = _members(value)
+        names = [field.name for field in dataclasses.fields(value) if field.name in members]
+        others = members.keys() - names if self._is_own(type(value)) else set()
+        return [(f".{name}", members[name]) for name in (*names, *sorted(others))]
+
+    def _registered(self, value: Any) -> list[Child]:
+        """Return what the registered function of a class takes out; for a class of the case, the context too."""
+        children, context = ask(lambda: CONTAINERS[type(value)].flatten_fn(value))
+        elements = [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(children)))]
+        return [*elements, (".context", context)] if self._is_own(type(value)) else elements
 
     def _function(self, value: Any) -> list[Child] | None:
         """Return what a function of the case's source keeps from call to call; None for one that keeps nothing."""
@@ -229,13 +242,19 @@ class Walk:
         return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
 
     def _keyed(self, items: list[tuple[Any, Any]]) -> list[Child]:
-        """Return the values of a mapping. Keys that read alike, as objects of one class, are told apart by their order."""
+        """Return the values of a mapping, before each its key if that is a tensor or of the case's own classes.
+
+        Keys that read alike, as objects of one class, are told apart by their order.
+        """
         children, counts = [], collections.Counter[str]()
         for key, child in items:
             text = repr(key) if type(key) in (str, int) else self._key(key)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
-            children.append((step.replace("; ", ";"), child))  # which separates the parts of a state
+            step = step.replace("; ", ";")  # which separates the parts of a state
+            if isinstance(key, torch.Tensor) or self._is_own(type(key)):
+                children.append((f".keys(){step}", key))
+            children.append((step, child))
         return children
 
     def _key(self, key: Any) -> str:
@@ -295,11 +314,6 @@ def _named(value: Any) -> list[Child]:
     return [(f".{name}", child) for name, child in zip(value._fields, tuple.__iter__(value))]  # noqa: B905  a namedtuple's own
 
 
-def _fields(value: Any) -> list[Child]:
-    members = _members(value)
-    return [(f".{field.name}", members[field.name]) for field in dataclasses.fields(value) if field.name in members]
-
-
 def _object(value: Any) -> list[Child]:
     return [(f".{name}", child) for name, child in _members(value).items()]
 
@@ -327,11 +341,6 @@ def _module(value: torch.nn.Module) -> list[Child]:
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
     return [(".state", ask(lambda: value.state_dict()["state"]))]
-
-
-def _registered(value: Any) -> list[Child]:
-    children = ask(lambda: _limited(CONTAINERS[type(value)].flatten_fn(value)[0]))
-    return [(f"[{index}]", child) for index, child in enumerate(children)]
 
 
 _READERS: dict[type, Callable[[Any], list[Child] | None]] = {

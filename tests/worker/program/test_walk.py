@@ -156,7 +156,7 @@ def test_a_strange_class_is_a_leaf():
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
-    assert leaves({key: 1}) == [(f"output[{text}]", 1)]
+    assert leaves({key: 1})[-1] == (f"output[{text}]", 1)
 
 
 def test_objects_of_one_class_are_keys_by_their_order():
@@ -262,3 +262,41 @@ def test_a_function_of_the_case_holds_what_it_keeps_from_call_to_call():
 def test_a_module_that_is_not_registered_has_attributes_too():
     module = torch.nn.Dropout(0.25)
     assert ("output.p", 0.25) in leaves(module)
+
+
+@dataclasses.dataclass
+class Cached:
+    a: int = 1
+
+    def __post_init__(self):
+        self.b = 2
+
+
+def test_attributes_of_a_dataclass_of_the_case_that_are_no_fields_are_opened() -> None:
+    assert flatten(Cached(), "output", Cached.__module__)[1] == [("output.a", 1), ("output.b", 2)]
+    assert flatten(Cached(), "output", "another")[1] == [("output.a", 1)]
+
+
+class Registered:
+    def __init__(self, a, b):
+        self.a, self.b = a, b
+
+
+def test_the_context_of_a_registered_class_of_the_case_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = types.SimpleNamespace(flatten_fn=lambda value: ([value.a], value.b))
+    monkeypatch.setitem(walking.CONTAINERS, Registered, node)
+    assert flatten(Registered(1, [2]), "output", Registered.__module__)[1] == [
+        ("output[0]", 1),
+        ("output.context[0]", 2),
+    ]
+    assert flatten(Registered(1, [2]), "output", "another")[1] == [("output[0]", 1)]
+
+
+def test_keys_that_are_tensors_or_of_the_case_are_opened() -> None:
+    tensor = torch.ones(1)
+    leaves = flatten({tensor: 1, Node(tensor): 2, "a": 3}, "output", Node.__module__)[1]
+    name = "source.Node"
+    assert leaves == [
+        ("output.keys()[torch.Tensor]", tensor), ("output[torch.Tensor]", 1),
+        (f"output.keys()[{name}].value", tensor), (f"output[{name}]", 2), ("output['a']", 3),
+    ]  # fmt: skip
