@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -33,11 +33,13 @@ def temporary() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def started(temporary: Path, *args: str, ignored: signal.Signals | None = None) -> Iterator[subprocess.Popen[str]]:
+def started(
+    temporary: Path, *args: str, ignored: signal.Signals | None = None, passed: Sequence[int] = ()
+) -> Iterator[subprocess.Popen[str]]:
     """The command in the folder above ``temporary``, its output in one pipe; ended however the test ends."""
     process = subprocess.Popen(
         command(*args), cwd=temporary.parent, env=environment({"TMPDIR": str(temporary)}), text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=passed,
         preexec_fn=None if ignored is None else lambda: signal.signal(ignored, signal.SIG_IGN),
     )  # fmt: skip
     with process:
@@ -104,9 +106,9 @@ def test_a_hangup_that_is_ignored_stays_ignored(temporary: Path) -> None:
 
 def test_the_third_signal_ends_at_once_what_cannot_end_in_order(temporary: Path) -> None:
     """A log that nobody reads: once the pipe is full, writing to it lasts for ever."""
-    os.mkfifo(temporary.parent / "pipe")
     write(temporary.parent, {"a.spec.yaml": CASES.replace("[1, 2, 3]", str([*range(2000)]))})
-    with started(temporary, *RUN, "--events", "pipe") as process:
+    reader, writer = os.pipe()
+    with started(temporary, *RUN, "--events", f"/dev/fd/{writer}", passed=[writer]) as process:
         read_until(process, "runner ")
         for _ in range(2):
             time.sleep(0.4)
@@ -117,6 +119,8 @@ def test_the_third_signal_ends_at_once_what_cannot_end_in_order(temporary: Path)
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 2
         text += process.stdout.read() if process.stdout else ""
+    os.close(reader)
+    os.close(writer)
     assert "Traceback" not in text
     assert no_process_is_left(temporary)
 

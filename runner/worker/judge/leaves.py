@@ -123,6 +123,8 @@ def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Findin
     eager_run, compiled_run = evidence.eager, evidence.compiled
     if eager.path not in eager_run.calls[call].written - compiled_run.calls[call].written:
         return
+    if evidence.undefined is not None and (call, eager.path) in evidence.undefined.masks:
+        return  # such as memory that overlaps itself: whether anything is written there is open
     if _is_as_before(evidence, eager_run, call, eager) is False:
         message = (
             "eager's write moves the version of the tensor, compiled code's does not: autograd takes it for unchanged"

@@ -195,6 +195,25 @@ def test_a_comparison_of_computed_values_is_known_up_to_a_rounding() -> None:
         assert oracles(run(text, "planted:negated", **NO_GRADIENT)) == ["value"]
 
 
+QUANTIZED = [
+    "torch.round(s * 30).clamp(-128, 127).to(torch.int8)",
+    "torch.floor(s * 1e8)",
+    "torch.round(s * 3) == 3.0",
+    "torch.round(s * 30).to(torch.int32) / 30.0",
+    "torch.floor_divide(s, 0.1).to(torch.int32)",
+    "torch.sign(s).to(torch.int32) + 1",
+]
+
+
+@pytest.mark.parametrize("body", QUANTIZED)
+def test_whole_numbers_of_computed_values_are_compared(body: str) -> None:
+    """A rounding decides about those beside a step alone, and each is held against its own legal values."""
+    text = source(f"s = x * 1.1\nreturn {body}, x + 1", "torch.linspace(0.91, 1, 8)")
+    assert oracles(run(text, "planted:zeros", **NO_GRADIENT))[:1] == ["value"]
+    record = run(text, **NO_GRADIENT)
+    assert (oracles(record), record["labels"]) == ([], [])
+
+
 OWN_EXTREMES = [
     "torch.where(s == s.amax(0), s, 0)",
     "torch.where(s >= s.amax(0), s, 0)",

@@ -222,3 +222,11 @@ def test_a_backend_that_replaces_a_function_has_no_reference_by_it(monkeypatch: 
     record = run(source(f"return torch.sin(x){more}", "torch.randn(4)"), f"{__name__}:cosine", grad={"mode": "off"})
     assert oracles(record)[:1] == ["value"] and record["labels"] == []
     assert any("the run gives other numbers than eager's" in note for note in record["notes"])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_attention_in_half_precision_has_a_reference_by_another_kernel(dtype: str) -> None:
+    body = "return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)"
+    inputs = f"torch.randn(2, 2, 16, 8, dtype=torch.{dtype})"
+    record = run(source(body, inputs), "planted:zeros", grad={"mode": "off"}, dtype=dtype)
+    assert oracles(record) == ["value"] and record["findings"][0]["numbers"]["reference"] is not None
