@@ -10,10 +10,10 @@ from runner import console, exit_codes
 from runner.cli.past_run import add_run, command_line
 from runner.cli.run import Past, run_again
 from runner.exit_codes import UsageError
-from runner.files import entries_below
+from runner.files import entries_below, link_problem
 from runner.record import lock
 from runner.record.events import RED, RunFinished, finished_of, planned_of
-from runner.record.store import journal_of, read_log
+from runner.record.store import is_kept_here, journal_of, read_log
 
 _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
 """Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a defect."""
@@ -53,10 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _folder_of(journal: Path) -> Path:
-    """The folder of a run that is to go on. Raises UsageError where it holds links: they may lead anywhere."""
+    """The folder of a run that is to go on. Raises UsageError where it is or holds a link: links may lead anywhere."""
     folder = journal.parent.resolve()
     if journal.name != "events.jsonl":
         raise UsageError(f"{journal} cannot go on: a run goes on in its own folder, in events.jsonl")
+    if not is_kept_here(folder) and (problem := link_problem(journal.parent)):
+        raise UsageError(f"{journal.parent} cannot go on: {problem}")
     # Before anything is written: an archive may hold a link in place of a file of the run.
     for entry in entries_below(folder):
         if entry.is_symlink():

@@ -28,7 +28,7 @@ class Process:
     """One line of the process table.
 
     ``resident`` is in bytes, pages shared with others included. ``copy`` says that it was forked and has not started
-    another program since, so that it shares its parent's pages. ``name`` is the kernel's.
+    another program since, so that it shares its parent's pages. ``name`` is the kernel's. ``stopped`` is by SIGSTOP, not by a debugger.
     """
 
     pid: int
@@ -39,6 +39,7 @@ class Process:
     resident: int
     copy: bool
     name: str
+    stopped: bool = False
 
 
 def processes() -> dict[int, Process]:
@@ -96,6 +97,7 @@ def stat(pid: int) -> Process | None:
         resident=int(fields[21]) * _PAGE,
         copy=bool(int(fields[6]) & _PF_FORKNOEXEC),
         name=start.partition(b"(")[2].decode(errors="surrogateescape"),
+        stopped=state == b"T",
     )
 
 

@@ -60,6 +60,7 @@ class Server:
     _zygote_log: Path | None = None
     _started: float = 0.0
     _starts: int = 0  # since a job ended
+    _killed: bool = False  # by this engine, since it hung or was stopped
 
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
@@ -95,6 +96,8 @@ class Server:
             return
         active = self.running_jobs
         suspect = any(job.task.deaths for job in active)
+        if any(self.queues.values()) and self._is_stopped():
+            return  # it is about to be replaced
         for kind, queue in self.queues.items():
             if queue and not (active and (suspect or queue[0].deaths)):
                 yield kind, queue[0]
@@ -166,8 +169,8 @@ class Server:
             outcomes.append(self._finish(worker, status))
         return outcomes
 
-    def _again(self, current_job: RunningJob) -> None:
-        current_job.task.deaths += 1
+    def _again(self, current_job: RunningJob, deaths: int = 1) -> None:
+        current_job.task.deaths += deaths
         current_job.forget()
         self._queue(current_job.task).appendleft(current_job.task)
 
@@ -200,9 +203,11 @@ class Server:
         return table
 
     def check_jobs(self, now: float) -> list[Outcome]:
-        """Enforce the limits of its jobs."""
+        """Enforce the limits of its jobs, and kill a server that was stopped while it has any."""
         outcomes = []
         table = self.look() if self.running_jobs else {}
+        if self.unfinished and self._is_stopped():
+            self._kill()  # its death is handled elsewhere, and so is that of its zygote
         for worker in list(self.workers.values()):
             if worker.overdue(now):
                 worker.kill()
@@ -210,17 +215,24 @@ class Server:
             if current_job is None:
                 continue
             if current_job.began is None:
-                if (
-                    now - current_job.sent > running_job.UNREAPED + current_job.task.job.timeout
-                    and self._popen is not None
-                ):
-                    process_tree.kill_tree(self._popen.pid)  # it hangs or was stopped; its death is handled elsewhere
+                if now - current_job.sent > running_job.UNREAPED + current_job.task.job.timeout:
+                    self._kill()  # it hangs
             elif not current_job.check(table, now):
                 outcomes.append(self._finish(worker, None))
         return outcomes
 
+    def _is_stopped(self) -> bool:
+        own = process_tree.stat(self._popen.pid) if self._popen is not None else None
+        return own is not None and own.stopped
+
+    def _kill(self) -> None:
+        if self._popen is not None:
+            self._killed = True
+            process_tree.kill_tree(self._popen.pid)
+
     def _start(self) -> None:
         self._starts += 1
+        self._killed = False
         self._started = time.monotonic()
         self.hello = {}
         self.token = secrets.token_hex(16)
@@ -243,15 +255,16 @@ class Server:
             outcomes += worker.listen()
             worker.kill()
             current_job = worker.current_job
+            waited = self._killed and current_job is not None and current_job.began is None  # nothing of it has run
             if current_job is None:
                 worker.forget()
-            elif current_job.decided or current_job.task.deaths:
+            elif current_job.decided or (current_job.task.deaths and not waited):
                 if not current_job.decided:
                     current_job.detail = f"the worker server died twice while this job ran (the last time: {how})"
                 outcomes.append(self._finish(worker, None))
             else:
                 worker.forget()
-                self._again(current_job)
+                self._again(current_job, deaths=0 if waited else 1)
         self.workers.clear()
         if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"

@@ -14,7 +14,7 @@ from pathlib import Path
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned, from_json
 from runner.record.journal import lines, parse_line
 from runner.record.signing import why_foreign
-from runner.record.store import FOLDER
+from runner.record.store import FOLDER, latest_problem
 
 
 def latest_suites(identifiers: Collection[str]) -> dict[str, str]:
@@ -64,6 +64,8 @@ def latest_result(identifier: str) -> VariantFinished | None:
 def _events(text: bytes = b"") -> Iterator[Event | None]:
     """The events of the latest run whose lines hold a text, after its first; none of a run that began elsewhere."""
     try:
+        if latest_problem():
+            return
         for number, line in enumerate(lines(Path(FOLDER, "latest", "events.jsonl"))):
             if number and text not in line:
                 continue
@@ -73,5 +75,5 @@ def _events(text: bytes = b"") -> Iterator[Event | None]:
             if not number and not isinstance(event, RunStarted):
                 return
             yield event
-    except (OSError, ValueError):  # no such run, or one whose log is torn
+    except (OSError, ValueError, RuntimeError):  # no such run, one whose log is torn, or a loop of links
         return

@@ -95,12 +95,34 @@ def has_latest() -> bool:
     return os.path.isfile(Path(FOLDER, "latest", "events.jsonl"))
 
 
+def is_kept_here(folder: Path) -> bool:
+    """Return whether a path leads to a run in the current directory's ``.runner/runs``, and by no link to another place.
+
+    Raises OSError, or RuntimeError for a loop of links, up to Python 3.12.
+    """
+    return folder.resolve().parent == Path.cwd().resolve() / FOLDER / "runs"
+
+
+def latest_problem() -> str:
+    """Return why ``latest`` counts as no run: a checkout may bring a link to anywhere. Empty if it may count, or is none.
+
+    Raises what ``is_kept_here`` does.
+    """
+    link = Path(FOLDER, "latest")
+    target = link.resolve()
+    if target == Path.cwd().resolve() / link or is_kept_here(link):  # a copy without links has a folder
+        return ""
+    return f"{link} leads to {target}, which is not among the runs kept here; name the run's folder, or remove the link"
+
+
 def journal_of(run: str) -> Path:
     """Return the event log that ``run`` means: a run's folder, its name, its event log, or ``latest``. Raises UsageError."""
     path = Path(FOLDER, "latest") if run == "latest" else Path(run)
     if not run:
         raise UsageError("the name of the run is empty; name its folder, its event log, or latest")
     try:
+        if run == "latest" and (problem := latest_problem()):
+            raise UsageError(problem)
         if not path.exists() and Path(FOLDER, "runs", run).is_dir():
             path = Path(FOLDER, "runs", run)
         journal = path / "events.jsonl" if path.is_dir() else path

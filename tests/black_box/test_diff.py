@@ -41,10 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log(made / "elsewhere.jsonl", finished("PASS", file="other/a.spec.yaml"))
     log(made / "both.jsonl", *(finished("PASS", backend=b, torch=t) for b in ("eager", "aot_eager") for t in ("2.6.0", "2.13.0")),
         finished("PASS", torch="2.6.0"), failure(torch="2.13.0", repro=COMMAND))  # fmt: skip
-    (made / "run").mkdir()
-    (made / "run" / "events.jsonl").write_bytes((made / "worse.jsonl").read_bytes())
-    (made / ".runner").mkdir()
-    (made / ".runner" / "latest").symlink_to("../run")
+    (made / ".runner" / "runs" / "run").mkdir(parents=True)
+    (made / ".runner" / "runs" / "run" / "events.jsonl").write_bytes((made / "worse.jsonl").read_bytes())
+    (made / ".runner" / "latest").symlink_to("runs/run")
     (made / "cut.jsonl").write_text((made / "worse.jsonl").read_text().replace('"FAIL"', '"GONE"'))
     return made
 

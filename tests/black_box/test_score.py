@@ -29,10 +29,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         failure(name="b", backend="openvino"), unclaimed)  # fmt: skip
     log(place / "two.jsonl", *(passed(name, "inductor") for name in "ab"), failure(name="c"))
     log(place / "skipped.jsonl", finished("SKIP", reason="no GPU"))
-    (place / "run").mkdir()
-    (place / "run" / "events.jsonl").write_bytes((place / "one.jsonl").read_bytes())
-    (place / ".runner").mkdir()
-    (place / ".runner" / "latest").symlink_to("../run")
+    (place / ".runner" / "runs" / "run").mkdir(parents=True)
+    (place / ".runner" / "runs" / "run" / "events.jsonl").write_bytes((place / "one.jsonl").read_bytes())
+    (place / ".runner" / "latest").symlink_to("runs/run")
     (place / "cut.jsonl").write_text((place / "one.jsonl").read_text().replace('"FAIL"', '"GONE"'))
     return place
 

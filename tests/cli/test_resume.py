@@ -260,6 +260,24 @@ def test_a_torn_end_stops_nothing(runs: Runs, capsys: pytest.CaptureFixture[str]
     assert "line 5: cut short, as a killed runner leaves it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["latest", ".runner/latest", ".runner/latest/events.jsonl", "run", ".runner/runs/run"])
+def test_a_run_behind_a_link_of_a_checkout_does_not_go_on(
+    runs: Runs, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    away = tmp_path_factory.mktemp("away") / "run"
+    Path(runs.log("a.spec.yaml", killed=True)).rename(away)
+    (runs.path / ".runner" / "runs").mkdir(parents=True)
+    for link in ("latest", "runs/run"):
+        (runs.path / ".runner" / link).symlink_to(away)
+    assert main(["resume", name]) == 4
+    assert not runs.calls and f" to {away}" in capsys.readouterr().err
+    (runs.path / ".runner" / "runs" / "run").unlink()
+    away.rename(runs.path / ".runner" / "runs" / "run")
+    (runs.path / ".runner" / "latest").unlink()
+    (runs.path / ".runner" / "latest").symlink_to("runs/run")
+    assert main(["resume", name]) == 0 and runs.calls
+
+
 @pytest.mark.parametrize("name", ["events.jsonl", "junit.xml", "lock", "logs/worker.log"])
 def test_a_run_with_links_in_it_does_not_go_on(runs: Runs, capsys: pytest.CaptureFixture[str], name: str) -> None:
     run = Path(runs.log("a.spec.yaml", killed=True))

@@ -7,12 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from engine_jobs import Make, finish, gone, job, one
 
+from runner.contract.job import Job
 from runner.engine import process_tree, running_job, servers
+from runner.engine.connections import Channel
 from runner.engine.local import LocalEngine
 
 SLOW_TORCH = "import subprocess, time\nprint(subprocess.Popen(['sleep', '100']).pid, flush=True)\ntime.sleep(100)"
@@ -57,6 +61,56 @@ def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytes
     one(engine, "")
     os.kill(engine.hello("here")["pid"], signal.SIGSTOP)
     assert one(engine, "result['ok'] = 1", timeout=0.5).result == {"ok": 1}
+
+
+STOP = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP)"
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+@pytest.mark.parametrize("isolation", ["fork", "living"])
+def test_jobs_that_stop_their_server_cost_no_other_job(make: Make, isolation: str, slots: int) -> None:
+    """No limit of theirs passes: it is replaced at once."""
+    sources = [STOP, "result['ok'] = 1", STOP, "result['ok'] = 1", "result['ok'] = 1", STOP, "result['ok'] = 1"]
+    jobs = [job(source, str(n), timeout=60, isolation=isolation) for n, source in enumerate(sources)]
+    outcomes = finish(make(slots), *jobs)
+    assert [outcomes[each.key].result for each in jobs if each.source != STOP] == [{"ok": 1}] * 4
+
+
+def test_a_job_that_stops_its_server_and_goes_on_is_tried_once_more(make: Make) -> None:
+    outcomes = finish(make(2), job(f"{STOP}\nimport time; time.sleep(60)", "guilty", 90), *map(innocent, "abc"))
+    assert outcomes["guilty"].ended == "no-result" and "twice" in outcomes["guilty"].detail
+    assert [outcomes[key].result for key in "abc"] == [{"ok": 1}] * 3
+
+
+def innocent(key: str) -> Job:
+    return job("import time; time.sleep(0.3); result['ok'] = 1", key)
+
+
+def test_a_job_that_stops_its_zygote_costs_no_other_job(make: Make) -> None:
+    stop = (
+        "import os, signal\nzygote = int(open(f'/proc/{os.getppid()}/stat').read().rpartition(')')[2].split()[1])\n"
+        "os.kill(zygote, signal.SIGSTOP)\nos.kill(os.getppid(), signal.SIGSTOP)"
+    )
+    outcomes = finish(make(1), job(stop, "guilty"), innocent("a"), innocent("b"))
+    assert [outcomes[key].result for key in "ab"] == [{"ok": 1}] * 2
+
+
+def test_a_server_that_hangs_is_no_fault_of_what_waits_for_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running_job, "UNREAPED", 0.3)
+    monkeypatch.setattr(
+        servers.Server, "_is_stopped", lambda server: False
+    )  # a stopped one is as good as one that hangs
+    greet, pids = servers.Server.greet, []
+
+    def hang(server: servers.Server, channel: Channel, hello: Mapping[str, Any]) -> None:
+        pids.append(hello["pid"])
+        if len(pids) <= 2:
+            os.kill(pids[-1], signal.SIGSTOP)
+        greet(server, channel, hello)
+
+    monkeypatch.setattr(servers.Server, "greet", hang)
+    assert one(make(1), "result['ok'] = 1", timeout=0.3).result == {"ok": 1}
+    assert len(pids) == 3
 
 
 def test_a_server_that_dies_before_it_is_up(make: Make, fake: dict[str, str]) -> None:

@@ -292,8 +292,7 @@ def test_without_a_run_entries_are_listed(here: Path, capsys: pytest.CaptureFixt
 
 
 def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = kept(here, played(case(here, OLD), ["2.6.0"], passes))
-    (here / ".runner").mkdir()
+    path = kept(here / ".runner" / "runs", played(case(here, OLD), ["2.6.0"], passes))
     (here / ".runner" / "latest").symlink_to(path.parent)
     assert main(["ledger", "a.spec.yaml"]) == 1
     assert "1 entry: 1 fixed" in capsys.readouterr().out

@@ -58,6 +58,18 @@ def test_only_what_a_suite_planned(folder: Path) -> None:
     # OTHER ran by its own file; what stands after the first start was not announced.
     assert latest_suites([ID, OTHER, LATE, "a.spec.yaml::c", "a.spec.yaml"]) == {ID: "/x/s.suite.yaml"}
     assert latest_suites([OTHER]) == latest_suites([]) == {}
+
+
+def test_a_link_to_another_place_says_nothing(folder: Path) -> None:
+    keep(folder)
+    (folder / ".runner" / "latest").rename(folder / "away")
+    (folder / ".runner" / "latest").symlink_to("../away")
+    assert latest_suites([ID]) == {}
+    (folder / ".runner" / "runs").mkdir()
+    (folder / "away").rename(folder / ".runner" / "runs" / "r")
+    (folder / ".runner" / "latest").unlink()
+    (folder / ".runner" / "latest").symlink_to("runs/r")
+    assert latest_suites([ID]) == {ID: "/x/s.suite.yaml"}
     row = ID.partition("@")[0]
     assert latest_suites([row, ID]) == {row: "/x/s.suite.yaml", ID: "/x/s.suite.yaml"}
 

@@ -60,6 +60,27 @@ def test_what_is_no_event_log_is_said(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
+    ("link", "target"), [("latest", "../out"), ("latest", "runs"), ("runs", "../out"), ("", "out")]
+)
+def test_latest_means_a_run_that_is_kept_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str, target: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in (tmp_path / "out", tmp_path / "out" / "one", tmp_path / "out" / "latest"):
+        written(folder / "events.jsonl", [started()])
+    if link:
+        written(tmp_path / ".runner" / "runs" / "one" / "events.jsonl", [started()])
+        (tmp_path / ".runner" / "latest").symlink_to("runs/one")
+        assert read_events("latest")
+        (tmp_path / ".runner" / link).rename(tmp_path / "away")
+    if link == "latest":
+        written(tmp_path / ".runner" / "runs" / "events.jsonl", [started()])
+    (tmp_path / ".runner" / link).symlink_to(target)
+    with pytest.raises(UsageError, match=r"^\.runner/latest leads to /.+, which is not among the runs kept here; name"):
+        read_events("latest")
+
+
+@pytest.mark.parametrize(
     "content", [b"", b"\n\n", b"text", b"\x7fELF\x02\x01\n\x00", b'{"event": "run-started"}', b"[]\n" * 99]
 )
 def test_a_file_that_is_no_log_is_refused_with_its_first_problem(tmp_path: Path, content: bytes) -> None:
