@@ -322,7 +322,10 @@ def _module(value: torch.nn.Module) -> list[Child]:
 
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
-    return [(".state", ask(lambda: value.state_dict()["state"]))]
+    """Return the state of an optimizer and its groups, in which numbers stand for parameters. Compilers set ``capturable``."""
+    saved = ask(value.state_dict)
+    groups = [{name: child for name, child in group.items() if name != "capturable"} for group in saved["param_groups"]]
+    return [(".state", saved["state"]), (".param_groups", groups)]
 
 
 def _registered(value: Any) -> list[Child]:

@@ -262,3 +262,14 @@ def test_a_function_of_the_case_holds_what_it_keeps_from_call_to_call():
 def test_a_module_that_is_not_registered_has_attributes_too():
     module = torch.nn.Dropout(0.25)
     assert ("output.p", 0.25) in leaves(module)
+
+
+def test_an_optimizer_has_hyperparameters():
+    weights = [torch.nn.Parameter(torch.ones(size)) for size in (1, 2)]
+    found = dict(leaves(torch.optim.Adam(weights, lr=0.25)))
+    assert found["output.param_groups[0]['lr']"] == 0.25 and found["output.param_groups[0]['params'][1]"] == 1
+    assert "output.param_groups[0]['capturable']" not in found  # which compilers set
+    more = "def rate(model): model.optimizer.param_groups[0]['lr'] = 0.5 if torch.compiler.is_compiling() else 0.1"
+    init = "self.w = torch.nn.Parameter(torch.ones(5)); self.optimizer = torch.optim.SGD([self.w], lr=0.1)"
+    (finding,) = run(source("rate(self)\nreturn x * self.w", init=init, more=more), "eager")["findings"]
+    assert finding["oracle"] == "mutation" and "param_groups[0]['lr']" in finding["path"]
