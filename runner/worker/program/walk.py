@@ -14,7 +14,7 @@ import functools
 import itertools
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +35,8 @@ _DEEPEST = 64
 """Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the memory."""
 
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
+_NAMED = (type, types.ModuleType, BaseException)
+"""Leaves that have no value beside their name, whatever they hold."""
 _FIXED = (tuple, functools.partial, types.MethodType)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -53,7 +55,7 @@ class Unread:
 
 
 class _Kind(NamedTuple):
-    """How objects of a class are opened: ``read`` returns None for a leaf. A tensor ``is_leaf`` whatever else it holds.
+    """How objects of a class are opened: ``read`` returns None for a leaf. One that ``is_leaf`` stays so whatever else it holds.
 
     One that is ``mutable`` is opened once. Equal tuples may be one object in eager and two in compiled code, so these
     are opened at each place.
@@ -159,12 +161,13 @@ class Walk:
             read = self._reader(cls)
             frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
             name = class_name(cls, self._module)
-            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, issubclass(cls, torch.Tensor))
+            is_leaf = issubclass(cls, (torch.Tensor, *_LEAVES))
+            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, is_leaf)
         return self._kinds[cls]
 
     def _reader(self, cls: type) -> Callable[[Any], list[Child] | None] | None:
         if issubclass(cls, _LEAVES):
-            return None
+            return _attributes if self._is_own(cls) and not issubclass(cls, _NAMED) else None
         if issubclass(cls, torch.Tensor):
             computes = (
                 getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
@@ -175,16 +178,18 @@ class Walk:
             is_plain = cls.__module__ in ("builtins", "collections")
             return elements if is_plain else lambda value: self._extended(elements(value), value)
         if arrays.is_array(cls):
-            return arrays.inside if arrays.is_array(cls, scalars=False) else None
+            if not arrays.is_array(cls, scalars=False):
+                return None
+            return _array if self._is_own(cls) else arrays.inside
         for base, read in _READERS.items():
             if issubclass(cls, base):
-                return read
+                return self._with_attributes(cls, read)
         if dataclasses.is_dataclass(cls):
-            return _fields
+            return self._with_attributes(cls, _fields)
         if issubclass(cls, Mapping):
-            return lambda value: self._keyed(ask(lambda: _limited(value.items())))
+            return self._mapping
         if cls in CONTAINERS:
-            return _registered
+            return self._registered
         if cls in (types.FunctionType, types.MethodType):
             return self._function
         return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
@@ -197,13 +202,43 @@ class Walk:
         held = object.__getattribute__(value, "__dict__")
         return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
 
-    def _extended(self, children: list[Child], value: Any) -> list[Child]:
-        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements too."""
-        elements = {id(child) for _, child in children}
+    def _extended(self, children: list[Child], value: Any, known: Collection[str] = ()) -> list[Child]:
+        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements or ``known``."""
+        elements = {id(child) for _, child in children if type(child) not in PYTHON}  # equal ones may be one object
         is_own = self._is_own(type(value))
         added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
-                 and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
+                 and name not in known and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
         return children + added
+
+    def _with_attributes(self, cls: type, read: Callable[[Any], list[Child]]) -> Callable[[Any], list[Child]]:
+        """Return how objects of a class are opened: those of the case's own have attributes beside what ``read`` returns."""
+        if not self._is_own(cls):
+            return read
+
+        def read_all(value: Any) -> list[Child]:
+            children = read(value)
+            steps = {step for step, _ in children}
+            return children + [child for child in _attributes(value) if child[0] not in steps]
+
+        return read_all
+
+    def _mapping(self, value: Any) -> list[Child]:
+        """Return the values of a mapping, and its attributes except for the dictionary that holds these values."""
+        items = ask(lambda: _limited(value.items()))
+        children = self._keyed(items)
+        if not (self._is_own(type(value)) or issubclass(type(value), collections.UserDict)):
+            return children
+        stored = _ids(items)
+        stores = {name for name, held in _members(value).items()
+                  if issubclass(type(held), dict) and _ids(dict.items(held)) == stored}  # fmt: skip
+        return self._extended(children, value, stores)
+
+    def _registered(self, value: Any) -> list[Child]:
+        """Return what torch takes apart: the children of a container, and the context from which it makes another."""
+        children, context = ask(lambda: CONTAINERS[type(value)].flatten_fn(value))
+        elements = [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(children)))]
+        elements += [(".context", context)] if context is not None else []
+        return self._extended(elements, value) if self._is_own(type(value)) else elements
 
     def _function(self, value: Any) -> list[Child] | None:
         """Return what a function of the case's source keeps from call to call; None for one that keeps nothing."""
@@ -282,6 +317,10 @@ def _limited(values: Iterable[Any]) -> list[Any]:
     return list(itertools.islice(values, LARGEST + 1))
 
 
+def _ids(items: Iterable[tuple[Any, Any]]) -> list[int]:
+    return [id(part) for item in items for part in item]
+
+
 def _elements(value: Any) -> list[Child]:
     base = tuple if isinstance(value, tuple) else list
     return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
@@ -328,12 +367,22 @@ def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
     return [(".state", saved["state"]), (".param_groups", groups)]
 
 
-def _registered(value: Any) -> list[Child]:
-    children = ask(lambda: _limited(CONTAINERS[type(value)].flatten_fn(value)[0]))
-    return [(f"[{index}]", child) for index, child in enumerate(children)]
+def _attributes(value: Any) -> list[Child]:
+    """Return the attributes of an instance of the case's own class. Bases that keep their own in private ones lose those."""
+    is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or arrays.is_masked(type(value))
+    members = _members(value).items()
+    return [(f".{name}", child) for name, child in members if not (is_public and name.startswith("_"))]
 
 
-_READERS: dict[type, Callable[[Any], list[Child] | None]] = {
+def _array(value: Any) -> list[Child] | None:
+    """Return what an array of the case's own class holds: its attributes, and its elements as a plain array."""
+    inside, attributes = arrays.inside(value), _attributes(value)
+    if inside is None and not attributes:
+        return None
+    return [*([(".array", arrays.plain(value))] if inside is None else inside), *attributes]
+
+
+_READERS: dict[type, Callable[[Any], list[Child]]] = {
     torch.nn.Module: _module,
     torch.optim.Optimizer: _optimizer,
     functools.partial: lambda value: [(".func", value.func), (".args", value.args), (".keywords", value.keywords)],

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import itertools
 import types
-from collections import OrderedDict, UserDict
+from collections import OrderedDict, UserDict, deque
 from collections.abc import Mapping
 
+import numpy
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 from worker_jobs import passes, run, source
 
 from runner.worker.program import walk as walking
@@ -273,3 +276,87 @@ def test_an_optimizer_has_hyperparameters():
     init = "self.w = torch.nn.Parameter(torch.ones(5)); self.optimizer = torch.optim.SGD([self.w], lr=0.1)"
     (finding,) = run(source("rate(self)\nreturn x * self.w", init=init, more=more), "eager")["findings"]
     assert finding["oracle"] == "mutation" and "param_groups[0]['lr']" in finding["path"]
+
+
+class Box:
+    def __init__(self, a, b):
+        self.a, self.b, self.c = a, b, 0
+
+
+class Constant:
+    def __init__(self):
+        self.a = 1
+
+
+pytree.register_pytree_node(Box, lambda box: ([box.a], box.b), Box)
+pytree.register_pytree_node(Constant, lambda value: ([], value), lambda children, value: value)  # as constants are
+
+
+def test_a_registered_class_has_a_context_and_attributes():
+    box = Box(x := torch.ones(1), 2)
+    box.twin = x
+    expected = [("output[0]", x), ("output.context", 2), ("output.b", 2), ("output.c", 0)]
+    assert leaves(box) == expected and flatten(box, "output")[1] == expected[:2]
+    assert ("output.a", 1) in leaves(Constant())
+    assert leaves(deque([1], 5)) == [("output[0]", 1), ("output.context", 5)]
+
+
+class View(Mapping):
+    def __init__(self, values):
+        self.values, self.loss = values, 3
+
+    def __getitem__(self, key):
+        return self.values[key]
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_a_mapping_and_a_dataclass_have_attributes_too():
+    view, user, config = View({"a": 1}), UserDict(a=1), Config()
+    user.extra, config.cached = 2, 4
+    assert leaves(view) == [("output['a']", 1), ("output.loss", 3)]
+    assert leaves(user) == [("output['a']", 1), ("output.extra", 2)]
+    assert leaves(config) == [("output.a", 1), ("output.cached", 4)]
+
+
+def subclass(base):
+    """A class of the case's own."""
+    return type("Own", (base,), {"__module__": __name__})
+
+
+class Planet(enum.Enum):
+    EARTH = 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(subclass(base)() for base in (float, int, str, bytes, set, frozenset, bytearray)),
+        subclass(functools.partial)(int), subclass(torch.optim.SGD)([torch.ones(1)]),
+        numpy.ones(2).view(subclass(numpy.ndarray)), numpy.ma.ones(2).view(subclass(numpy.ma.MaskedArray)),
+        Planet.EARTH,
+    ],
+    ids=lambda value: type(value).__mro__[1].__name__,
+)  # fmt: skip
+def test_values_of_own_subclasses_have_attributes(value):
+    before = leaves(value)
+    value.extra = x = torch.ones(1)
+    assert leaves([value])[-1] == ("output[0].extra", x) and len(leaves(value)) == len(before) + 1
+    assert not any(name.startswith("output._") for name, _ in before)
+    assert [path for path, _ in flatten(value, "output", "other")[1] if "extra" in path] == []
+
+
+def test_an_attribute_that_only_compiled_code_gives_is_found():
+    more = """
+class Size(int): pass
+@torch.compiler.disable
+def size(x, factor):
+    result = Size(3); result.extra = x * factor; return result
+"""
+    body = "y = x * 2\nreturn y, size(y, 2 if torch.compiler.is_compiling() else 1)"
+    assert {finding["path"] for finding in run(source(body, more=more), "eager")["findings"]} >= {"output[1].extra"}
+    assert passes(run(source("y = x * 2\nreturn y, size(y, 2)", more=more), "eager"))
