@@ -260,19 +260,37 @@ class Walk:
         return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
 
     def _keyed(self, items: list[tuple[Any, Any]]) -> list[Child]:
-        """Return the values of a mapping. Keys that read alike, as objects of one class, are told apart by their order."""
+        """Return the values of a mapping, and keys that no text can stand for.
+
+        Keys that read alike, as objects of one class, are told apart by their order.
+        """
         children, counts = [], collections.Counter[str]()
         for key, child in items:
-            text = repr(key) if type(key) in (str, int) else self._key(key)
+            is_plain = type(key) in (str, int)
+            text = repr(key) if is_plain else self._key(key)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
-            children.append((step.replace("; ", ";"), child))  # which separates the parts of a state
+            step = step.replace("; ", ";")  # which separates the parts of a state
+            if not is_plain and self._is_opened(key):
+                children.append((f".keys(){step}", key))
+            children.append((step, child))
         return children
+
+    def _is_opened(self, key: Any) -> bool:
+        """Return whether a key is, or holds, a tensor, a module or an object of the case's own class."""
+        cls = type(key)
+        if issubclass(cls, (tuple, frozenset)):
+            base = tuple if issubclass(cls, tuple) else frozenset
+            return any(map(self._is_opened, base.__iter__(key)))
+        return issubclass(cls, (torch.Tensor, torch.nn.Module)) or (self._is_own(cls) and not issubclass(cls, _LEAVES))
 
     def _key(self, key: Any) -> str:
         """Return a text for a key that is the same in every run."""
         cls = type(key)
-        if isinstance(key, (torch.Tensor, torch.nn.Module)) or getattr(cls, "__repr__", None) is object.__repr__:
+        is_opened = self._is_opened(key)
+        if is_opened and cls is tuple:
+            return f"({', '.join(map(self._key, key))})"
+        if is_opened or getattr(cls, "__repr__", None) is object.__repr__:
             return class_name(cls, self._module)
         try:
             return stable_text(ask(lambda: repr(key)), self._module)

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 from worker_jobs import passes, run, source
 
+from runner.worker.judge.comparison import compare
 from runner.worker.program import walk as walking
 from runner.worker.program.walk import Unread, Walk, flatten
 
@@ -154,12 +155,50 @@ def test_a_strange_class_is_a_leaf():
     ("key", "text"),
     [
         ("a", "'a'"), ("a; b", "'a;b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
-        (Node, "<class 'source.Node'>"), (function, "<function function>"), (torch.ones(1), "torch.Tensor"),
-        (torch.nn.ReLU(), "torch.nn.modules.activation.ReLU"), ((Node,), "(<class 'source.Node'>,)"),
+        (Node, "<class 'source.Node'>"), (function, "<function function>"), ((Node,), "(<class 'source.Node'>,)"),
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
     assert leaves({key: 1}) == [(f"output[{text}]", 1)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    value: object
+
+    def __repr__(self):
+        return "Named"
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "below"),
+    [
+        (lambda x: x, "torch.Tensor", ""),
+        (lambda x: (x, 3), "(torch.Tensor, 3)", "[0]"),
+        (lambda x: ((Named(x),), 3), "((source.Named), 3)", "[0][0].value"),
+        (Named, "source.Named", ".value"),
+        (lambda x: hold(torch.nn.ReLU(), x), "torch.nn.modules.activation.ReLU", ".extra"),
+    ],
+)
+def test_keys_that_hold_tensors_are_opened(make, text, below):
+    found = dict(leaves({make(x := torch.zeros(3000)): 1}))
+    assert found[f"output.keys()[{text}]{below}"] is x and found[f"output[{text}]"] == 1
+
+
+def hold(module, x):
+    module.extra = x
+    return module
+
+
+def test_keys_are_no_agreement():
+    one, other = ({torch.tensor([value]): 1} for value in (1.0, 2.0))
+    assert not compare(one, other) and compare(one, {torch.tensor([1.0]): 1}).values == 2
+    tensors = {frozenset({torch.ones(1)}): 1}
+    assert compare(tensors, tensors).notes == (
+        "output.keys()[frozenset]: a frozenset cannot be compared; not compared",
+    )
+    body = "return {x.sum() + (1 if torch.compiler.is_compiling() else 0): x}"
+    assert {finding["path"] for finding in run(source(body), "eager")["findings"]} == {"output.keys()[torch.Tensor]"}
 
 
 def test_objects_of_one_class_are_keys_by_their_order():
