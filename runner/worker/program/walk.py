@@ -161,7 +161,7 @@ class Walk:
             read = self._reader(cls)
             frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
             name = class_name(cls, self._module)
-            is_leaf = issubclass(cls, (torch.Tensor, *_LEAVES))
+            is_leaf = issubclass(cls, torch.Tensor) or read is _attributes
             self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, is_leaf)
         return self._kinds[cls]
 
@@ -267,11 +267,12 @@ class Walk:
         children, counts = [], collections.Counter[str]()
         for key, child in items:
             is_plain = type(key) in (str, int)
-            text = repr(key) if is_plain else self._key(key)
+            is_opened = not is_plain and self._is_opened(key)
+            text = repr(key) if is_plain else self._key(key, is_opened)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
             step = step.replace("; ", ";")  # which separates the parts of a state
-            if not is_plain and self._is_opened(key):
+            if is_opened:
                 children.append((f".keys(){step}", key))
             children.append((step, child))
         return children
@@ -279,17 +280,18 @@ class Walk:
     def _is_opened(self, key: Any) -> bool:
         """Return whether a key is, or holds, a tensor, a module or an object of the case's own class."""
         cls = type(key)
+        if cls in PYTHON:
+            return False
         if issubclass(cls, (tuple, frozenset)):
             base = tuple if issubclass(cls, tuple) else frozenset
             return any(map(self._is_opened, base.__iter__(key)))
         return issubclass(cls, (torch.Tensor, torch.nn.Module)) or (self._is_own(cls) and not issubclass(cls, _LEAVES))
 
-    def _key(self, key: Any) -> str:
+    def _key(self, key: Any, is_opened: bool) -> str:
         """Return a text for a key that is the same in every run."""
         cls = type(key)
-        is_opened = self._is_opened(key)
         if is_opened and cls is tuple:
-            return f"({', '.join(map(self._key, key))})"
+            return f"({', '.join(self._key(part, self._is_opened(part)) for part in key)})"
         if is_opened or getattr(cls, "__repr__", None) is object.__repr__:
             return class_name(cls, self._module)
         try:
