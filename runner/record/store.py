@@ -104,7 +104,7 @@ def is_kept_here(folder: Path) -> bool:
 
 
 def latest_problem() -> str:
-    """Return why ``latest`` counts as no run: a checkout may bring a link to anywhere. Empty if it may count, or is none.
+    """Return why ``latest`` counts as no run: a checkout may bring a link to anywhere. Empty if it may count, or if there is no such link.
 
     Raises what ``is_kept_here`` does.
     """

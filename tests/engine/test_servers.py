@@ -69,7 +69,7 @@ STOP = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP)"
 @pytest.mark.parametrize("slots", [1, 2])
 @pytest.mark.parametrize("isolation", ["fork", "living"])
 def test_jobs_that_stop_their_server_cost_no_other_job(make: Make, isolation: str, slots: int) -> None:
-    """No limit of theirs passes: it is replaced at once."""
+    """It is replaced at once, before a limit of its jobs passes."""
     sources = [STOP, "result['ok'] = 1", STOP, "result['ok'] = 1", "result['ok'] = 1", STOP, "result['ok'] = 1"]
     jobs = [job(source, str(n), timeout=60, isolation=isolation) for n, source in enumerate(sources)]
     outcomes = finish(make(slots), *jobs)

@@ -33,6 +33,16 @@ def array_reach(array: Any) -> range:
     return range(first + below, first + above + array.itemsize) if array.size else range(0)
 
 
+def is_masked(cls: type) -> bool:
+    """Return whether a class is one of NumPy's masked arrays."""
+    return is_array(cls, scalars=False) and issubclass(cls, sys.modules["numpy"].ma.MaskedArray)
+
+
+def plain(array: Any) -> Any:
+    """Return an array of a subclass as one of NumPy's own."""
+    return sys.modules["numpy"].asarray(array)
+
+
 def array_value(array: Any) -> torch.Tensor | tuple[str, tuple[int, ...], Any]:
     """Return a copy of an array or a scalar: a tensor, or else its dtype, shape and values."""
     numpy = sys.modules["numpy"]

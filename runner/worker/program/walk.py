@@ -14,7 +14,7 @@ import functools
 import itertools
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -35,6 +35,8 @@ _DEEPEST = 64
 """Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the memory."""
 
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
+_NAMED = (type, types.ModuleType, BaseException)
+"""Leaves that have no value beside their name, whatever they hold."""
 _FIXED = (tuple, functools.partial, types.MethodType)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -53,7 +55,7 @@ class Unread:
 
 
 class _Kind(NamedTuple):
-    """How objects of a class are opened: ``read`` returns None for a leaf. A tensor ``is_leaf`` whatever else it holds.
+    """How objects of a class are opened: ``read`` returns None for a leaf. One that ``is_leaf`` stays so whatever else it holds.
 
     One that is ``mutable`` is opened once. Equal tuples may be one object in eager and two in compiled code, so these
     are opened at each place.
@@ -163,12 +165,13 @@ class Walk:
             read = self._reader(cls)
             frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
             name = class_name(cls, self._module)
-            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, issubclass(cls, torch.Tensor))
+            is_leaf = issubclass(cls, torch.Tensor) or read is _attributes
+            self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, is_leaf)
         return self._kinds[cls]
 
     def _reader(self, cls: type) -> Callable[[Any], list[Child] | None] | None:
         if issubclass(cls, _LEAVES):
-            return None
+            return _attributes if self._is_own(cls) and not issubclass(cls, _NAMED) else None
         if issubclass(cls, torch.Tensor):
             computes = (
                 getattr(cls, "__torch_dispatch__", None) is not torch.Tensor.__torch_dispatch__
@@ -179,14 +182,16 @@ class Walk:
             is_plain = cls.__module__ in ("builtins", "collections")
             return elements if is_plain else lambda value: self._extended(elements(value), value)
         if arrays.is_array(cls):
-            return arrays.inside if arrays.is_array(cls, scalars=False) else None
+            if not arrays.is_array(cls, scalars=False):
+                return None
+            return _array if self._is_own(cls) else arrays.inside
         for base, read in _READERS.items():
             if issubclass(cls, base):
-                return read
+                return self._with_attributes(cls, read)
         if dataclasses.is_dataclass(cls):
-            return self._fields
+            return self._with_attributes(cls, _fields)
         if issubclass(cls, Mapping):
-            return lambda value: self._keyed(ask(lambda: _limited(value.items())))
+            return self._mapping
         if cls in CONTAINERS:
             return self._registered
         if cls in (types.FunctionType, types.MethodType):
@@ -201,26 +206,43 @@ class Walk:
         held = object.__getattribute__(value, "__dict__")
         return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
 
-    def _extended(self, children: list[Child], value: Any) -> list[Child]:
-        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements too."""
-        elements = {id(child) for _, child in children}
+    def _extended(self, children: list[Child], value: Any, known: Collection[str] = ()) -> list[Child]:
+        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements or ``known``."""
+        elements = {id(child) for _, child in children if type(child) not in PYTHON}  # equal ones may be one object
         is_own = self._is_own(type(value))
         added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
-                 and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
+                 and name not in known and (is_own or not (name.startswith("_") or child is None))]  # fmt: skip
         return children + added
 
-    def _fields(self, value: Any) -> list[Child]:
-        """Return the fields of a dataclass; for a class of the case, all other attributes too."""
-        members = _members(value)
-        names = [field.name for field in dataclasses.fields(value) if field.name in members]
-        others = members.keys() - names if self._is_own(type(value)) else set()
-        return [(f".{name}", members[name]) for name in (*names, *sorted(others))]
+    def _with_attributes(self, cls: type, read: Callable[[Any], list[Child]]) -> Callable[[Any], list[Child]]:
+        """Return how objects of a class are opened: those of the case's own have attributes beside what ``read`` returns."""
+        if not self._is_own(cls):
+            return read
+
+        def read_all(value: Any) -> list[Child]:
+            children = read(value)
+            steps = {step for step, _ in children}
+            return children + [child for child in _attributes(value) if child[0] not in steps]
+
+        return read_all
+
+    def _mapping(self, value: Any) -> list[Child]:
+        """Return the values of a mapping, and its attributes except for the dictionary that holds these values."""
+        items = ask(lambda: _limited(value.items()))
+        children = self._keyed(items)
+        if not (self._is_own(type(value)) or issubclass(type(value), collections.UserDict)):
+            return children
+        stored = _ids(items)
+        stores = {name for name, held in _members(value).items()
+                  if issubclass(type(held), dict) and _ids(dict.items(held)) == stored}  # fmt: skip
+        return self._extended(children, value, stores)
 
     def _registered(self, value: Any) -> list[Child]:
-        """Return what the registered function of a class takes out; for a class of the case, the context too."""
+        """Return what torch takes apart: the children of a container, and the context from which it makes another."""
         children, context = ask(lambda: CONTAINERS[type(value)].flatten_fn(value))
         elements = [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(children)))]
-        return [*elements, (".context", context)] if self._is_own(type(value)) else elements
+        elements += [(".context", context)] if context is not None else []
+        return self._extended(elements, value) if self._is_own(type(value)) else elements
 
     def _function(self, value: Any) -> list[Child] | None:
         """Return what a function of the case's source keeps from call to call; None for one that keeps nothing."""
@@ -242,25 +264,39 @@ class Walk:
         return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
 
     def _keyed(self, items: list[tuple[Any, Any]]) -> list[Child]:
-        """Return the values of a mapping, before each its key if that is a tensor or of the case's own classes.
+        """Return the values of a mapping, and keys that no text can stand for.
 
         Keys that read alike, as objects of one class, are told apart by their order.
         """
         children, counts = [], collections.Counter[str]()
         for key, child in items:
-            text = repr(key) if type(key) in (str, int) else self._key(key)
+            is_plain = type(key) in (str, int)
+            is_opened = not is_plain and self._is_opened(key)
+            text = repr(key) if is_plain else self._key(key, is_opened)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
             step = step.replace("; ", ";")  # which separates the parts of a state
-            if isinstance(key, torch.Tensor) or self._is_own(type(key)):
+            if is_opened:
                 children.append((f".keys(){step}", key))
             children.append((step, child))
         return children
 
-    def _key(self, key: Any) -> str:
+    def _is_opened(self, key: Any) -> bool:
+        """Return whether a key is, or holds, a tensor, a module or an object of the case's own class."""
+        cls = type(key)
+        if cls in PYTHON:
+            return False
+        if issubclass(cls, (tuple, frozenset)):
+            base = tuple if issubclass(cls, tuple) else frozenset
+            return any(map(self._is_opened, base.__iter__(key)))
+        return issubclass(cls, (torch.Tensor, torch.nn.Module)) or (self._is_own(cls) and not issubclass(cls, _LEAVES))
+
+    def _key(self, key: Any, is_opened: bool) -> str:
         """Return a text for a key that is the same in every run."""
         cls = type(key)
-        if isinstance(key, (torch.Tensor, torch.nn.Module)) or getattr(cls, "__repr__", None) is object.__repr__:
+        if is_opened and cls is tuple:
+            return f"({', '.join(self._key(part, self._is_opened(part)) for part in key)})"
+        if is_opened or getattr(cls, "__repr__", None) is object.__repr__:
             return class_name(cls, self._module)
         try:
             return stable_text(ask(lambda: repr(key)), self._module)
@@ -305,6 +341,10 @@ def _limited(values: Iterable[Any]) -> list[Any]:
     return list(itertools.islice(values, LARGEST + 1))
 
 
+def _ids(items: Iterable[tuple[Any, Any]]) -> list[int]:
+    return [id(part) for item in items for part in item]
+
+
 def _elements(value: Any) -> list[Child]:
     base = tuple if isinstance(value, tuple) else list
     return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
@@ -339,11 +379,34 @@ def _module(value: torch.nn.Module) -> list[Child]:
     return [(f".{name}", child) for name, child in (*tensors, *others)]
 
 
+def _fields(value: Any) -> list[Child]:
+    members = _members(value)
+    return [(f".{field.name}", members[field.name]) for field in dataclasses.fields(value) if field.name in members]
+
+
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
-    return [(".state", ask(lambda: value.state_dict()["state"]))]
+    """Return the state of an optimizer and its groups, in which numbers stand for parameters. Compilers set ``capturable``."""
+    saved = ask(value.state_dict)
+    groups = [{name: child for name, child in group.items() if name != "capturable"} for group in saved["param_groups"]]
+    return [(".state", saved["state"]), (".param_groups", groups)]
 
 
-_READERS: dict[type, Callable[[Any], list[Child] | None]] = {
+def _attributes(value: Any) -> list[Child]:
+    """Return the attributes of an instance of the case's own class. Bases that keep their own in private ones lose those."""
+    is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or arrays.is_masked(type(value))
+    members = _members(value).items()
+    return [(f".{name}", child) for name, child in members if not (is_public and name.startswith("_"))]
+
+
+def _array(value: Any) -> list[Child] | None:
+    """Return what an array of the case's own class holds: its attributes, and its elements as a plain array."""
+    inside, attributes = arrays.inside(value), _attributes(value)
+    if inside is None and not attributes:
+        return None
+    return [*([(".array", arrays.plain(value))] if inside is None else inside), *attributes]
+
+
+_READERS: dict[type, Callable[[Any], list[Child]]] = {
     torch.nn.Module: _module,
     torch.optim.Optimizer: _optimizer,
     functools.partial: lambda value: [(".func", value.func), (".args", value.args), (".keywords", value.keywords)],

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import itertools
 import types
-from collections import OrderedDict, UserDict
+from collections import OrderedDict, UserDict, deque
 from collections.abc import Mapping
 
+import numpy
 import pytest
 import torch
+from torch.utils import _pytree as pytree
 from worker_jobs import passes, run, source
 
+from runner.worker.judge.comparison import compare
 from runner.worker.program import walk as walking
 from runner.worker.program.walk import Unread, Walk, flatten
 
@@ -151,12 +155,50 @@ def test_a_strange_class_is_a_leaf():
     ("key", "text"),
     [
         ("a", "'a'"), ("a; b", "'a;b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
-        (Node, "<class 'source.Node'>"), (function, "<function function>"), (torch.ones(1), "torch.Tensor"),
-        (torch.nn.ReLU(), "torch.nn.modules.activation.ReLU"), ((Node,), "(<class 'source.Node'>,)"),
+        (Node, "<class 'source.Node'>"), (function, "<function function>"), ((Node,), "(<class 'source.Node'>,)"),
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
     assert leaves({key: 1})[-1] == (f"output[{text}]", 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    value: object
+
+    def __repr__(self):
+        return "Named"
+
+
+@pytest.mark.parametrize(
+    ("make", "text", "below"),
+    [
+        (lambda x: x, "torch.Tensor", ""),
+        (lambda x: (x, 3), "(torch.Tensor, 3)", "[0]"),
+        (lambda x: ((Named(x),), 3), "((source.Named), 3)", "[0][0].value"),
+        (Named, "source.Named", ".value"),
+        (lambda x: hold(torch.nn.ReLU(), x), "torch.nn.modules.activation.ReLU", ".extra"),
+    ],
+)
+def test_keys_that_hold_tensors_are_opened(make, text, below):
+    found = dict(leaves({make(x := torch.zeros(3000)): 1}))
+    assert found[f"output.keys()[{text}]{below}"] is x and found[f"output[{text}]"] == 1
+
+
+def hold(module, x):
+    module.extra = x
+    return module
+
+
+def test_keys_are_no_agreement():
+    one, other = ({torch.tensor([value]): 1} for value in (1.0, 2.0))
+    assert not compare(one, other) and compare(one, {torch.tensor([1.0]): 1}).values == 2
+    tensors = {frozenset({torch.ones(1)}): 1}
+    assert compare(tensors, tensors).notes == (
+        "output.keys()[frozenset]: a frozenset cannot be compared; not compared",
+    )
+    body = "return {x.sum() + (1 if torch.compiler.is_compiling() else 0): x}"
+    assert {finding["path"] for finding in run(source(body), "eager")["findings"]} == {"output.keys()[torch.Tensor]"}
 
 
 def test_objects_of_one_class_are_keys_by_their_order():
@@ -264,39 +306,96 @@ def test_a_module_that_is_not_registered_has_attributes_too():
     assert ("output.p", 0.25) in leaves(module)
 
 
-@dataclasses.dataclass
-class Cached:
-    a: int = 1
-
-    def __post_init__(self):
-        self.b = 2
-
-
-def test_attributes_of_a_dataclass_of_the_case_that_are_no_fields_are_opened() -> None:
-    assert flatten(Cached(), "output", Cached.__module__)[1] == [("output.a", 1), ("output.b", 2)]
-    assert flatten(Cached(), "output", "another")[1] == [("output.a", 1)]
+def test_an_optimizer_has_hyperparameters():
+    weights = [torch.nn.Parameter(torch.ones(size)) for size in (1, 2)]
+    found = dict(leaves(torch.optim.Adam(weights, lr=0.25)))
+    assert found["output.param_groups[0]['lr']"] == 0.25 and found["output.param_groups[0]['params'][1]"] == 1
+    assert "output.param_groups[0]['capturable']" not in found  # which compilers set
+    more = "def rate(model): model.optimizer.param_groups[0]['lr'] = 0.5 if torch.compiler.is_compiling() else 0.1"
+    init = "self.w = torch.nn.Parameter(torch.ones(5)); self.optimizer = torch.optim.SGD([self.w], lr=0.1)"
+    (finding,) = run(source("rate(self)\nreturn x * self.w", init=init, more=more), "eager")["findings"]
+    assert finding["oracle"] == "mutation" and "param_groups[0]['lr']" in finding["path"]
 
 
-class Registered:
+class Box:
     def __init__(self, a, b):
-        self.a, self.b = a, b
+        self.a, self.b, self.c = a, b, 0
 
 
-def test_the_context_of_a_registered_class_of_the_case_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    node = types.SimpleNamespace(flatten_fn=lambda value: ([value.a], value.b))
-    monkeypatch.setitem(walking.CONTAINERS, Registered, node)
-    assert flatten(Registered(1, [2]), "output", Registered.__module__)[1] == [
-        ("output[0]", 1),
-        ("output.context[0]", 2),
-    ]
-    assert flatten(Registered(1, [2]), "output", "another")[1] == [("output[0]", 1)]
+class Constant:
+    def __init__(self):
+        self.a = 1
 
 
-def test_keys_that_are_tensors_or_of_the_case_are_opened() -> None:
-    tensor = torch.ones(1)
-    leaves = flatten({tensor: 1, Node(tensor): 2, "a": 3}, "output", Node.__module__)[1]
-    name = "source.Node"
-    assert leaves == [
-        ("output.keys()[torch.Tensor]", tensor), ("output[torch.Tensor]", 1),
-        (f"output.keys()[{name}].value", tensor), (f"output[{name}]", 2), ("output['a']", 3),
-    ]  # fmt: skip
+pytree.register_pytree_node(Box, lambda box: ([box.a], box.b), Box)
+pytree.register_pytree_node(Constant, lambda value: ([], value), lambda children, value: value)  # as constants are
+
+
+def test_a_registered_class_has_a_context_and_attributes():
+    box = Box(x := torch.ones(1), 2)
+    box.twin = x
+    expected = [("output[0]", x), ("output.context", 2), ("output.b", 2), ("output.c", 0)]
+    assert leaves(box) == expected and flatten(box, "output")[1] == expected[:2]
+    assert ("output.a", 1) in leaves(Constant())
+    assert leaves(deque([1], 5)) == [("output[0]", 1), ("output.context", 5)]
+
+
+class View(Mapping):
+    def __init__(self, values):
+        self.values, self.loss = values, 3
+
+    def __getitem__(self, key):
+        return self.values[key]
+
+    def __iter__(self):
+        return iter(self.values)
+
+    def __len__(self):
+        return len(self.values)
+
+
+def test_a_mapping_and_a_dataclass_have_attributes_too():
+    view, user, config = View({"a": 1}), UserDict(a=1), Config()
+    user.extra, config.cached = 2, 4
+    assert leaves(view) == [("output['a']", 1), ("output.loss", 3)]
+    assert leaves(user) == [("output['a']", 1), ("output.extra", 2)]
+    assert leaves(config) == [("output.a", 1), ("output.cached", 4)]
+
+
+def subclass(base):
+    """A class of the case's own."""
+    return type("Own", (base,), {"__module__": __name__})
+
+
+class Planet(enum.Enum):
+    EARTH = 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(subclass(base)() for base in (float, int, str, bytes, set, frozenset, bytearray)),
+        subclass(functools.partial)(int), subclass(torch.optim.SGD)([torch.ones(1)]),
+        numpy.ones(2).view(subclass(numpy.ndarray)), numpy.ma.ones(2).view(subclass(numpy.ma.MaskedArray)),
+        Planet.EARTH,
+    ],
+    ids=lambda value: type(value).__mro__[1].__name__,
+)  # fmt: skip
+def test_values_of_own_subclasses_have_attributes(value):
+    before = leaves(value)
+    value.extra = x = torch.ones(1)
+    assert leaves([value])[-1] == ("output[0].extra", x) and len(leaves(value)) == len(before) + 1
+    assert not any(name.startswith("output._") for name, _ in before)
+    assert [path for path, _ in flatten(value, "output", "other")[1] if "extra" in path] == []
+
+
+def test_an_attribute_that_only_compiled_code_gives_is_found():
+    more = """
+class Size(int): pass
+@torch.compiler.disable
+def size(x, factor):
+    result = Size(3); result.extra = x * factor; return result
+"""
+    body = "y = x * 2\nreturn y, size(y, 2 if torch.compiler.is_compiling() else 1)"
+    assert {finding["path"] for finding in run(source(body, more=more), "eager")["findings"]} >= {"output[1].extra"}
+    assert passes(run(source("y = x * 2\nreturn y, size(y, 2)", more=more), "eager"))
