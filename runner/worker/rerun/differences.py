@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
 
 import torch
 
@@ -10,7 +10,6 @@ from runner.worker.comparison.compare import same_python
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.rerun.reference import call_leaves
-from runner.worker.rerun.undefined import Range
 from runner.worker.tensors.elements import classes, finite_difference, finite_part, norm, planes
 from runner.worker.tensors.tolerance import tolerance_for
 
@@ -33,15 +32,15 @@ def mark(masks: dict[tuple[int, str], torch.Tensor | None], eager: Observation, 
                 masks[key] = difference if known is None else known | difference
 
 
-def extend(ranges: defaultdict[tuple[int, str], Range], legal: Observation) -> None:
-    """Add the elements of a legal run to the ranges of its leaves."""
-    for call, record in enumerate(legal.calls):
+def elements_of(run: Observation) -> Iterator[tuple[tuple[int, str], torch.Tensor]]:
+    """Yield the elements of each leaf of a run, by call and path. A run that raised says nothing from that call on."""
+    for call, record in enumerate(run.calls):
         if record.error is not None:
             return
         for path, leaf in call_leaves(record).items():
             values = elements(leaf)
             if values is not None:
-                ranges[call, path].extend(values)
+                yield (call, path), values
 
 
 def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:

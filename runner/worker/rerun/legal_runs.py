@@ -34,11 +34,10 @@ from runner.worker.operators.steps import compare_rounded
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.snapshot import elements, storage_key
+from runner.worker.program.snapshot import storage_key
 from runner.worker.program.walk import flatten
 from runner.worker.rerun import kinks
-from runner.worker.rerun.differences import extend, mark
-from runner.worker.rerun.reference import call_leaves
+from runner.worker.rerun.differences import elements_of, mark
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
@@ -178,9 +177,14 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
     ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
-    extend(ranges, eager)
     spreads: dict[tuple[int, str], kinks.Spread] = {}
-    _widen(spreads, eager)
+
+    def widen(legal: Observation) -> None:
+        for key, values in elements_of(legal):
+            ranges[key].extend(values)
+            spreads[key] = kinks.spread_of(values).joined(spreads.get(key))
+
+    widen(eager)
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
     whole: list[Observation] = []  # the first that did not raise, and the latest
     for number in range(1, DRAWS + 1):
@@ -188,12 +192,11 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         operators.update(mode.free)
         if not uses and not operators:
             return None  # nobody had a choice
-        _widen(spreads, observation)
+        widen(observation)
         if observation.error is None or eager.error is not None:
             whole = [*whole[:1], observation]
         if whole:
             mark(masks, whole[0], observation)
-        extend(ranges, observation)
     if not operators:
         return None
     if len(whole) == 1:
@@ -213,17 +216,6 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     return Undefined(
         masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}
     )
-
-
-def _widen(spreads: dict[tuple[int, str], kinks.Spread], legal: Observation) -> None:
-    """Add the elements of a legal run to the spreads of its leaves. One that raised says nothing from that call on."""
-    for call, record in enumerate(legal.calls):
-        if record.error is not None:
-            return
-        for path, leaf in call_leaves(record).items():
-            values = elements(leaf)
-            if values is not None:
-                spreads[call, path] = kinks.spread_of(values).joined(spreads.get((call, path)))
 
 
 def _find_kinks(
