@@ -209,9 +209,16 @@ QUANTIZED = [
 def test_whole_numbers_of_computed_values_are_compared(body: str) -> None:
     """A rounding decides about those beside a step alone, and each is held against its own legal values."""
     text = source(f"s = x * 1.1\nreturn {body}, x + 1", "torch.linspace(0.91, 1, 8)")
-    assert oracles(run(text, "planted:zeros", **NO_GRADIENT))[:1] == ["value"]
+    wrong = run(text, "planted:zeros", **NO_GRADIENT)
+    assert [(finding["oracle"], finding["path"]) for finding in wrong["findings"]][:1] == [("value", "output[0]")]
     record = run(text, **NO_GRADIENT)
     assert (oracles(record), record["labels"]) == ([], [])
+
+
+@pytest.mark.parametrize("step", ["round", "floor", "ceil"])
+def test_a_whole_number_far_from_a_step_is_no_other_one(step: str) -> None:
+    text = source(f"return torch.{step}(x * 1.1 * 30).to(torch.int32)", "torch.linspace(0.91, 1, 8)")
+    assert oracles(run(text, "planted:off_by_one", **NO_GRADIENT)) == ["value"]
 
 
 OWN_EXTREMES = [

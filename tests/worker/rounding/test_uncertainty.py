@@ -51,6 +51,9 @@ def test_what_rounds_nothing_is_exact(program: Callable[[torch.Tensor], torch.Te
         (lambda x: x / 3 - 100, [99.67, 99.33, 99.0, 98.67, 98.33, 100.0]),  # the last cancels to nothing
         (lambda x: (x / 3 - 100) * 0.5, [49.83, 49.67, 49.5, 49.33, 49.17, 50.0]),
         (lambda x: (x / 3).sin().mul(0).sin(), [0.0] * 6),
+        (lambda x: (x / 3).round(), [0.0] * 6),
+        (lambda x: (x * 1.1).floor_().clamp(0, 99), [0.0] * 6),
+        (lambda x: torch.div(x * 1.1, 2, rounding_mode="trunc"), [0.0] * 6),
         (lambda x: (x / 3).t()[2], [1.0, 100.0]),
         (lambda x: (x / 3).amax(1), [1.0, 100.0]),
         (lambda x: (x / 3).sum(1), [2.0, 103.0]),
