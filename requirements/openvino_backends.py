@@ -1,7 +1,8 @@
 """OpenVINO with options under plain names, for ``--import requirements.openvino_backends``: a suite cannot set them.
 
-``openvino_aot`` captures graphs by AOTAutograd. ``openvino_single`` computes graphs of one operator too, which torch runs otherwise.
-``openvino_f32`` computes float32 in float32 on every processor; ``openvino`` does so in bfloat16 where the processor has it.
+``openvino_aot`` captures graphs by AOTAutograd. ``openvino_single`` computes graphs of one operator too, which torch
+runs otherwise. ``openvino_f32`` computes float32 in float32 on every processor; ``openvino`` does so in bfloat16 where
+the processor has it.
 """
 
 from functools import partial

@@ -1,6 +1,7 @@
 """runner: does a torch.compile backend compute what eager PyTorch computes?
 
-Three functions make a run and yield its events, and one compares two results; ``docs/library.md`` has an example of each::
+Three functions make a run and yield its events, and one compares two results; ``docs/library.md`` has an example of
+each::
 
     import runner
 
@@ -35,8 +36,9 @@ if TYPE_CHECKING:
     from runner.worker.judge.comparison import Comparison, compare
 
 __all__ = [
-    "Comparison", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings", "RunStarted", "VariantFinished",
-    "VariantPlanned", "VariantStarted", "__version__", "collect", "compare", "plan", "run",
+    "Comparison", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings",
+    "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "__version__", "collect", "compare", "plan",
+    "run",
 ]  # fmt: skip
 
 _HOMES = {

@@ -16,7 +16,8 @@ from runner.text import visible
 
 _CODES = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 _LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
-"""Variables of systems that read commands to themselves in what a job prints: GitHub Actions, Azure Pipelines, TeamCity."""
+"""Variables of systems that read commands to themselves in what a job prints: GitHub Actions, Azure Pipelines,
+TeamCity."""
 
 _COMMAND = re.compile(r"(?m)^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))")
 """The beginning of such a command: ``::error``, ``##[error]``, ``##vso[``, ``##teamcity[``."""
@@ -50,8 +51,8 @@ def visible_in_colour(text: str) -> str:
 def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
     """Print a command's result to standard output. Control and bidirectional characters are shown, not obeyed.
 
-    A reader that went away (``| head``) is no error: what follows goes nowhere. With ``colours`` the terminal obeys those of
-    ``painted``, of which a text from outside must then be free.
+    A reader that went away (``| head``) is no error: what follows goes nowhere. With ``colours`` the terminal obeys
+    those of ``painted``, of which a text from outside must then be free.
 
     Raises:
         UsageError: it cannot be written, because a disk is full for example.
@@ -60,7 +61,10 @@ def output(text: str = "", end: str = "\n", colours: bool = False) -> None:
 
 
 def command(line: str) -> None:
-    """Print a command to GitHub Actions, of ``runner.quote.workflow_command``. Nothing else that is printed becomes one."""
+    """Print a command to GitHub Actions, of ``runner.quote.workflow_command``.
+
+    Nothing else that is printed becomes one.
+    """
     _succeed(_write(sys.stdout, visible(line) + "\n", commands=True))
 
 
@@ -113,14 +117,15 @@ def _write(stream: TextIO, text: str, now: bool = False, commands: bool = False)
 def without_commands(text: str, stream: TextIO | None = None, wrapped: bool = False) -> str:
     """Return ``text`` so that no system of jobs that reads ``stream`` takes a line of it for a command to itself.
 
-    Without a stream somebody else prints the text: pytest, where this command is its plugin. ``wrapped`` says that lines may
-    then begin at other places.
+    Without a stream somebody else prints the text: pytest, where this command is its plugin. ``wrapped`` says that
+    lines may then begin at other places.
     """
     return (_WRAPPED_COMMAND if wrapped else _COMMAND).sub(r"\1\2 ", text) if _is_log(stream) else text
 
 
 def _is_log(stream: TextIO | None) -> bool:
-    """Return whether a system that takes commands may read what is written; not of a regular file, which keeps each byte."""
+    """Return whether a system that takes commands may read what is written; not of a regular file, which keeps each
+    byte."""
     if not any(os.environ.get(name) for name in _LOGS):
         return False
     if stream is None:

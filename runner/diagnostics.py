@@ -99,7 +99,8 @@ def shown_path(path: str) -> str:
 
 
 def shown_file(file: str) -> str:
-    """Return ``file`` as a relative path with forward slashes where it lies below the working folder; any other file as it is.
+    """Return ``file`` as a relative path with forward slashes where it lies below the working folder; any other file as
+    it is.
 
     Every reader of JUnit that marks lines wants it so.
     """
@@ -107,7 +108,8 @@ def shown_file(file: str) -> str:
 
 
 def repository_path(file: str) -> str:
-    """Return a file relative to ``$GITHUB_WORKSPACE``, or else to the current folder, with forward slashes; empty if it lies elsewhere."""
+    """Return a file relative to ``$GITHUB_WORKSPACE``, or else to the current folder, with forward slashes; empty if it
+    lies elsewhere."""
     try:
         root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or ".")
         relative = os.path.relpath(os.path.realpath(file), root)
@@ -121,16 +123,20 @@ _COMPARISONS = 200_000
 
 
 _ALIASES = {
-    "gpu": "cuda", "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64", "fp64": "float64",
-    "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "long": "int64", "int": "int32",
-    "short": "int16", "byte": "uint8", "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128", "chalf": "complex32",
+    "gpu": "cuda", "float": "float32", "fp32": "float32", "f32": "float32", "single": "float32", "double": "float64",
+    "fp64": "float64",
+    "f64": "float64", "half": "float16", "fp16": "float16", "f16": "float16", "bf16": "bfloat16", "long": "int64",
+    "int": "int32",
+    "short": "int16", "byte": "uint8", "boolean": "bool", "cfloat": "complex64", "cdouble": "complex128",
+    "chalf": "complex32",
     "fp8": "float8_e4m3fn", "float8": "float8_e4m3fn",
 }  # fmt: skip
 """Names of dtypes and devices that are not like the one that is meant."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?`` for the closest spelling among ``known``, or another name of one; else an empty string."""
+    """Return ``did you mean 'x'?`` for the closest spelling among ``known``, or another name of one; else an empty
+    string."""
     words, budget = [], _COMPARISONS
     for name in known:
         budget -= len(word) * len(name)
@@ -154,7 +160,8 @@ def source_line(path: str | Path, line: int) -> str:
 def source_lines(path: str | Path) -> list[str]:
     """Return the lines of ``path``, none when it cannot be read.
 
-    None too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger may name any file.
+    None too for all but regular spec and suite files, and for what lies beyond their first 4 MiB: a log of a stranger
+    may name any file.
     """
     try:
         if not os.path.realpath(path).endswith((".spec.yaml", ".suite.yaml")):

@@ -1,7 +1,8 @@
-"""Files that are replaced whole, and files from strangers: a reader sees the old content or the new one, and waits for no pipe.
+"""Files that are replaced whole, and files from strangers: a reader sees the old content or the new one, and waits for
+no pipe.
 
-A case's own Python may put anything in the place of a file or folder that it can write to. So control opens files here alone
-(``tests/test_opens.py``).
+A case's own Python may put anything in the place of a file or folder that it can write to. So control opens files here
+alone (``tests/test_opens.py``).
 """
 
 from __future__ import annotations
@@ -35,12 +36,18 @@ def open_regular(path: str | os.PathLike[str], links: bool = True) -> IO[bytes]:
 
 
 def append_regular(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a log to append to it; it is made. Raises OSError for what cannot be opened, is a link or no regular file."""
+    """Open a log to append to it; it is made.
+
+    Raises OSError for what cannot be opened, is a link or no regular file.
+    """
     return open(_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW), "ab")
 
 
 def cut_regular(path: str | os.PathLike[str], size: int) -> None:
-    """Empty a log of more than ``size`` bytes. Raises OSError for what cannot be opened, is a link or no regular file."""
+    """Empty a log of more than ``size`` bytes.
+
+    Raises OSError for what cannot be opened, is a link or no regular file.
+    """
     with open(_regular(path, os.O_WRONLY | os.O_NOFOLLOW), "wb", buffering=0) as file:
         if os.fstat(file.fileno()).st_size > size:
             file.truncate(0)
@@ -88,7 +95,8 @@ def entries_below(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
 
 
 def remove_tree(folder: str | os.PathLike[str]) -> None:
-    """Remove a folder or file as far as possible, whatever modes its folders have, and however deep they are. No link is followed.
+    """Remove a folder or file as far as possible, whatever modes its folders have, and however deep they are. No link
+    is followed.
 
     What lies deep is moved up first: neither a path nor a stack of calls grows with the depth.
     """
@@ -166,7 +174,10 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def is_open_file(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path names an open file, such as ``/dev/stdout``. That is written to as it is: never replaced, never emptied."""
+    """Return whether a path names an open file, such as ``/dev/stdout``.
+
+    That is written to as it is: never replaced, never emptied.
+    """
     return _open_file(path) is not None
 
 
@@ -175,7 +186,10 @@ def _open_file(path: str | os.PathLike[str]) -> re.Match[str] | None:
 
 
 def is_pipe(path: str | os.PathLike[str]) -> bool:
-    """Return whether a path names a pipe, whose reader may never come. An open file such as ``/dev/stdout`` has its reader."""
+    """Return whether a path names a pipe, whose reader may never come.
+
+    An open file such as ``/dev/stdout`` has its reader.
+    """
     try:
         return stat.S_ISFIFO(os.stat(path).st_mode) and not is_open_file(path)
     except (OSError, ValueError):
@@ -183,7 +197,8 @@ def is_pipe(path: str | os.PathLike[str]) -> bool:
 
 
 def open_output(path: str | os.PathLike[str], flags: int = os.O_TRUNC) -> int:
-    """Open a file or a device to write to it, and return the descriptor; a file is made. Raises OSError, for a pipe too.
+    """Open a file or a device to write to it, and return the descriptor; a file is made. Raises OSError, for a pipe
+    too.
 
     An open file of this process goes on where it is.
     """
@@ -198,9 +213,9 @@ def open_output(path: str | os.PathLike[str], flags: int = os.O_TRUNC) -> int:
 def foreign_link(path: str | os.PathLike[str]) -> str:
     """Return the part of an output path that is a link, empty without one.
 
-    A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The path itself
-    counts, and so does each part of it that lies in the current folder, by whatever name that is reached. Links elsewhere are the
-    machine's own, and so are those to open files such as ``/dev/stdout``.
+    A checkout or a shared folder may bring links: what is written through one replaces a file that nobody named. The
+    path itself counts, and so does each part of it that lies in the current folder, by whatever name that is reached.
+    Links elsewhere are the machine's own, and so are those to open files such as ``/dev/stdout``.
     """
     whole, here = os.path.join(os.getcwd(), path), os.path.realpath(os.getcwd())
     if is_open_file(path):
@@ -217,7 +232,8 @@ def foreign_link(path: str | os.PathLike[str]) -> str:
 
 
 def link_problem(path: str | os.PathLike[str]) -> str:
-    """Return why nothing is written to an output path that leads through a link, and what to do; empty without a link."""
+    """Return why nothing is written to an output path that leads through a link, and what to do; empty without a
+    link."""
     link = foreign_link(path)
     return f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link" if link else ""
 
@@ -239,7 +255,8 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     os.makedirs(folder, exist_ok=True)
     temporary = os.path.join(folder, f".{name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
-        # Not tempfile: its files are for the owner's eyes only, and reports are read by others. A link that has the name stays unread.
+        # Not tempfile: its files are for the owner's eyes only, and reports are read by others. A link that has the
+        # name stays unread.
         with naming(target), open(temporary, "xb") as handle:
             handle.writelines(pieces)
             handle.flush()
@@ -254,14 +271,19 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
 
 
 def replace_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as the whole content of a file, in one step. Its folder is made. Raises OSError as ``replace_file`` does."""
+    """Write a text as the whole content of a file, in one step.
+
+    Its folder is made. Raises OSError as ``replace_file`` does.
+    """
     replace_file(path, [_encoded(text)])
 
 
 def replace_private(path: str | os.PathLike[str], text: str) -> None:
-    """Write an ASCII text as the whole content of a file that only its owner can read, in one step. A link there is replaced.
+    """Write an ASCII text as the whole content of a file that only its owner can read, in one step. A link there is
+    replaced.
 
-    Nothing waits for the disk: this is for what a later run can make again. Raises OSError; what was there before stays then.
+    Nothing waits for the disk: this is for what a later run can make again. Raises OSError; what was there before stays
+    then.
     """
     descriptor, beside = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".tmp")
     try:
@@ -275,7 +297,10 @@ def replace_private(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_anew(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as a new file in the place of whatever was there: no link is followed, no pipe waited for. Raises OSError."""
+    """Write a text as a new file in the place of whatever was there: no link is followed, no pipe waited for.
+
+    Raises OSError.
+    """
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     with open(path, "xb") as handle:
@@ -283,7 +308,10 @@ def write_anew(path: str | os.PathLike[str], text: str) -> None:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text into a device or an open file such as ``/dev/stdout``; else as ``replace_text`` does. Raises OSError."""
+    """Write a text into a device or an open file such as ``/dev/stdout``; else as ``replace_text`` does.
+
+    Raises OSError.
+    """
     if is_open_file(path) or (os.path.exists(path) and not os.path.isfile(path) and not is_pipe(path)):
         with open(open_output(path), "wb") as handle:
             handle.write(_encoded(text))

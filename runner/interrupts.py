@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP: the first ends a command in order, the third ends it at once.
 
-A signal raises KeyboardInterrupt where the program is. Inside ``held`` it is only noted. Code that must not end half-way,
-such as the end of a run, asks for it with ``check``, or gets it when ``held`` ends. All of it happens in the main thread, where
-Python runs handlers; in another thread ``held`` does nothing.
+A signal raises KeyboardInterrupt where the program is. Inside ``held`` it is only noted. Code that must not end
+half-way, such as the end of a run, asks for it with ``check``, or gets it when ``held`` ends. All of it happens in the
+main thread, where Python runs handlers; in another thread ``held`` does nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class _State:
 
 
 def install() -> None:
-    """Handle the signals from now on. One that is ignored already (``nohup``, a shell's background job) stays ignored."""
+    """Handle the signals from now on.
+
+    One that is ignored already (``nohup``, a shell's background job) stays ignored.
+    """
     for number in SIGNALS:
         if number == signal.SIGTERM or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _handle)
@@ -48,7 +51,10 @@ def ignore() -> None:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Note signals instead of raising KeyboardInterrupt. The outermost one raises it at its end, unless ``noted`` was asked."""
+    """Note signals instead of raising KeyboardInterrupt.
+
+    The outermost one raises it at its end, unless ``noted`` was asked.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -26,8 +26,8 @@ class QuoteError(ValueError):
 def literal(value: object) -> str:
     """Return a plain value as a Python expression: text in double quotes, NaN and infinities as ``float(...)``.
 
-    Takes None, booleans, numbers (complex ones too), text, and lists, tuples and mappings of them. Raises QuoteError for another type:
-    the ``repr`` of an object is no literal.
+    Takes None, booleans, numbers (complex ones too), text, and lists, tuples and mappings of them. Raises QuoteError
+    for another type: the ``repr`` of an object is no literal.
     """
     if isinstance(value, str):
         # repr where JSON would write escapes that Python reads otherwise (lone surrogates, control characters)
@@ -48,7 +48,8 @@ def literal(value: object) -> str:
 
 
 def _complex(value: complex) -> str:
-    """A sum, which Python makes a constant; where a sum would lose the sign of a zero or be no number, what reads the text."""
+    """A sum, which Python makes a constant; where a sum would lose the sign of a zero or be no number, what reads the
+    text."""
     parts = value.real, value.imag
     if all(math.isfinite(part) and (part or math.copysign(1.0, part) > 0) for part in parts):
         return f"({value.real!r}{'-' if value.imag < 0 else '+'}{abs(value.imag)!r}j)"
@@ -63,21 +64,30 @@ def integer(value: object) -> str:
 
 
 def decimal(value: object) -> str:
-    """Return a finite number in at most six digits, as ``:g`` writes it. Raises QuoteError for anything else, booleans included."""
+    """Return a finite number in at most six digits, as ``:g`` writes it.
+
+    Raises QuoteError for anything else, booleans included.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise QuoteError(f"{_excerpt(value)} is no finite number")
     return f"{float(value):g}"
 
 
 def dotted_name(name: object) -> str:
-    """Return ``name`` as it is: ASCII identifiers with dots between them, none a keyword. Raises QuoteError for anything else."""
+    """Return ``name`` as it is: ASCII identifiers with dots between them, none a keyword.
+
+    Raises QuoteError for anything else.
+    """
     if not isinstance(name, str) or not _DOTTED.fullmatch(name) or any(map(keyword.iskeyword, name.split("."))):
         raise QuoteError(f"{_excerpt(name)} is no Python name")
     return name
 
 
 def torch_name(name: object) -> str:
-    """Return ``torch.<name>`` for a dtype or a constant of torch, named without ``torch.``. Raises QuoteError for no Python name."""
+    """Return ``torch.<name>`` for a dtype or a constant of torch, named without ``torch.``.
+
+    Raises QuoteError for no Python name.
+    """
     return f"torch.{dotted_name(name)}"
 
 
@@ -102,7 +112,8 @@ def _excerpt(value: object) -> str:
 
 
 def docstring(text: str) -> str:
-    """Return prose for a string in three double quotes: nothing in it ends the string, escapes a letter or breaks a line but a newline."""
+    """Return prose for a string in three double quotes: nothing in it ends the string, escapes a letter or breaks a
+    line but a newline."""
     text = text.replace("\\", "\\\\").replace('"', "'")
     if text.isprintable():
         return text
@@ -151,9 +162,11 @@ _COMMAND = re.compile(rf"(?:{_HASH_SEED} )?runner [a-z]+(?: {_PIECE}+)*", re.ASC
 
 
 def command_words(text: str) -> list[str]:
-    """Return the words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other text.
+    """Return the words of a call of ``runner`` that ``shell_words`` wrote, each as it stands there; empty for any other
+    text.
 
-    A setting of PYTHONHASHSEED may stand before it. A shell runs nothing else for such a line, wherever the line comes from.
+    A setting of PYTHONHASHSEED may stand before it. A shell runs nothing else for such a line, wherever the line comes
+    from.
     """
     return _WORD.findall(text) if _COMMAND.fullmatch(text) and in_line(text) == text else []
 
@@ -177,7 +190,8 @@ _ADDRESS = re.compile(r"https?://[\w./?=%~:#&+-]+", re.ASCII)
 
 
 def markdown_text(text: object) -> str:
-    """Return text within a line of Markdown, as plain text: no markup, HTML, link, mention or table column comes of it."""
+    """Return text within a line of Markdown, as plain text: no markup, HTML, link, mention or table column comes of
+    it."""
     return _MARKDOWN.sub(r"\\\1", in_line(str(text)))
 
 

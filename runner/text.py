@@ -28,8 +28,8 @@ _ANSI = re.compile(
 
 # Not XML 1.0 at all: C0 but tab and newline, surrogates, U+FFFE and U+FFFF. Allowed there but dropped without a word by
 # some tools, or obeyed by terminals: DEL, C1, and the other noncharacters. What changes the direction or the lines of
-# text (bidirectional controls, U+2028, U+2029) or hides in it (byte order marks, tags) can make one text look like another.
-# All are shown instead.
+# text (bidirectional controls, U+2028, U+2029) or hides in it (byte order marks, tags) can make one text look like
+# another. All are shown instead.
 _UNFIT = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e007f"
@@ -50,7 +50,8 @@ def strip_ansi(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``, ``\\udc80``."""
+    """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``,
+    ``\\udc80``."""
     return text if _is_plain(text) else _UNFIT.sub(_escape, text)
 
 
@@ -67,7 +68,8 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def in_line(text: str) -> str:
-    """Return an id, a file or a suite's name as it is, but for what would break a line or an attribute: that is shown."""
+    """Return an id, a file or a suite's name as it is, but for what would break a line or an attribute: that is
+    shown."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
@@ -81,7 +83,8 @@ def clean(text: str) -> str:
 def cap(text: str, limit: int = TEXT_LIMIT, where: str = "") -> str:
     """Return ``text`` in at most ``limit`` bytes of UTF-8: its head and its tail, and between them how much is missing.
 
-    The tail gets the larger part, because that is where a dying process says why. ``where`` says who has the whole text.
+    The tail gets the larger part, because that is where a dying process says why. ``where`` says who has the whole
+    text.
     """
     data = text.encode("utf-8", "backslashreplace")
     if len(data) <= limit:
@@ -160,7 +163,8 @@ def number(value: Any) -> str:
 
 
 def draw_table(rows: Iterable[Sequence[object]], headers: Sequence[str], right: bool = False) -> str:
-    """Return a table under its headers, each cell as it is: a case named 1e5 is not a number, and 2.6 is not to be aligned at its dot. With ``right`` all columns but the first end in one line."""
+    """Return a table under its headers, each cell as it is: a case named 1e5 is not a number, and 2.6 is not to be
+    aligned at its dot. With ``right`` all columns but the first end in one line."""
     from tabulate import tabulate  # late: most commands draw none
 
     align = ("left", *["right"] * (len(headers) - 1)) if right else None

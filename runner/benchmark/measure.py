@@ -27,8 +27,17 @@ ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": 
 COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 """What is copied to measure memory: more than the caches of most processors and of every GPU hold."""
 
-PHASES = {"load": "while it was loaded", "eager": "in eager", "backend": "while it was compiled", "timing": "while it was timed"}  # fmt: skip
-RAISED = {"eager": ("eager-error", "eager raised"), "compile": ("compile-error", "the backend raised"), "timing": ("runtime-error", "raised while it was timed:")}  # fmt: skip
+PHASES = {
+    "load": "while it was loaded",
+    "eager": "in eager",
+    "backend": "while it was compiled",
+    "timing": "while it was timed",
+}
+RAISED = {
+    "eager": ("eager-error", "eager raised"),
+    "compile": ("compile-error", "the backend raised"),
+    "timing": ("runtime-error", "raised while it was timed:"),
+}
 
 _THREADS = "import torch; print(torch.get_num_threads())"
 
@@ -105,7 +114,8 @@ class Measurer:
             if outcome.ended != "result" or "seconds" not in record:
                 return None
             self.copies[key] = Copy(
-                environment.torch, variant.device, record["device"], record["threads"], record["bytes"], Spread(**record["seconds"])
+                environment.torch, variant.device, record["device"], record["threads"], record["bytes"],
+                Spread(**record["seconds"])
             )  # fmt: skip
         return self.copies[key]
 

@@ -1,4 +1,7 @@
-"""What ``runner bench`` found. Seconds and bytes; a GB is 10**9 bytes. ``schema/bench.schema.json`` describes it as JSON."""
+"""What ``runner bench`` found.
+
+Seconds and bytes; a GB is 10**9 bytes. ``schema/bench.schema.json`` describes it as JSON.
+"""
 
 from __future__ import annotations
 
@@ -140,7 +143,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All rows of one command, and what they were measured on. ``load`` is the machine's, per processor, before it began."""
+    """All rows of one command, and what they were measured on.
+
+    ``load`` is the machine's, per processor, before it began.
+    """
 
     version: str
     started: str

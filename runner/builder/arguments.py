@@ -43,8 +43,8 @@ _SHOWN = 5
 def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> None:
     """Report arguments of a step that cannot be what was meant, each with the line to write instead.
 
-    They are a text that is the name of a value, of a dtype or of a number; a mapping in a place; and a call without the tensor that
-    its operator takes. A call of something else than torch's operators may take any text.
+    They are a text that is the name of a value, of a dtype or of a number; a mapping in a place; and a call without the
+    tensor that its operator takes. A call of something else than torch's operators may take any text.
     """
     if not _is_of_torch(operator):
         return
@@ -77,7 +77,8 @@ def complete_call(step: Step) -> str:
 
 
 def places_of_texts(case: Case) -> dict[str, Span]:
-    """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a reference."""
+    """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a
+    reference."""
     values = [*values_of(case.chain), *(() if case.result is None else parts_of(case.result))]
     texts = [v for v in values if isinstance(v, Literal) and isinstance(v.value, str)]
     return {text.value: text.span for text in reversed(texts) if text.span is not None}
@@ -227,14 +228,18 @@ KERNEL_OPTIONS: dict[str, tuple[int, ...]] = {
     "num_stages": (1, 2, 3, 4, 5),
     **dict.fromkeys(("PRESCALE_QK", "FORCE_USE_FLEX_ATTENTION"), (False, True)),
 }
-"""``kernel_options`` of flex_attention that change no address. Kernels trust the others: sizes of blocks, and promises of the data."""
+"""``kernel_options`` of flex_attention that change no address.
+
+Kernels trust the others: sizes of blocks, and promises of the data.
+"""
 
 _POSITIONALS = 8
 """Positional arguments of flex_attention before its kernel_options."""
 
 
 def kernel_options_fault(operator: str, arguments: Arguments) -> tuple[str, str]:
-    """Return why the ``kernel_options`` of a flex_attention are refused, and what to write instead; empty if they are not."""
+    """Return why the ``kernel_options`` of a flex_attention are refused, and what to write instead; empty if they are
+    not."""
     value = dict(arguments.keywords).get("kernel_options")
     by_place = len(arguments.positional) > _POSITIONALS
     if not operator.endswith(".flex_attention") or (value is None and not by_place):

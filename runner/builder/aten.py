@@ -1,8 +1,9 @@
 """Which operators of ATen a case may call, and where their arguments must be names.
 
-A function of ``torch`` checks what it passes on; an operator of ``torch.ops`` need not. One is allowed if a public function has its name,
-if it is a structured kernel, whose shapes a function of its own checks, or if ``BY_NAME`` holds it. Structured derivatives are no
-exception to the last: many check nothing. Overloads follow their operator. ``tools/operator_sweep.py`` tries wrong arguments.
+A function of ``torch`` checks what it passes on; an operator of ``torch.ops`` need not. One is allowed if a public
+function has its name, if it is a structured kernel, whose shapes a function of its own checks, or if ``BY_NAME`` holds
+it. Structured derivatives are no exception to the last: many check nothing. Overloads follow their operator.
+``tools/operator_sweep.py`` tries wrong arguments.
 """
 
 from __future__ import annotations
@@ -13,54 +14,67 @@ from functools import cache
 
 from runner.cases.inventory import inventory
 
-UNCHECKED = "nothing is known to check its arguments, and its kernel may read or write past a tensor's end where these are wrong"
+UNCHECKED = (
+    "nothing is known to check its arguments, and its kernel may read or write past a tensor's end where these are "
+    "wrong"
+)
 
 TRUSTS = (
     "it trusts the indices or sizes that it is given, and reads or writes past a tensor's end where these are wrong"
 )
 
 TRUSTING = frozenset({
-    "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats", "torch.batch_norm_update_stats",
-    "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_", "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm", "aten.gru", "torch.gru",
-    "aten.align_to", "prims.fft_c2r", "aten.choose_qparams_optimized", "torch.choose_qparams_optimized",
+    "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats",
+    "torch.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_",
+    "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm",
+    "aten.gru", "torch.gru", "aten.align_to", "prims.fft_c2r", "aten.choose_qparams_optimized",
+    "torch.choose_qparams_optimized",
 })  # fmt: skip
 """Public functions that the sweep found to do so."""
 
 BY_NAME = {
     "it copies, views or casts one tensor": (
-        "_conj _conj_copy _conj_physical _efficientzerotensor _lazy_clone _local_scalar_dense _neg_view _neg_view_copy _reshape_copy "
-        "_shape_as_tensor _to_copy _unsafe_view alias copy lift lift_fresh lift_fresh_copy set slice zero"
+        "_conj _conj_copy _conj_physical _efficientzerotensor _lazy_clone _local_scalar_dense _neg_view "
+        "_neg_view_copy _reshape_copy _shape_as_tensor _to_copy _unsafe_view alias copy lift lift_fresh "
+        "lift_fresh_copy set slice zero"
     ),
     "it is the form without a mutation of a public method": (
         "_foreach_zero cauchy exponential geometric log_normal normal_functional random resize uniform"
     ),
     "it is a public method, which has an older one of its name without the underscore": "resize_",
     "public functions consist of it, so that graphs of models hold it": (
-        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _fused_rms_norm _int_mm "
-        "_pdist_forward _prelu_kernel _safe_softmax _to_dense _to_sparse _trilinear _unique _unique2 col2im im2col log_sigmoid "
-        "log_sigmoid_forward multilabel_margin_loss_forward nll_loss2d_forward reflection_pad2d _grouped_mm _scaled_grouped_mm _scaled_mm "
-        "_scaled_mm_v2 _scaled_dot_product_attention_math _scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _fused_rms_norm "
+        "_int_mm _pdist_forward _prelu_kernel _safe_softmax _to_dense _to_sparse _trilinear _unique _unique2 col2im "
+        "im2col log_sigmoid log_sigmoid_forward multilabel_margin_loss_forward nll_loss2d_forward reflection_pad2d "
+        "_grouped_mm _scaled_grouped_mm _scaled_mm _scaled_mm_v2 _scaled_dot_product_attention_math "
+        "_scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_flash_attention"
     ),
     "it is the derivative of a public function that checks its arguments, so that graphs of training hold it": (
-        "_prelu_kernel_backward _softmax_backward_data binary_cross_entropy_backward convolution_backward diagonal_backward elu_backward "
-        "gelu_backward glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward "
-        "leaky_relu_backward log_sigmoid_backward logit_backward masked_scatter_backward mish_backward mse_loss_backward "
-        "multi_margin_loss_backward multilabel_margin_loss_backward native_dropout_backward native_group_norm_backward select_backward "
-        "sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward "
-        "softshrink_backward tanh_backward threshold_backward unfold_backward upsample_bicubic2d_backward upsample_bilinear2d_backward "
-        "upsample_linear1d_backward upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward "
+        "_prelu_kernel_backward _softmax_backward_data binary_cross_entropy_backward convolution_backward "
+        "diagonal_backward elu_backward gelu_backward glu_backward hardshrink_backward hardsigmoid_backward "
+        "hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward log_sigmoid_backward "
+        "logit_backward masked_scatter_backward mish_backward mse_loss_backward multi_margin_loss_backward "
+        "multilabel_margin_loss_backward native_dropout_backward native_group_norm_backward select_backward "
+        "sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward "
+        "softplus_backward softshrink_backward tanh_backward threshold_backward unfold_backward "
+        "upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward "
+        "upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward "
         "upsample_trilinear3d_backward"
     ),
     "shipped cases of an accelerator call it": "_cudnn_rnn cudnn_batch_norm_backward",
     "no backend knows it, and it returns its argument": "_foobar",
 }
-"""Why operators without a public function are allowed, and which. In the sweep none of them accessed memory past an end."""
+"""Why operators without a public function are allowed, and which.
+
+In the sweep none of them accessed memory past an end.
+"""
 
 _PREFIXES = ("special", "linalg", "fft", "sparse", "nested")
 _BESIDE = frozenset({
-    "native", "fused", "thnn", "mkldnn", "cudnn", "miopen", "mps", "legit", "with", "no", "update", "training", "helper", "interface",
-    "impl", "kernel", "functional", "differentiable", "cachemask", "forward", "backward", "data", "out",
+    "native", "fused", "thnn", "mkldnn", "cudnn", "miopen", "mps", "legit", "with", "no", "update", "training",
+    "helper", "interface", "impl", "kernel", "functional", "differentiable", "cachemask", "forward", "backward",
+    "data", "out",
 })  # fmt: skip
 """Words of internal names that their public function does not have."""
 
@@ -99,7 +113,8 @@ _GRID_SAMPLER = re.compile(r"(torch|aten)\._?grid_sampler(_|\b)")
 
 
 def code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
-    """Return the argument of ``torch.ops`` that is a number where torch takes a dtype, a layout or a memory format; else an empty text.
+    """Return the argument of ``torch.ops`` that is a number where torch takes a dtype, a layout or a memory format;
+    else an empty text.
 
     Arguments are written in Python. Such a number is no longer checked: torch reads a table at it.
     """

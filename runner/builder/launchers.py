@@ -23,7 +23,8 @@ from runner.quote import comment, dotted_name, identifier, literal, torch_name
 FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 _OWN = re.compile(
-    r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|numpy"
+    r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|"
+    r"numpy"
 )
 """Names at the top of the written source, which a kernel's file must leave alone."""
 

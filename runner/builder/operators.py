@@ -1,8 +1,9 @@
 """Which names are operators, how each is written in Python, and what is refused.
 
-Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/inventory.py`` or one of the short tables
-below holds it. Everything else is refused, with the reason where there is a better one than "unknown".
-``has_only_a_value`` says which steps surely do nothing besides giving a value, so that one whose value is not read is a mistake.
+Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/inventory.py`` or one of the
+short tables below holds it. Everything else is refused, with the reason where there is a better one than "unknown".
+``has_only_a_value`` says which steps surely do nothing besides giving a value, so that one whose value is not read is a
+mistake.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ ENUMS = {
     ),
     "nn.functional.SwizzleType": ("NO_SWIZZLE", "SWIZZLE_32_4_4"),
 }
-"""Classes of constants that public operators take (F.scaled_mm, F.scaled_grouped_mm), without ``torch.``, and their members."""
+"""Classes of constants that public operators take (F.scaled_mm, F.scaled_grouped_mm), without ``torch.``, and their
+members."""
 
 SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
                  "distributions", "nn.attention.flex_attention")  # fmt: skip
@@ -61,8 +63,8 @@ SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested
 ATTRIBUTES_OF_VALUES = frozenset({
     # named results of torch operators
     "values", "indices", "sign", "logabsdet", "Q", "R", "U", "S", "V", "Vh", "L", "LU", "pivots", "P", "info",
-    "eigenvalues", "eigenvectors", "solution", "residuals", "rank", "singular_values", "mantissa", "exponent", "min", "max",
-    "hist", "bin_edges", "data", "batch_sizes", "sorted_indices", "unsorted_indices",
+    "eigenvalues", "eigenvectors", "solution", "residuals", "rank", "singular_values", "mantissa", "exponent", "min",
+    "max", "hist", "bin_edges", "data", "batch_sizes", "sorted_indices", "unsorted_indices",
     # torch.distributions
     "sample", "rsample", "log_prob", "entropy", "mean", "variance", "stddev", "mode", "probs", "logits", "cdf", "icdf",
     "loc", "scale", "support",
@@ -76,51 +78,71 @@ METHODS_OF_ARRAYS = frozenset({
     "item", "max", "mean", "min", "nonzero", "prod", "put", "ravel", "repeat", "reshape", "round", "size",
     "sort", "squeeze", "std", "sum", "swapaxes", "take", "tolist", "trace", "transpose", "var", "view",
 })  # fmt: skip
-"""Methods of tensors that arrays of numpy have too. Where a case calls numpy they are functions of ``torch.Tensor``, which take no array."""
+"""Methods of tensors that arrays of numpy have too.
+
+Where a case calls numpy they are functions of ``torch.Tensor``, which take no array.
+"""
 
 REFUSED: tuple[tuple[str, str], ...] = (
     (r"(^|\.)__\w*|\.\w+__$", "dunder names reach past the operators into Python itself"),
     (r"^torch\.(load|save|from_file|serialization\b.*|package\b.*)|\.(from_file|tofile|dump|dumps|memmap|DataSource)$|"
      r"^aten\.(save|load|from_file|open)\b|^numpy\.(load|save|savez\w*|loadtxt|savetxt|fromfile|genfromtxt|fromregex)$",
      "it reads or writes files"),
-    (r"^torch\.(hub|utils\.model_zoo|utils\.data|utils\.tensorboard|onnx|export)\b", "it reaches the network or loads code"),
+    (r"^torch\.(hub|utils\.model_zoo|utils\.data|utils\.tensorboard|onnx|export)\b", "it reaches the network or "
+        "loads code"),
     (r"^torch\.(compile|compiler|_dynamo|_inductor|_functorch|jit|fx|ops|library|classes|_export)\b",
      "the backends compile; a case is what they compile"),
     (r"^torch\.(distributed|multiprocessing|futures|monitor)\b|^(nn|torch\.nn)\.(parallel|DataParallel)\b",
      "it starts processes or talks to other machines"),
     (r"^torch\.(set_\w+|manual_seed|seed|initial_seed|random\b.*|use_\w+|get_rng_state|set_rng_state|backends\b.*|"
-     r"cuda\b.*|cpu\b.*|mps\b.*|xpu\b.*|accelerator\b.*|overrides\b.*|_C\b.*|autograd\.set_\w+|utils\b.*|profiler\b.*|testing\b.*)",
+     r"cuda\b.*|cpu\b.*|mps\b.*|xpu\b.*|accelerator\b.*|overrides\b.*|_C\b.*|autograd\.set_\w+|utils\b.*|"
+     r"profiler\b.*|testing\b.*)",
      "it changes or reads the state of the process, which belongs to the runner"),
-    (r"^Tensor\.(storage|untyped_storage|typed_storage|share_memory_|register_hook|register_post_accumulate_grad_hook|apply_|map_|"
-     r"map2_|module_load|reinforce|data_ptr|const_data_ptr|pin_memory|record_stream|ipu|xpu|mtia|set_|storage_type|as_subclass)$",
+    (r"^Tensor\.(storage|untyped_storage|typed_storage|share_memory_|register_hook|"
+        r"register_post_accumulate_grad_hook|apply_|map_|"
+     r"map2_|module_load|reinforce|data_ptr|const_data_ptr|pin_memory|record_stream|ipu|xpu|mtia|set_|storage_type|"
+     r"as_subclass)$",
      "it reaches past the tensor, into memory, storages or Python callbacks"),
-    (r"^Tensor\.resize$", "torch has deprecated it, and the method of that name of numpy's arrays frees memory that tensors share"),
+    (r"^Tensor\.resize$", "torch has deprecated it, and the method of that name of numpy's arrays frees memory that "
+        "tensors share"),
     (r"^nn\.(Module|Container|Sequential|ModuleList|ModuleDict|ParameterList|ParameterDict)$",
      "it holds other modules; write its parts as steps"),
     (r"^(os|sys|subprocess|shutil|socket|pathlib|importlib|pickle|io|ctypes|urllib|requests|tempfile|builtins|posix)\b",
      "it is no tensor operator"),
-    (r"^builtin\.(eval|exec|open|compile|getattr|setattr|delattr|vars|globals|locals|input|breakpoint|type|object|super|memoryview|help|exit|quit)$",
+    (r"^builtin\.(eval|exec|open|compile|getattr|setattr|delattr|vars|globals|locals|input|breakpoint|type|object|"
+        r"super|memoryview|help|exit|quit)$",
      "it runs code, opens files or changes objects"),
-    (r"^builtin\.(str|repr|ascii|format|chr|bytes)$", "it makes texts, and compilers write texts into the code that they generate"),
+    (r"^builtin\.(str|repr|ascii|format|chr|bytes)$", "it makes texts, and compilers write texts into the code that "
+        "they generate"),
     (r"^operator\.(attrgetter|methodcaller|itemgetter|setattr)$", "it reaches attributes by name"),
-    (r"^(numpy)\.(from_dlpack|lib|ctypeslib|core|testing|f2py|distutils|vectorize|frompyfunc|seterr\w*|setbufsize|random)\b",
+    (r"^(numpy)\.(from_dlpack|lib|ctypeslib|core|testing|f2py|distutils|vectorize|frompyfunc|seterr\w*|setbufsize|"
+        r"random)\b",
      "it is outside numpy's array functions"),
     (r"^aten\.(_?pin_memory|record_stream)\b", "it reaches past the tensor, into memory, storages or Python callbacks"),
-    (r"^aten\.(_sparse_\w+_unsafe|_sparse_coo_tensor_with_dims_and_tensors|_coalesced_?|_unsafe_(masked_)?index\w*|_index_put_impl_?|"
-     r"_reshape_alias(_copy)?|_nested_view_from_\w+|_convert_indices_from_\w+|_cslt_\w+|_sparse_semi_structured_\w+|_sobol_engine_\w+|"
-     r"_embedding_bag_(\w+_)?backward|embedding_((dense|sparse)_)?backward|_?segment_reduce(_backward)?|_ctc_loss(_backward)?|"
-     r"(max_pool[23]d_with_indices|adaptive_max_pool[23]d|fractional_max_pool[23]d)_backward|_fused_(adam|adamw|sgd|adagrad)_?|"
-     r"_cdist_backward|_pdist_backward|_?fused_moving_avg_obs_\w+|_sparse_mm_reduce_impl_backward|mkldnn_rnn_layer(_backward)?|"
+    (r"^aten\.(_sparse_\w+_unsafe|_sparse_coo_tensor_with_dims_and_tensors|_coalesced_?|_unsafe_(masked_)?index\w*|"
+        r"_index_put_impl_?|"
+     r"_reshape_alias(_copy)?|_nested_view_from_\w+|_convert_indices_from_\w+|_cslt_\w+|_sparse_semi_structured_\w+|"
+     r"_sobol_engine_\w+|"
+     r"_embedding_bag_(\w+_)?backward|embedding_((dense|sparse)_)?backward|_?segment_reduce(_backward)?|"
+     r"_ctc_loss(_backward)?|"
+     r"(max_pool[23]d_with_indices|adaptive_max_pool[23]d|fractional_max_pool[23]d)_backward|_fused_(adam|adamw|sgd|"
+     r"adagrad)_?|"
+     r"_cdist_backward|_pdist_backward|_?fused_moving_avg_obs_\w+|_sparse_mm_reduce_impl_backward|"
+     r"mkldnn_rnn_layer(_backward)?|"
      r"_scaled_dot_product_flash_attention_for_cpu_backward|native_batch_norm_backward)(\.\w+)?$|"
-     r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|^prims\._unsafe_\w+",
+     r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|"
+     r"^prims\._unsafe_\w+",
      aten.TRUSTS),
-    (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an object"),
-    (r"^torch\.(\w+\.)*(BFloat16|Bool|Byte|Char|Double|Float|Half|Int|Long|Short)Tensor$|^torch\.(\w+\.)+Tensor$|^F\.Tensor$|^Tensor\.new$",
+    (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an "
+        "object"),
+    (r"^torch\.(\w+\.)*(BFloat16|Bool|Byte|Char|Double|Float|Half|Int|Long|Short)Tensor$|^torch\.(\w+\.)+Tensor$|"
+        r"^F\.Tensor$|^Tensor\.new$",
      "it takes an integer for the address of an object, and trusts its indices"),
     (r"^aten\.sparse_(coo|csr|csc|bsr|bsc|compressed)_tensor\b",
      "it trusts its indices; the public constructors of sparse tensors are written with their check"),
     (r"^torch\.nn\.attention\.flex_attention\.(flex_attention_hop|FlexKernelOptions)$|"
-     r"^aten\.(\w+\.(str|str_list|list_str|Dict_str)|(_functional_assert_|_assert_|_linalg_check_errors|_test_)\w*(\.\w+)?)$",
+     r"^aten\.(\w+\.(str|str_list|list_str|Dict_str)|(_functional_assert_|_assert_|_linalg_check_errors|"
+     r"_test_)\w*(\.\w+)?)$",
      "compilers write the texts that it takes into the code that they generate"),
     (r"^torch\.sparse\.(check_sparse_tensor_invariants|as_sparse_gradcheck)$",
      "it changes or reads the state of the process, which belongs to the runner"),
@@ -130,20 +152,22 @@ REFUSED: tuple[tuple[str, str], ...] = (
 NOT_LISTED = frozenset({
     "frombuffer", "is_storage", "from_dlpack", "register_kl", "_foobar_",
     "ndarray",  # over a buffer, its dtype "O" makes Python objects of numbers
-    "GetAttrKey", "TreeSpec", "TransformGetItemToIndex", "tree_flatten", "tree_unflatten", "tree_map_only", "setup_compilation_env",
-    "handle_torch_function", "boolean_dispatch", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
-    "bind", "copy_method_params", "DType", "Device",
+    "GetAttrKey", "TreeSpec", "TransformGetItemToIndex", "tree_flatten", "tree_unflatten", "tree_map_only",
+    "setup_compilation_env", "handle_torch_function", "boolean_dispatch", "has_torch_function",
+    "has_torch_function_unary", "has_torch_function_variadic", "bind", "copy_method_params", "DType", "Device",
 })  # fmt: skip
 """Names that the inventory holds and that are still no operators."""
 
 TENSOR_NOT_FIRST = frozenset({
-    "FloatTensor", "LongTensor", "Size", "Tensor", "arange", "as_tensor", "asarray", "bartlett_window", "blackman_window", "broadcast_shapes",
-    "can_cast", "cond", "einsum", "empty", "empty_permuted", "empty_quantized", "empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "finfo",
-    "from_numpy", "full", "hamming_window", "hann_window", "iinfo", "is_tensor", "is_vulkan_available", "kaiser_window", "linspace",
-    "logspace", "normal", "ones", "polygamma", "promote_types", "rand", "randint", "randn", "randperm", "range", "result_type", "scalar_tensor",
-    "special.polygamma", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor",
-    "sym_constrain_range", "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "tensor",
-    "tril_indices", "triu_indices", "vmap", "while_loop", "zeros",
+    "FloatTensor", "LongTensor", "Size", "Tensor", "arange", "as_tensor", "asarray", "bartlett_window",
+    "blackman_window", "broadcast_shapes", "can_cast", "cond", "einsum", "empty", "empty_permuted", "empty_quantized",
+    "empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "finfo", "from_numpy", "full", "hamming_window",
+    "hann_window", "iinfo", "is_tensor", "is_vulkan_available", "kaiser_window", "linspace", "logspace", "normal",
+    "ones", "polygamma", "promote_types", "rand", "randint", "randn", "randperm", "range", "result_type",
+    "scalar_tensor", "special.polygamma", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
+    "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "sym_constrain_range",
+    "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "tensor", "tril_indices",
+    "triu_indices", "vmap", "while_loop", "zeros",
 })  # fmt: skip
 """Functions of torch whose first argument need not be a tensor."""
 
@@ -151,9 +175,9 @@ CHECKED = frozenset(f"torch.sparse_{kind}_tensor" for kind in ("coo", "csr", "cs
 """Constructors that check their indices only when asked (``check_invariants``), so that they are always asked."""
 
 OF_TORCH = frozenset({
-    "aten", "prims", "prim", "c10d", "c10d_functional", "symm_mem", "fsdp", "rpc", "profiler", "debugprims", "debug_mode_ops", "export",
-    "higher_order", "inductor", "inductor_prims", "rngprims", "static_runtime", "onnx", "streams", "cuda", "classes", "load_library",
-    "import_module", "loaded_libraries",
+    "aten", "prims", "prim", "c10d", "c10d_functional", "symm_mem", "fsdp", "rpc", "profiler", "debugprims",
+    "debug_mode_ops", "export", "higher_order", "inductor", "inductor_prims", "rngprims", "static_runtime", "onnx",
+    "streams", "cuda", "classes", "load_library", "import_module", "loaded_libraries",
 })  # fmt: skip
 """What ``torch.ops`` holds beside the namespaces of custom operators."""
 
@@ -163,7 +187,10 @@ MODULE = "a model in Python goes in with module: and --allow-python"
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """``kind``: module, function, method, attribute, operator, submodule, kernel, context. ``python`` is how it is written."""
+    """``kind``: module, function, method, attribute, operator, submodule, kernel, context.
+
+    ``python`` is how it is written.
+    """
 
     name: str
     kind: str
@@ -358,8 +385,10 @@ _PLAIN = re.compile(
 
 _EFFECT = re.compile(
     r"_(\.\w+)?$|[._]out$|backward|retain_grad|"  # they write into memory
-    r"batch_?norm|instance_?norm|embedding|fake_quant|fused_moving|lazy|"  # statistics, weights by max_norm, first shapes
-    r"rand|drop|bernoulli|multinomial|poisson|normal$|gumbel|rrelu|fractional|attention|transformer|"  # the generator of random numbers
+    # statistics, weights by max_norm, first shapes
+    r"batch_?norm|instance_?norm|embedding|fake_quant|fused_moving|lazy|"
+    # the generator of random numbers
+    r"rand|drop|bernoulli|multinomial|poisson|normal$|gumbel|rrelu|fractional|attention|transformer|"
     r"assert|check|constrain|\.(item|tolist|numpy|is_nonzero|equal|allclose)$",  # they raise, guard or break the graph
     re.IGNORECASE,
 )
@@ -384,7 +413,8 @@ def has_only_a_value(step: Step) -> bool:
 
 
 def _may_act(value: Value) -> bool:
-    """Return whether a value among the arguments may make a step do more: a function, the model itself, true for ``inplace``."""
+    """Return whether a value among the arguments may make a step do more: a function, the model itself, true for
+    ``inplace``."""
     if isinstance(value, Ref):
         return value.name == "self" and not value.path
     return isinstance(value, Function) or (isinstance(value, Literal) and value.value is True)

@@ -27,7 +27,8 @@ from runner.diagnostics import Span, nearest
 from runner.quote import identifier, integer, literal, torch_name
 
 _MODULE_ATTRIBUTE = re.compile(
-    r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_(weight|bias)|eps|p|padding_idx|training|\w*_features|num_\w+|"
+    r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_(weight|bias)|eps|p|padding_idx|training|"
+    r"\w*_features|num_\w+|"
     r"hidden_size|(weight|bias)_(ih|hh)_l\d+(_reverse)?"
 )
 

@@ -94,14 +94,16 @@ class Scope:
         return "None"
 
     def check_attribute(self, name: str, span: Span) -> None:
-        """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for numbers."""
+        """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for
+        numbers."""
         if self.has_arrays and name == "data":
             self.problems.error(
                 span, "a case that calls numpy may not reach 'data'", "Tensor.detach gives a tensor's data"
             )
 
     def set_previous(self, text: str, name: str | None, step: Step | None = None) -> None:
-        """Make ``text`` the value of ``$_``, which the case calls ``name``; ``step`` gave it and nothing else holds it."""
+        """Make ``text`` the value of ``$_``, which the case calls ``name``; ``step`` gave it and nothing else holds
+        it."""
         self.note_dropped()
         self.previous, self.previous_name = text, name
         self.unread = step if step is not None and has_only_a_value(step) else None
@@ -123,8 +125,10 @@ class Scope:
         ``names`` are those that the function itself makes.
         """
         inner = Scope(
-            self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs, self.later,
-            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches, has_arrays=self.has_arrays, functions=self.functions, dropped=self.dropped,
+            self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs,
+            self.later,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches,
+            has_arrays=self.has_arrays, functions=self.functions, dropped=self.dropped,
         )  # fmt: skip
         for name in arguments:
             self.reserved.add(inner.define(name))
@@ -135,7 +139,10 @@ class Scope:
 
 
 def python_name(name: str) -> str:
-    """Return a case's name, or ``self.<name>``, as a variable that hides nothing the source needs. Raises QuoteError for another text."""
+    """Return a case's name, or ``self.<name>``, as a variable that hides nothing the source needs.
+
+    Raises QuoteError for another text.
+    """
     bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
     return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
 

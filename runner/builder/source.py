@@ -1,7 +1,7 @@
 """A variant as Python source: ``class Model``, ``make_model()``, ``make_inputs()``, and for several calls ``CALLS``.
 
-A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``. The second model launches
-the kernels; the first computes their references.
+A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``. The second
+model launches the kernels; the first computes their references.
 
 One path: this text is what workers load, what ``runner show`` prints and what ``runner repro`` exports.
 """
@@ -378,8 +378,8 @@ def check(
 ) -> tuple[list[Diagnostic], int]:
     """Return what is wrong with a case, and how many characters of source were written to find out.
 
-    The first variant is written out, and every other one whose sizes differ. Beyond ``room`` characters no more variants are written; the
-    first one always is.
+    The first variant is written out, and every other one whose sizes differ. Beyond ``room`` characters no more
+    variants are written; the first one always is.
     """
     limits = limits or Limits()
     diagnostics: dict[Diagnostic, None] = {}

@@ -14,13 +14,15 @@ from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 
 BYTES = {
-    "float64": 8, "complex64": 8, "complex128": 16, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
+    "float64": 8, "complex64": 8, "complex128": 16, "int64": 8, "uint64": 8, "float16": 2, "bfloat16": 2, "int16": 2,
+    "uint16": 2,
     "int8": 1, "uint8": 1, "bool": 1,
 }  # fmt: skip
 """Bytes of an element; 4 for dtypes not listed."""
 
 COUNTED = {
-    "uint8": 256, "int8": 128, "uint16": 1 << 16, "int16": 1 << 15, "bfloat16": 257, "float16": 2049, "float32": (1 << 24) + 1,
+    "uint8": 256, "int8": 128, "uint16": 1 << 16, "int16": 1 << 15, "bfloat16": 257, "float16": 2049,
+    "float32": (1 << 24) + 1,
     **dict.fromkeys(("int32", "int64", "uint32", "uint64", "float64"), 1 << 31),
 }  # fmt: skip
 """How many numbers from 0 on each dtype holds exactly, as far as a tensor has so many elements."""
@@ -86,7 +88,8 @@ class TensorWriter:
         return text + (".requires_grad_()" if item.requires_grad and not item.grad_after_layout else "")
 
     def shape(self, item: Input) -> list[int]:
-        """Return the sizes, over params; report a size that is known only at run time, and a tensor that is too large."""
+        """Return the sizes, over params; report a size that is known only at run time, and a tensor that is too
+        large."""
         sizes = []
         for value in item.shape or ():
             text = self.render.value(value)
@@ -102,7 +105,10 @@ class TensorWriter:
     def _checked(self, item: Input, sizes: list[int]) -> list[int]:
         needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
         if needed > self.limits.tensor_bytes:
-            message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than {show_size(self.limits.tensor_bytes)}"
+            message = (
+                f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
+                f"{show_size(self.limits.tensor_bytes)}"
+            )
             return self.scope.problems.refuse(
                 [1] * len(sizes), item.span, message, "raise the limit with --limit tensor_bytes=SIZE"
             )
@@ -211,7 +217,10 @@ class TensorWriter:
         planted = ", ".join(v.format(info=f"torch.finfo({torch_name(real)})") for v in SPECIAL[: (count + 1) // 2])
         places = ", ".join(str(2 * i) for i in range(min(len(SPECIAL), (count + 1) // 2)))
         flat = f"torch.randn({count}, dtype={torch_name(dtype)})"
-        filled = f"{flat}.index_put((torch.tensor([{places}], dtype=torch.int64),), torch.tensor([{planted}], dtype={torch_name(dtype)}))"
+        filled = (
+            f"{flat}.index_put((torch.tensor([{places}], dtype=torch.int64),), torch.tensor([{planted}], "
+            f"dtype={torch_name(dtype)}))"
+        )
         return f"{filled}.reshape({_sizes(sizes)})"
 
     def _ramp(self, sizes: list[int], text: str, arguments: list[str]) -> str:

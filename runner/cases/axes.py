@@ -20,8 +20,8 @@ class _Unfit(Exception):
 def resolve_axes(variant: Variant) -> Case:
     """Return the case with one value for each axis and without its ledger.
 
-    The flags and options of a suite's backend become the case's own. A param that is a plain number replaces each use of it; other params
-    stay, as axes of one value. Constants of kernels are replaced by their values.
+    The flags and options of a suite's backend become the case's own. A param that is a plain number replaces each use
+    of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
     """
     case, backend = variant.case, variant.backend
     compiling = Compile(

@@ -1,8 +1,8 @@
 """Which backends a suite may name, and which a person may type.
 
-A suite comes from a stranger. It may name torch's own backends (``backends.json``, written by ``tools/flags.py``), the runner's own,
-and backends that an installed package registers under a plain name. ``package:function`` calls any function, so it is for
-the command line, or for files whose Python is allowed.
+A suite comes from a stranger. It may name torch's own backends (``backends.json``, written by ``tools/flags.py``), the
+runner's own, and backends that an installed package registers under a plain name. ``package:function`` calls any
+function, so it is for the command line, or for files whose Python is allowed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ WRITING = frozenset({"dynamo_minifier_backend", "dynamo_accuracy_minifier_backen
 
 PLANTED = tuple(
     f"runner.worker.planted:{name}"
-    for name in ("aborts", "alias_lost", "clean", "default_dtype_changed", "draws_twice", "dropped_mutation", "error_swallowed", "exits_silently", "hangs",
-                 "nan_to_zero", "no_gradient", "recompiles_always", "scaled_gradient", "segfaults", "stride_off_by_one", "swapped",
-                 "to_double", "toy_compiler", "unsigned_zero", "wrong_element")
+    for name in ("aborts", "alias_lost", "clean", "default_dtype_changed", "draws_twice", "dropped_mutation",
+        "error_swallowed", "exits_silently", "hangs",
+                 "nan_to_zero", "no_gradient", "recompiles_always", "scaled_gradient", "segfaults",
+                 "stride_off_by_one", "swapped", "to_double", "toy_compiler", "unsigned_zero", "wrong_element")
 )  # fmt: skip
 """The runner's own broken backends."""
 
@@ -78,4 +79,7 @@ def hint_for(name: str, registered: Collection[str] = ()) -> str:
     """Return a hint: the nearest known name, or where backends come from."""
     if len(name) <= _LONGEST and (near := nearest(name, dict.fromkeys((*own_names(), *registered)))):
         return near
-    return f"torch's own are {', '.join(n for n in own_names() if not n.endswith('_TESTING_ONLY'))}; a package that registers another is installed, or imported with --import"
+    return (
+        f"torch's own are {', '.join(n for n in own_names() if not n.endswith('_TESTING_ONLY'))}; a package that "
+        "registers another is installed, or imported with --import"
+    )

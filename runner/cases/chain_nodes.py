@@ -1,6 +1,7 @@
 """The nodes of a chain and the values in their arguments: frozen dataclasses.
 
-A value is a small expression node (``Literal``, ``Ref``, ...). The builder writes these nodes out, so that nobody reads YAML twice.
+A value is a small expression node (``Literal``, ``Ref``, ...). The builder writes these nodes out, so that nobody reads
+YAML twice.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from runner.diagnostics import Span
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A plain scalar: None, bool, int, float, complex or text. ``span`` is where a text stands that is not marked as ``$text``."""
+    """A plain scalar: None, bool, int, float, complex or text.
+
+    ``span`` is where a text stands that is not marked as ``$text``.
+    """
 
     value: Any
     span: Span | None = field(default=None, compare=False)
@@ -107,7 +111,8 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Initial:
-    """How a parameter or buffer of an nn module is filled: by a way of ``init:``, or, where that is None, with one value."""
+    """How a parameter or buffer of an nn module is filled: by a way of ``init:``, or, where that is None, with one
+    value."""
 
     name: str
     init: str | None

@@ -111,7 +111,10 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
 
 
 def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
-    """A step key among the keywords is nearly always two spaces too many. References are an argument: a step's ``out`` holds names."""
+    """A step key among the keywords is nearly always two spaces too many.
+
+    References are an argument: a step's ``out`` holds names.
+    """
     if not isinstance(value, YamlMapping):
         return
     for key, inner in value.entries:
@@ -260,8 +263,9 @@ def parse_arguments(
 ) -> Arguments:
     """Return the arguments of one call.
 
-    A list is positional. A mapping holds keywords, and under ``"*"`` the positionals. Null means that the call is bare; any other value is
-    the one positional argument. ``index_at`` is the positional that may be an index text. ``operator`` is the key before the arguments.
+    A list is positional. A mapping holds keywords, and under ``"*"`` the positionals. Null means that the call is bare;
+    any other value is the one positional argument. ``index_at`` is the positional that may be an index text.
+    ``operator`` is the key before the arguments.
     """
     if _is_python(node, operator, problems):
         return Arguments(bare=True)
@@ -289,7 +293,10 @@ def parse_arguments(
 
 
 def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
-    """Whether arguments are written as in Python: ``[$_, dim=-1]``, or ``$_, 1`` without brackets. Such are reported."""
+    """Whether arguments are written as in Python: ``[$_, dim=-1]``, or ``$_, 1`` without brackets.
+
+    Such are reported.
+    """
     entries = node.entries if isinstance(node, YamlMapping) else ()
     if isinstance(node, YamlMapping):
         node = node.get("*") or node

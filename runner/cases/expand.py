@@ -1,8 +1,8 @@
 """Cases times axes times backends: the variants, with their stable ids, and which of them to run.
 
-The expressions of ``-k`` and of a suite's ``select:`` are ``not``, ``and``, ``or`` and parentheses over words. ``tag:x``, ``case:x``,
-``file:x``, ``backend:x``, ``device:x``, ``dtype:x`` match with ``*`` and ``?``; any other word matches a part of the id, whatever its
-case. Another ``prefix:`` is an error outside quotes.
+The expressions of ``-k`` and of a suite's ``select:`` are ``not``, ``and``, ``or`` and parentheses over words.
+``tag:x``, ``case:x``, ``file:x``, ``backend:x``, ``device:x``, ``dtype:x`` match with ``*`` and ``?``; any other word
+matches a part of the id, whatever its case. Another ``prefix:`` is an error outside quotes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ def expand(
 ) -> list[Variant]:
     """Return every variant of every suite, each once; one that several suites ask for names them all.
 
-    ``backends`` replaces the suites' own; a name that a suite configures keeps its configuration. ``devices`` narrows the axis of cases
-    that declare one, and replaces it for the others. A case whose axes multiply beyond the limit is added to ``refused`` and left out.
+    ``backends`` replaces the suites' own; a name that a suite configures keeps its configuration. ``devices`` narrows
+    the axis of cases that declare one, and replaces it for the others. A case whose axes multiply beyond the limit is
+    added to ``refused`` and left out.
 
-    Raises InputError for such a case where ``refused`` is None, when all variants together pass the limit, and when two suites mean
-    different things by one id.
+    Raises InputError for such a case where ``refused`` is None, when all variants together pass the limit, and when two
+    suites mean different things by one id.
     """
     suites = list(suites)
     limits = limits or Limits()
@@ -91,7 +92,10 @@ def expand(
                     continue
                 earlier = variants[place]
                 if earlier.backend != variant.backend:
-                    message = f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
+                    message = (
+                        f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in "
+                        f"{suite.name!r}"
+                    )
                     raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
                 pair = id(earlier.case), id(case)
                 if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
@@ -245,7 +249,8 @@ class Selection:
         return self.predicate(variant)
 
     def idle_terms(self, values: Mapping[str, Iterable[str]]) -> list[str]:
-        """Return a message for each term that matches none of the ``values`` of its field; fields without values are not looked at."""
+        """Return a message for each term that matches none of the ``values`` of its field; fields without values are
+        not looked at."""
         messages = []
         for field, pattern in dict.fromkeys(self.terms):
             present = dict.fromkeys(values.get(field, ()))

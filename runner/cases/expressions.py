@@ -33,7 +33,10 @@ def cdiv(a: int, b: int) -> int:
 
 
 def next_power_of_2(n: int) -> int:
-    """Return the smallest power of two that holds ``n``, as Triton has it. Raises TypeError for anything but an integer."""
+    """Return the smallest power of two that holds ``n``, as Triton has it.
+
+    Raises TypeError for anything but an integer.
+    """
     return 1 << (n - 1).bit_length() if _integer(n) > 0 else 0
 
 
@@ -81,8 +84,8 @@ class ExpressionError(ValueError):
 def parse(text: str, launch: bool = False) -> ast.expr:
     """Return the checked syntax tree of ``text``, which stands between the braces.
 
-    The tree is cached, so nobody may change it. ``launch`` allows ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for anything but
-    arithmetic, comparisons, ``min max len abs`` and shapes.
+    The tree is cached, so nobody may change it. ``launch`` allows ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for
+    anything but arithmetic, comparisons, ``min max len abs`` and shapes.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -141,7 +144,8 @@ def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
 
 
 def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], str]) -> str:
-    """Return Python text: a constant where only params are named, else the expression with params replaced and names renamed."""
+    """Return Python text: a constant where only params are named, else the expression with params replaced and names
+    renamed."""
     if is_static(tree, params):
         return number(evaluate(tree, params))
     # A copy, because the transformer works in place and a tree serves many variants.

@@ -1,8 +1,9 @@
 """``config:`` and ``options:``: which of torch's flags a file may set, and to what.
 
-Cases come from strangers, and some flags start programs, write files or load code. A flag may be set only if ``flags.json``
-allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes. ``tools/flags.py`` drafted it, and each
-row was reviewed. A person sets any other flag in a Python module that ``--import`` names.
+Cases come from strangers, and some flags start programs, write files or load code. A flag may be set only if
+``flags.json`` allows it. That table holds every flag of torch 2.6 and 2.13, each with the values it takes.
+``tools/flags.py`` drafted it, and each row was reviewed. A person sets any other flag in a Python module that
+``--import`` names.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ Value = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """``kinds`` are ``bool``, ``int``, ``float``, ``null``; ``words`` the words it takes; ``refused`` why a file may not set it."""
+    """``kinds`` are ``bool``, ``int``, ``float``, ``null``; ``words`` the words it takes; ``refused`` why a file may
+    not set it."""
 
     kinds: frozenset[str]
     words: tuple[str, ...]
@@ -96,7 +98,10 @@ def table() -> dict[str, Flag]:
 
 
 def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> dict[str, Value]:
-    """Return the flags of a mapping as plain data, and report each one that is refused. ``prefix`` completes short names."""
+    """Return the flags of a mapping as plain data, and report each one that is refused.
+
+    ``prefix`` completes short names.
+    """
     if not isinstance(node, YamlMapping):
         return {}
     flags: dict[str, Value] = {}

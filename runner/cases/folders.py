@@ -42,7 +42,10 @@ class Walk:
         return sorted(files)
 
     def matching(self, folder: Path, pattern: str, ending: str) -> list[Path]:
-        """Return the regular files that a relative pattern names, seen from ``folder``; none for any other pattern. Raises FolderLimit."""
+        """Return the regular files that a relative pattern names, seen from ``folder``; none for any other pattern.
+
+        Raises FolderLimit.
+        """
         path = PurePath(pattern)
         if path.is_absolute() or "\0" in pattern:
             return []

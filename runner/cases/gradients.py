@@ -1,4 +1,5 @@
-"""``grad:``: its modes, the cotangents that a case gives, and whether anything has a gradient that could be compared."""
+"""``grad:``: its modes, the cotangents that a case gives, and whether anything has a gradient that could be
+compared."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from runner.cases.yaml.tree import YamlMapping, YamlNode, fields, scalar, severa
 from runner.diagnostics import Span, nearest
 
 _WITH_PARAMETERS = re.compile(
-    r"nn\.(AdaptiveLogSoftmax|(Sync)?BatchNorm|Bilinear|Conv|Embedding|GRU|GroupNorm|InstanceNorm|LSTM|LayerNorm|Lazy|Linear|"
+    r"nn\.(AdaptiveLogSoftmax|(Sync)?BatchNorm|Bilinear|Conv|Embedding|GRU|GroupNorm|InstanceNorm|LSTM|LayerNorm|"
+    r"Lazy|Linear|"
     r"MultiheadAttention|PReLU|RMSNorm|RNN|Transformer)"
 )
 
@@ -37,7 +39,8 @@ def check_leaves(case: Case, place: Span, problems: Problems) -> None:
     problems.error(
         place,
         f"nothing in case {case.name!r} requires a gradient, so backward would compare nothing",
-        f"write requires_grad: true for an input, such as {name}: {{shape: [2, 3], requires_grad: true}}, or take grad: out",
+        f"write requires_grad: true for an input, such as {name}: {{shape: [2, 3], requires_grad: true}}, or take "
+        "grad: out",
     )
 
 

@@ -25,8 +25,14 @@ INITS = (
 FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
 """Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
 _COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
-_EXAMPLES = {"randint": "{randint: [0, 10]}", "uniform": "{uniform: [0, 1]}", "full": "{full: 2}", "arange": "{arange: [0, 1]}",
-             "linspace": "{linspace: [0, 1]}", **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")}}  # fmt: skip
+_EXAMPLES = {
+    "randint": "{randint: [0, 10]}",
+    "uniform": "{uniform: [0, 1]}",
+    "full": "{full: 2}",
+    "arange": "{arange: [0, 1]}",
+    "linspace": "{linspace: [0, 1]}",
+    **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")},
+}
 _CONSTANTS = ("torch.e", "torch.inf", "torch.nan", "torch.pi")
 
 
@@ -62,7 +68,8 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
 
 
 def check_numbers(node: YamlNode, problems: Problems) -> bool:
-    """Return whether a value is a number, true, false, a param or a nested list of these, and report one that is not."""
+    """Return whether a value is a number, true, false, a param or a nested list of these, and report one that is
+    not."""
     if isinstance(node, YamlSequence):
         return all(check_numbers(item, problems) for item in node.items)
     if isinstance(node, YamlScalar) and _is_number(node):

@@ -126,7 +126,8 @@ def _dtype(node: YamlNode | None, problems: Problems) -> str | None:
 
 
 def check_dtype(name: str, span: Span, problems: Problems, hint: str = "such as float32, int64, bool") -> bool:
-    """Return whether torch has a dtype ``name``, and report one that it has not; ``hint`` is for a name like none of them."""
+    """Return whether torch has a dtype ``name``, and report one that it has not; ``hint`` is for a name like none of
+    them."""
     if name not in DTYPES:
         problems.error(span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or hint)
     return name in DTYPES

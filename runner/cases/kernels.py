@@ -65,7 +65,8 @@ def launches_broken_kernel(chain: Iterable[Node], kernels: Mapping[str, Kernel |
 def constant_axes(
     params: Mapping[str, tuple[Any, ...]], kernels: Iterable[Kernel], node: YamlNode | None, problems: Problems
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the params, with an axis ``kernel.CONSTANT`` for each constant that has alternatives and that the case does not set.
+    """Return the params, with an axis ``kernel.CONSTANT`` for each constant that has alternatives and that the case
+    does not set.
 
     ``node`` is the case's ``params:``; a dotted name in it that names no constant is reported.
     """

@@ -25,7 +25,7 @@ class Limits:
     files: int = 5_000  # that the folders and patterns of one command name
     depth: int = 40  # of lists and mappings within each other, aliases followed
     nodes: int = 100_000  # values, lists and mappings that a file writes out
-    # Nodes that the aliases of a file stand for, that each case repeats of its defaults, or each call of a case's inputs.
+    # Nodes that aliases stand for, that each case repeats of its defaults, or each call of its inputs.
     expanded_nodes: int = 200_000
     expanded_characters: int = 4_000_000  # that the aliases of a file stand for
     text_characters: int = 20_000  # of one text

@@ -13,8 +13,9 @@ from runner.cases.chain_nodes import Node, Value
 from runner.diagnostics import Span
 
 DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32", "bool", "uint8", "int8", "int16", "int32",
-    "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+    "float32", "float64", "float16", "bfloat16", "complex64", "complex128", "complex32", "bool", "uint8", "int8",
+    "int16", "int32", "int64", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz",
+    "float8_e5m2fnuz", "float8_e8m0fnu",
 )  # fmt: skip
 """Dtypes that an input can have, without ``torch.``; one spelling each."""
 
@@ -78,7 +79,8 @@ class PythonModule:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a kernel writes: made like an input, or with a shape and dtype of its own; ``fill`` is what it holds before."""
+    """What a kernel writes: made like an input, or with a shape and dtype of its own; ``fill`` is what it holds
+    before."""
 
     name: str
     span: Span
@@ -92,8 +94,8 @@ class Output:
 class Kernel:
     """``kernels: {name: ...}``: a Triton kernel as an operator, and what it is held against.
 
-    ``arguments`` go by the kernel function's own parameters. ``constants`` hold each constant's alternatives: several make
-    an axis. ``reference`` is a chain over the inputs, or ``reference_function`` a function of the kernel's file.
+    ``arguments`` go by the kernel function's own parameters. ``constants`` hold each constant's alternatives: several
+    make an axis. ``reference`` is a chain over the inputs, or ``reference_function`` a function of the kernel's file.
     """
 
     name: str
@@ -169,7 +171,10 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Grad:
-    """``mode``: off, forward or backward. A given cotangent is a hidden input for each tensor output, in order, or None."""
+    """``mode``: off, forward or backward.
+
+    A given cotangent is a hidden input for each tensor output, in order, or None.
+    """
 
     mode: str = "forward"
     cotangent: str = "seeded"  # or ones, sum, given

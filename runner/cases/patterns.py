@@ -1,6 +1,7 @@
 """Regular expressions from files, matched in the control process: by an engine that does not backtrack.
 
-RE2 takes time in proportion to the text, whatever the expression, and its memory is bounded. Names of the exceptions that ``expect: {raises: ...}`` may mean are here too.
+RE2 takes time in proportion to the text, whatever the expression, and its memory is bounded. Names of the exceptions
+that ``expect: {raises: ...}`` may mean are here too.
 """
 
 from __future__ import annotations
@@ -98,9 +99,10 @@ def _compiled(pattern: str) -> Any:
 
 
 _OF_TORCH = (
-    "AcceleratorError", "BackendCompilerFailed", "ConstraintViolationError", "DataDependentOutputException", "DynamicOutputShapeException",
-    "GuardOnDataDependentSymNode", "LinAlgError", "OutOfMemoryError", "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported",
-    "UnsupportedFakeTensorException", "UnsupportedOperatorException", "UserError", "UserErrorType",
+    "AcceleratorError", "BackendCompilerFailed", "ConstraintViolationError", "DataDependentOutputException",
+    "DynamicOutputShapeException", "GuardOnDataDependentSymNode", "LinAlgError", "OutOfMemoryError",
+    "TorchRuntimeError", "UncapturedHigherOrderOpError", "Unsupported", "UnsupportedFakeTensorException",
+    "UnsupportedOperatorException", "UserError", "UserErrorType",
 )  # fmt: skip
 _KNOWN = (
     *(name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, BaseException)),
@@ -109,7 +111,8 @@ _KNOWN = (
 
 
 def misspelt_exception(name: str) -> str:
-    """Return ``did you mean 'RuntimeError'?`` for a name that is like one of Python's or torch's; else an empty string."""
+    """Return ``did you mean 'RuntimeError'?`` for a name that is like one of Python's or torch's; else an empty
+    string."""
     head, dot, last = name.rpartition(".")
     close = "" if last in _KNOWN else nearest(last, _KNOWN)
     return close.replace("'", f"'{head}{dot}", 1)

@@ -124,7 +124,8 @@ def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
 
 
 def _look_alike(diagnostic: Diagnostic) -> str:
-    """Return which character of the name or text that an error is about looks like another one or like nothing; empty without such a character."""
+    """Return which character of the name or text that an error is about looks like another one or like nothing; empty
+    without such a character."""
     start = diagnostic.span.column - 1
     word = diagnostic.text[start : start + diagnostic.span.length].strip(" ")
     if diagnostic.severity != "error" or word.isascii() or not word:

@@ -23,7 +23,8 @@ def has_keyword(text: str) -> bool:
 
 
 def yaml_call(text: str) -> str:
-    """Return ``F.softmax: {"*": [$x], dim: -1}`` for ``F.softmax(x, dim=-1)``; an empty string for a text that is no call."""
+    """Return ``F.softmax: {"*": [$x], dim: -1}`` for ``F.softmax(x, dim=-1)``; an empty string for a text that is no
+    call."""
     call = _CALL.fullmatch(text) if len(text) <= _LONGEST else None
     if call is None:
         return ""
@@ -44,7 +45,8 @@ def yaml_arguments(
 ) -> str:
     """Return Python's arguments as YAML has them, with the keywords ``others``.
 
-    ``names`` says that a name is a reference. With ``receiver`` the value of the step before comes first where no argument is one.
+    ``names`` says that a name is a reference. With ``receiver`` the value of the step before comes first where no
+    argument is one.
     """
     positional: list[Any] = []
     keywords: dict[str, Any] = dict(others or {})

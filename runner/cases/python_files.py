@@ -45,7 +45,8 @@ def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path
 
 
 def own_imports(file: Path) -> dict[str, str]:
-    """Return the files of a file's own folder that it imports, and those that they import: path from the folder to text.
+    """Return the files of a file's own folder that it imports, and those that they import: path from the folder to
+    text.
 
     Imports are found in the text, so those by a computed name are not. At most ``_MOST_IMPORTS`` files are looked at.
     """
@@ -73,7 +74,10 @@ def own_imports(file: Path) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _imports(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """Return what a text imports, each with its level: the dots before it. A name that is taken from a module may be one itself."""
+    """Return what a text imports, each with its level: the dots before it.
+
+    A name that is taken from a module may be one itself.
+    """
     try:
         nodes = [*ast.walk(ast.parse(text))]
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
@@ -104,7 +108,8 @@ class Signature:
 
 
 def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
-    """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at ``span``."""
+    """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at
+    ``span``."""
     try:
         tree = ast.parse(read_text(path))
         return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -115,7 +120,10 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
 
 
 def top_names(text: str) -> dict[str, int]:
-    """Return the names that a file defines at its top, without imports, each with its line. Raises SyntaxError for no Python."""
+    """Return the names that a file defines at its top, without imports, each with its line.
+
+    Raises SyntaxError for no Python.
+    """
     lines: dict[str, int] = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

@@ -64,8 +64,8 @@ _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast
 def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None) -> str:
     """Return the text of a spec file with that one case.
 
-    The axes of a variant are chosen, and the settings of its backend become the case's. ``folder`` is where the file will lie: the Python
-    of ``module:`` and of kernels is named from there. It defaults to the case's own folder.
+    The axes of a variant are chosen, and the settings of its backend become the case's. ``folder`` is where the file
+    will lie: the Python of ``module:`` and of kernels is named from there. It defaults to the case's own folder.
     """
     return text_of_plain(plain(resolve_axes(case) if isinstance(case, Variant) else case, folder))
 

@@ -52,7 +52,10 @@ class PathError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """A file whose schema accepts everything around its cases. ``refused`` are the numbers of cases that it does not accept."""
+    """A file whose schema accepts everything around its cases.
+
+    ``refused`` are the numbers of cases that it does not accept.
+    """
 
     path: Path
     node: YamlMapping
@@ -79,7 +82,10 @@ class Reader:
         self._walk = Walk(self.limits)
 
     def suites(self, paths: Iterable[str | Path]) -> list[Suite]:
-        """Read the suites of ``paths``, in order; a spec file is a suite of itself. Raises PathError for a path with nothing."""
+        """Read the suites of ``paths``, in order; a spec file is a suite of itself.
+
+        Raises PathError for a path with nothing.
+        """
         suites: list[Suite] = []
         for file in discover(paths, self._walk):
             suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
@@ -99,7 +105,8 @@ class Reader:
             raise PathError(f"{path}: {error}; {error.hint}") from None
 
     def spec_as_suite(self, path: Path) -> Suite:
-        """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels' backends."""
+        """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels'
+        backends."""
         cases = self.spec(path, None)
         backends: tuple[Backend, ...] = ()
         if not cases or not all(case.kernels for case in cases):
@@ -130,7 +137,8 @@ class Reader:
         return self._cases(file, kernels, file.node.get("defaults"), defaults)
 
     def suite(self, path: Path) -> Suite | None:
-        """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are refused."""
+        """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are
+        refused."""
         file = self._accepted(path, "suite")
         if file is None:
             return None
@@ -247,7 +255,8 @@ class Reader:
             return problems.refuse(None, error.span, str(error))
 
     def _defaults_hold(self, file: _Accepted, kernels: dict[str, Kernel | None]) -> bool:
-        """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own keys."""
+        """Whether the file's own defaults pass the checks of a case, as far as these do not ask for the case's own
+        keys."""
         defaults = file.node.get("defaults")
         if defaults is None:
             return True
@@ -262,7 +271,10 @@ class Reader:
         return file.problems.errors == errors_before
 
     def _accepted(self, path: Path, kind: str) -> _Accepted | None:
-        """A file that its schema accepts, but for some of its cases. For any other one the reasons go into ``problems``."""
+        """A file that its schema accepts, but for some of its cases.
+
+        For any other one the reasons go into ``problems``.
+        """
         text, findings = read_text(path, self.limits)
         lines = split_lines(text) if text is not None else []
         problems = Problems(lines, self.limits, str(path))
@@ -309,8 +321,8 @@ class Reader:
 def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path]:
     """Return the files that ``paths`` name.
 
-    A directory stands for its suites, or for its specs if it has none; a file stands for itself. Raises PathError for a path with nothing,
-    and for folders with more entries than the limits of ``walk`` allow.
+    A directory stands for its suites, or for its specs if it has none; a file stands for itself. Raises PathError for a
+    path with nothing, and for folders with more entries than the limits of ``walk`` allow.
     """
     walk = walk or Walk()
     files: dict[Path, None] = {}

@@ -15,8 +15,9 @@ from runner.diagnostics import Span
 _STRAY = re.compile(r"[^\w .,:>$-]", re.ASCII)
 """What a text may not hold that reaches an operator: all that ends a text of Python or C++, and all that makes a call.
 
-Compilers write the texts of a graph into the code that they generate. Inductor's C++ wrapper does not quote them (torch 2.13,
-``codegen/cpp_wrapper_cpu.py``), nor do its Triton templates (``select_algorithm.py``): a text became a call of ``system``.
+Compilers write the texts of a graph into the code that they generate. Inductor's C++ wrapper does not quote them (torch
+2.13, ``codegen/cpp_wrapper_cpu.py``), nor do its Triton templates (``select_algorithm.py``): a text became a call of
+``system``.
 """
 
 
@@ -31,7 +32,8 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
     return problems.refuse(
         "",
         span,
-        f"a text for an operator may not hold {show_value(stray[0])}: compilers write it into the code that they generate",
+        f"a text for an operator may not hold {show_value(stray[0])}: compilers write it into the code that they "
+        "generate",
         "it may hold ASCII letters, digits, blanks and . , : - > $ _",
     )
 
@@ -45,8 +47,8 @@ def numpy_step(case: Case) -> Step | None:
 def check_numpy(case: Case, problems: Problems) -> None:
     """Report a case that calls numpy and holds a text.
 
-    numpy reads numbers as text where it is given the name, or an example, of a text's dtype. ``plain_text`` does not see such a text, and
-    compilers write texts into the code that they generate.
+    numpy reads numbers as text where it is given the name, or an example, of a text's dtype. ``plain_text`` does not
+    see such a text, and compilers write texts into the code that they generate.
     """
     first = numpy_step(case)
     if first is None:

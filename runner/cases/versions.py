@@ -1,4 +1,7 @@
-"""Torch version ranges: ``<=2.6``, ``>=2.7,<2.9``, and ranges made narrower by what was seen. A version compares at the precision written."""
+"""Torch version ranges: ``<=2.6``, ``>=2.7,<2.9``, and ranges made narrower by what was seen.
+
+A version compares at the precision written.
+"""
 
 from __future__ import annotations
 
@@ -63,9 +66,9 @@ OLDEST = (2, 6)
 def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> str | None:
     """Return the range with the versions ``keep`` in it and ``out`` not; ``""`` when nothing remains.
 
-    The text stays as it is where it can. A version between one that stays and one that falls out falls out too, because nothing is known of
-    it. Without ``keep``, everything from the first version in ``out`` on falls out, and an open range leaves nothing. Raises ValueError
-    when the numbers do not tell the versions apart.
+    The text stays as it is where it can. A version between one that stays and one that falls out falls out too, because
+    nothing is known of it. Without ``keep``, everything from the first version in ``out`` on falls out, and an open
+    range leaves nothing. Raises ValueError when the numbers do not tell the versions apart.
     """
     out = [version for version in out if matches(text, version)]
     if not out:
@@ -81,7 +84,10 @@ def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> s
 
 
 def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
-    """Return the smallest range that holds ``keep``, and nothing of ``out``. Raises ValueError as ``narrow_range`` does."""
+    """Return the smallest range that holds ``keep``, and nothing of ``out``.
+
+    Raises ValueError as ``narrow_range`` does.
+    """
     size = _size(keep, out)
     low, high = min(keep, key=release_of), max(keep, key=release_of)
     middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]

@@ -100,7 +100,8 @@ def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
 
 
 def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
-    """Return an entry of an index as it stands between the brackets, in YAML and in Python; ``write`` gives its references and arithmetic."""
+    """Return an entry of an index as it stands between the brackets, in YAML and in Python; ``write`` gives its
+    references and arithmetic."""
     if isinstance(entry, tuple):
         start, stop, step = ("" if part is None else entry_text(part, write) for part in entry)
         return f"{start}:{stop}" + (f":{step}" if step else "")

@@ -209,9 +209,20 @@ def add_github(parser: argparse._ActionsContainer, text: str) -> None:
 
 
 def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Add how much the terminal says, as ``arguments.detail``: ``verbose``, ``quiet`` or neither. The later of both counts."""
-    parser.add_argument("-v", "--verbose", dest="detail", action="store_const", const="verbose", default="",
-                        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; its labels and notes; name every failure of a signature, and runs that were removed")  # fmt: skip
+    """Add how much the terminal says, as ``arguments.detail``: ``verbose``, ``quiet`` or neither.
+
+    The later of both counts.
+    """
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        dest="detail",
+        action="store_const",
+        const="verbose",
+        default="",
+        help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; "
+        "its labels and notes; name every failure of a signature, and runs that were removed",
+    )
     parser.add_argument("-q", "--quiet", dest="detail", action="store_const", const="quiet", default="",
                         help="print failures, warnings and the summary alone, and no live lines")  # fmt: skip
 
@@ -246,7 +257,8 @@ def integer(least: int, most: int) -> Callable[[str], int]:
     """A reader of whole numbers from ``least`` to ``most``."""
 
     def read(text: str) -> int:
-        # Plain digits, and few: int() takes other scripts' digits and underscores, and refuses 5,000 digits with an error of its own.
+        # Plain digits, and few: int() takes other scripts' digits and underscores, and refuses 5,000 digits with an
+        # error of its own.
         number = int(text) if re.fullmatch(r"[+-]?[0-9]{1,40}", text) else None
         if number is None or not least <= number <= most:
             raise argparse.ArgumentTypeError(f"{_short(text)} is no whole number from {least} to {most}")

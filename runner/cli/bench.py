@@ -27,8 +27,8 @@ from runner.session.plan import plan
 from runner.session.settings import COUNT
 
 _EPILOG = """\
-One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged: run `runner run` first,
-for a wrong answer can be as fast as you like. See docs/bench.md for what each figure means.
+One variant at a time, whatever the machine has: two at once disturb each other. Nothing is judged:
+run `runner run` first, for a wrong answer can be as fast as you like. See docs/bench.md for what each figure means.
 
 exit codes: 0 something was timed, 2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing could be timed
 """
@@ -38,14 +38,23 @@ PLOTS = {".svg": svg, ".html": page}
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner bench`` takes."""
-    parser.description = "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, bandwidth."
+    parser.description = (
+        "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, "
+        "bandwidth."
+    )
     set_epilog(parser, _EPILOG)
     add_paths(parser)
     add_selection(parser)
     add_pythons(parser, "row")
     add_seed(parser)
-    parser.add_argument("-n", "--repeat", type=integer(1, COUNT), default=10, metavar="N",
-                        help="measure each run time at least N times (default: 10; short ones are measured far more often)")  # fmt: skip
+    parser.add_argument(
+        "-n",
+        "--repeat",
+        type=integer(1, COUNT),
+        default=10,
+        metavar="N",
+        help="measure each run time at least N times (default: 10; short ones are measured far more often)",
+    )
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
     parser.add_argument("--plot", metavar="FILE", help="also bars of the speed-ups: FILE.svg, or FILE.html")
 

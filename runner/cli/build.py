@@ -1,4 +1,5 @@
-"""``validate --build``: every model and its inputs made, by a worker, and torch's refusals at the line that holds them."""
+"""``validate --build``: every model and its inputs made, by a worker, and torch's refusals at the line that holds
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""``runner coverage``: what a suite exercises of torch's operators, dtypes, shapes and of the runner's oracles. It runs no case."""
+"""``runner coverage``: what a suite exercises of torch's operators, dtypes, shapes and of the runner's oracles.
+
+It runs no case.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ _MEMORY = 4 << 30
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner coverage`` takes."""
-    parser.description = "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a suite exercises."
+    parser.description = (
+        "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a "
+        "suite exercises."
+    )
     set_epilog(parser, _EPILOG)
     add_paths(parser)
     add_selection(parser)
@@ -55,7 +61,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the coverage of the selected variants. Raises UsageError for another Python than one, and where nothing is selected."""
+    """Print the coverage of the selected variants.
+
+    Raises UsageError for another Python than one, and where nothing is selected.
+    """
     settings = settings_of(arguments)
     if len(settings.python) > 1:
         raise UsageError("--python: one Python has the operator database")
@@ -83,7 +92,10 @@ def _reached(run: str) -> set[str]:
 
 
 def _tables_for(reached: set[str] | None) -> tuple[str, ...]:
-    """Return which of the compiler's tables are wanted. Those of lines take seconds, and 100,000 lines are no help where none was recorded."""
+    """Return which of the compiler's tables are wanted.
+
+    Those of lines take seconds, and 100,000 lines are no help where none was recorded.
+    """
     if reached is None:
         return ()
     return ("parts", "lines") if any(is_text(name) for name in reached) else ("parts",)
@@ -116,5 +128,7 @@ def _database(environment: Environment, tables: tuple[str, ...]) -> tuple[dict[s
             with interrupts.held():
                 engine.close()
     result = result_of(outcome)
-    entries = {name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()}  # fmt: skip
+    entries = {
+        name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()
+    }
     return entries, result["tables"], str(result["missing"])

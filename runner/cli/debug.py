@@ -100,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _record(arguments: argparse.Namespace, variant: Variant) -> int:
-    """Run the variant while Dynamo records the frame in which it fails, for ``runner debug --replay``; 0 when it did, else 1.
+    """Run the variant while Dynamo records the frame in which it fails, for ``runner debug --replay``; 0 when it did,
+    else 1.
 
     Raises:
         UsageError: the case cannot run, or dill, with which torch records, is not there.

@@ -91,7 +91,8 @@ def diagnose_run(
         progress.say(f"{title}: {event.id}")
         try:
             with VariantEngine(
-                failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed, imports=settings.imports,
+                failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed,
+                imports=settings.imports,
                 paths=worker_paths(settings), slots=_slots(failing.variant).get("slots", settings.slots()),
             ) as engine:  # fmt: skip
                 path = path_of(engine)
@@ -121,7 +122,8 @@ def _keep(path: Path, diagnosis: Mapping[str, Any]) -> None:
 
 
 def _slots(variant: Variant) -> dict[str, int]:
-    """On accelerators one process at a time: with more the engine opens the device in each, and then none can be copied."""
+    """On accelerators one process at a time: with more the engine opens the device in each, and then none can be
+    copied."""
     return {} if variant.device in ("cpu", "meta") else {"slots": 1}
 
 
@@ -130,7 +132,10 @@ def _say(progress: Progress, title: str, engine: VariantEngine, part: str) -> No
 
 
 def _doing(engine: VariantEngine, part: str) -> str:
-    """What runs now, in one line: the part, and the bisector's question. Where no line can be rewritten, less often another one."""
+    """What runs now, in one line: the part, and the bisector's question.
+
+    Where no line can be rewritten, less often another one.
+    """
     text = f"part {PARTS.index(part) + 1} of {len(PARTS)}, {part}"
     running = engine.local_engine.running()
     bisecting = next((phase for _, _, phase in running if phase.startswith("bisecting")), "")

@@ -44,7 +44,10 @@ _ROWS = 100  # of a section on a terminal
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner diff`` takes."""
-    parser.description = "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an upgrade."
+    parser.description = (
+        "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an "
+        "upgrade."
+    )
     set_epilog(parser, _EPILOG)
     parser.add_argument("old", metavar="OLD", help="a run's folder, its event log, or latest")
     parser.add_argument("new", metavar="NEW", nargs="?", help="the run to hold against it (default: the same one)")
@@ -71,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
     comparison = Comparison(old, new, compare(old.results, new.results, names))
     if not comparison.difference.pairs:
         raise UsageError(
-            f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in {new.log}; "
+            f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in "
+            f"{new.log}; "
             "ids hold the path from the folder in which a run began",
             exit_codes.NOTHING,
         )
@@ -85,7 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def whole_log(run: str) -> EventLog:
-    """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands without them."""
+    """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands
+    without them."""
     log = read_log(run)
     log.demand_whole()
     return log
@@ -99,7 +104,10 @@ def _log(run: str) -> Log:
 def print_forms(
     arguments: argparse.Namespace, forms: Mapping[str, Callable[[], str]], show: Callable[[], None]
 ) -> None:
-    """Print what is asked for as ``-``, else call ``show``; and write the forms that have a file. ``forms`` are named as their options."""
+    """Print what is asked for as ``-``, else call ``show``; and write the forms that have a file.
+
+    ``forms`` are named as their options.
+    """
     chosen = next((name for name in ("json", "markdown") if getattr(arguments, name) == "-"), "")
     if chosen:
         console.output(forms[chosen](), end="")

@@ -1,28 +1,32 @@
 """``runner explain``: what torch.compile made of a case over its calls, as tables or as one JSON object.
 
-The object's keys (``null`` where torch does not say; ``at`` is ``file:line:column`` in the YAML, ``code`` the statement):
+The object's keys (``null`` where torch does not say; ``at`` is ``file:line:column`` in the YAML, ``code`` the
+statement):
 
 ``id``, ``torch``, ``backend``
     what was explained.
 ``calls``
-    ``call`` (from 0), ``graphs_run`` (numbers of graphs), ``compiled`` and ``recompiled`` (compile ids: ``1/0`` is frame
-    1, first compilation), ``graph_breaks`` (how many), ``eager`` (frames past the recompile limit that ran uncompiled).
+    ``call`` (from 0), ``graphs_run`` (numbers of graphs), ``compiled`` and ``recompiled`` (compile ids: ``1/0`` is
+    frame 1, first compilation), ``graph_breaks`` (how many), ``eager`` (frames past the recompile limit that ran
+    uncompiled).
 ``compilations``
     ``compile_id``, ``call``, ``frame``, ``at``, ``seconds``, ``guards``, ``operators``, ``restarts``, ``failed`` (why
     Dynamo gave the frame up).
 ``graphs``
-    ``graph`` (number), ``call``, ``compile_id``, ``frame``, ``operators`` (name to count), ``compiled``, ``runs`` (calls).
+    ``graph`` (number), ``call``, ``compile_id``, ``frame``, ``operators`` (name to count), ``compiled``, ``runs``
+    (calls).
 ``graph_breaks``
     ``call``, ``compile_id``, ``reason``, ``at``, ``code``.
 ``recompiles``
-    ``call``, ``compile_id``, ``reasons`` (for each older compilation the guard that failed), ``compiled`` (false past the
-    limit).
+    ``call``, ``compile_id``, ``reasons`` (for each older compilation the guard that failed), ``compiled`` (false past
+    the limit).
 ``limits``
     ``call``, ``frame``, ``at``, ``limit`` (the flag), ``value``, ``reason``: a frame was compiled too often.
 ``guards``
     compile id to a list of expressions.
 ``first_call``
-    what ``torch._dynamo.explain`` says of the first call alone: ``graphs``, ``graph_breaks``, ``operators``, ``guards``.
+    what ``torch._dynamo.explain`` says of the first call alone: ``graphs``, ``graph_breaks``, ``operators``,
+    ``guards``.
 ``counters``
     ``torch._dynamo.utils.counters``.
 ``raised``
@@ -209,7 +213,8 @@ def _first_call(document: Mapping[str, Any]) -> str:
     if explanation["raised"]:
         return f"{title}: {explanation['raised']['type']}: {one_line(explanation['raised']['message'])}"
     lines = [
-        f"{title}: {plural(explanation['graphs'], 'graph')}, {plural(len(explanation['graph_breaks']), 'graph break')}, "
+        f"{title}: {plural(explanation['graphs'], 'graph')}, "
+        f"{plural(len(explanation['graph_breaks']), 'graph break')}, "
         f"{plural(explanation['operators'], 'operator')}, {plural(explanation['guards'], 'guard')}"
     ]
     reported = {(graph_break["at"], graph_break["reason"]) for graph_break in document["graph_breaks"]}

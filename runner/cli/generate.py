@@ -46,11 +46,21 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     set_epilog(parser, _EPILOG)
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
-    parser.add_argument("--ops", default="", metavar="PATTERN",
-                        help="only operators with such a name are taken from torch's operator database, and each case has one: 'torch.scatter*'")  # fmt: skip
+    parser.add_argument(
+        "--ops",
+        default="",
+        metavar="PATTERN",
+        help="only operators with such a name are taken from torch's operator database, and each "
+        "case has one: 'torch.scatter*'",
+    )
     parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
-    parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
-                        help="change the cases of these spec files instead of drawing new ones; repeat for several")  # fmt: skip
+    parser.add_argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="change the cases of these spec files instead of drawing new ones; repeat for several",
+    )
     add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
     parser.add_argument(
         "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
@@ -142,5 +152,6 @@ def _write(folder: Path, request: Request, cases: Sequence[Mapping[str, Any]], g
         suite = write_suite(folder, request.name, write_specs(folder, request.name, cases))
     lost = ", ".join(f"{count} {fault}" for fault, count in generator.faults.most_common() if count)
     console.output(
-        f"{shown_path(str(suite))}: {plural(len(cases), 'case')} of {plural(generator.drawn, 'draw')}; not written: {lost or 'none'}"
+        f"{shown_path(str(suite))}: {plural(len(cases), 'case')} of {plural(generator.drawn, 'draw')}; not written: "
+        f"{lost or 'none'}"
     )

@@ -31,7 +31,10 @@ exit codes: 0 there are verdicts, 4 bad arguments, 5 there are no verdicts
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner history`` takes."""
-    parser.description = "The verdicts of a case over the runs kept here, the newest first: torch, backend, time, stage, signature, flake rate."
+    parser.description = (
+        "The verdicts of a case over the runs kept here, the newest first: torch, backend, time, stage, signature, "
+        "flake rate."
+    )
     set_epilog(parser, _EPILOG)
     parser.add_argument(
         "case", metavar="CASE", help="an id with or without its axes and backend, a case's name, or a file"

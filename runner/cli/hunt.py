@@ -40,7 +40,10 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner hunt`` takes."""
-    parser.description = "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with its script and its report."
+    parser.description = (
+        "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with "
+        "its script and its report."
+    )
     set_epilog(parser, _EPILOG)
     places = parser.add_mutually_exclusive_group(required=True)
     places.add_argument(
@@ -49,8 +52,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     places.add_argument(
         "--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"
     )
-    parser.add_argument("--budget", type=seconds, metavar="TIME",
-                        help="end after about this long, such as 30m, all parts of a hunt together; this or --rounds must be given")  # fmt: skip
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        metavar="TIME",
+        help="end after about this long, such as 30m, all parts of a hunt together; this or --rounds must be given",
+    )
     parser.add_argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds")
     parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
                         help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
@@ -59,18 +66,37 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--timeout", type=seconds, metavar="TIME", help="of a variant; what takes longer is red (default: 2m)"
     )
-    parser.add_argument("--known", action="append", default=[], metavar="PATH",
-                        help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; repeat for several")  # fmt: skip
+    parser.add_argument(
+        "--known",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; "
+        "repeat for several",
+    )
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
     parser.add_argument("--ops", default="", metavar="PATTERN", help="as of runner generate")
     parser.add_argument("--depth", type=depth, metavar="A..B", help="as of runner generate")
-    parser.add_argument("--guided", action="store_true",
-                        help="let the parts of the compiler and the operators that were reached steer what is drawn, and change cases that reached new ones")  # fmt: skip
-    parser.add_argument("--mutate", action="append", default=[], metavar="PATH",
-                        help="change the cases of these spec files too (implies --guided); repeat for several")  # fmt: skip
+    parser.add_argument(
+        "--guided",
+        action="store_true",
+        help="let the parts of the compiler and the operators that were reached steer what is drawn, "
+        "and change cases that reached new ones",
+    )
+    parser.add_argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="change the cases of these spec files too (implies --guided); repeat for several",
+    )
     add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
-    add_settings(parser, "coverage_lines",
-                 help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); compiling takes twice the time")  # fmt: skip
+    add_settings(
+        parser,
+        "coverage_lines",
+        help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); "
+        "compiling takes twice the time",
+    )
     parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
     add_settings(
         parser, "backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"
@@ -181,7 +207,8 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
 
 
 def _state(folder: Path, head: Head, batch: int | None) -> State:
-    """Return what the hunt has done. One without a round gets this head: the command of the other may have had a mistake.
+    """Return what the hunt has done. One without a round gets this head: the command of the other may have had a
+    mistake.
 
     Raises:
         UsageError: the hunt of the folder draws or runs something else.
@@ -191,7 +218,8 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         state.append(folder, head)
         triage.write_empty(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout", "allow_python", "shard", "torch")
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
+                              "timeout", "allow_python", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

@@ -1,4 +1,5 @@
-"""``runner issue``: a report in the form of upstream's template for bugs of torch.compile, or what keeps it from being one."""
+"""``runner issue``: a report in the form of upstream's template for bugs of torch.compile, or what keeps it from being
+one."""
 
 from __future__ import annotations
 
@@ -42,8 +43,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
     add_yes_no(parser, "reduce", "reduce first (default: yes)")
     parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
-    parser.add_argument("--similar", nargs="*", metavar="PATH",
-                        help="first look for the same operators and signature in these files' ledgers; here, if none is named")  # fmt: skip
+    parser.add_argument(
+        "--similar",
+        nargs="*",
+        metavar="PATH",
+        help="first look for the same operators and signature in these files' ledgers; here, if none is named",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -150,7 +155,8 @@ def _reduce(
     progress: Progress,
     diagnosis: Diagnosis | None = None,
 ) -> tuple[Variant, str, str]:
-    """The smallest variant that fails alike, its YAML, and a sentence about the way there; ``diagnosis`` is of the first one."""
+    """The smallest variant that fails alike, its YAML, and a sentence about the way there; ``diagnosis`` is of the
+    first one."""
     if not arguments.reduce:
         return engine.variant, case_text(engine.variant), ""
     from runner.reduce.reducer import reduce_variant

@@ -49,12 +49,16 @@ GROUPS = {
         "selftest": "plant known bugs and see them found",
     },
 }
-"""The commands in the order of ``runner --help``. The module of that name has ``add(parser)`` and ``run(arguments)``."""
+"""The commands in the order of ``runner --help``.
+
+The module of that name has ``add(parser)`` and ``run(arguments)``.
+"""
 
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 FORMS = {"reduce --minifier": "minify", "debug --sanitizer": "sanitize", "debug --replay": "replay"}
-"""Options that make another command of one, with other options: the module behind each, whose name is the option's old word."""
+"""Options that make another command of one, with other options: the module behind each, whose name is the option's old
+word."""
 
 _OLD_WORDS = {"ledger": "known"}
 
@@ -105,8 +109,8 @@ def build_parser() -> argparse.ArgumentParser:
     ]
     parser = Parser(
         prog="runner",
-        description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come with their numbers.\n\n"
-        + "\n".join(groups),
+        description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come "
+        "with their numbers.\n\n" + "\n".join(groups),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage="runner COMMAND [OPTION ...]",

@@ -23,7 +23,10 @@ from runner.session.merge import check_stamps, merge
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner merge`` takes."""
-    parser.description = "One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and foreign shards."
+    parser.description = (
+        "One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and "
+        "foreign shards."
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder or its event log, one for each shard")
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"

@@ -47,7 +47,10 @@ _CHECKPOINT = re.compile(r"(?:minified_)?(\d+)(?:_nodes)?\.py")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What the minifier is to keep. ``kind`` is the class of the exception, or the signal's name; ``text`` is for people."""
+    """What the minifier is to keep.
+
+    ``kind`` is the class of the exception, or the signal's name; ``text`` is for people.
+    """
 
     kind: str
     text: str
@@ -138,7 +141,8 @@ def kind_of(error: Mapping[str, Any] | None) -> str:
 def attempts(failure: Failure, after: str, level: int) -> Iterator[Attempt]:
     """What to try, in order, until a launcher is written: what was asked for, then what may work instead.
 
-    The graph after AOT comes too late for what fails in AOT or in decompositions, and not at all for a backend without Inductor.
+    The graph after AOT comes too late for what fails in AOT or in decompositions, and not at all for a backend without
+    Inductor.
     """
     places = ["dynamo"] if after == "dynamo" or failure.stage in ("aot", "decomposition") else ["aot", "dynamo"]
     for place in places:
@@ -175,8 +179,16 @@ class _Minifier:
         return exit_codes.NO_RESULT
 
     def _ask(self, step: str, attempt: Attempt, isolation: Isolation = "fork", **more: Any) -> Outcome:
-        given = {"step": step, "folder": str(self.folder), "after": attempt.after, "level": attempt.level,
-                 "tolerance": attempt.tolerance, "alias": self.alias, "signal": self.failure.signal, **more}  # fmt: skip
+        given = {
+            "step": step,
+            "folder": str(self.folder),
+            "after": attempt.after,
+            "level": attempt.level,
+            "tolerance": attempt.tolerance,
+            "alias": self.alias,
+            "signal": self.failure.signal,
+            **more,
+        }
         cutting = step == "cut"
         job = self.engine.job("minify", given, timeout=CUT_SECONDS if cutting else None, isolation=isolation)
         outcome = self.engine.ask([job], self._how_far if cutting else None)[0]
@@ -253,7 +265,8 @@ class _Minifier:
         for note in dict.fromkeys(self.notes):
             console.output(f"note: {note}")
         console.output(
-            f"minified {attempt}: {plural(operators_of(whole), 'operator')} -> {plural(operators_of(text), 'operator')}\n"
+            f"minified {attempt}: {plural(operators_of(whole), 'operator')} -> "
+            f"{plural(operators_of(text), 'operator')}\n"
         )
         console.output(graph_of(text))
         again = kind == self.failure.kind

@@ -1,4 +1,5 @@
-"""Files that a command was asked to write: seen to be possible before anything runs, and written whole or not at all."""
+"""Files that a command was asked to write: seen to be possible before anything runs, and written whole or not at
+all."""
 
 from __future__ import annotations
 

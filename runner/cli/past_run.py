@@ -1,7 +1,7 @@
 """What ``resume`` and ``rerun`` share: the run that they take up, and the command line that began it.
 
-That command line stands in the run's event log. One that this user did not write on this machine is a stranger's: what is
-left of its command line is shown and asked about, and the folder is the current one.
+That command line stands in the run's event log. One that this user did not write on this machine is a stranger's: what
+is left of its command line is shown and asked about, and the folder is the current one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from runner.text import one_line
 _FOREIGN = """\
 A log that you did not write on this machine (its signature says so) holds somebody else's command line. It is shown \
 and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files, \
-remove runs or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, --events, --html, --report, --limit, \
+remove runs or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, \
+--events, --html, --report, --limit, \
 --durations, --engine, --address, --keep. What is left out is named.
 """
 
@@ -101,11 +102,16 @@ def _go_to(started: RunStarted) -> None:
 
 
 HARMLESS = frozenset({
-    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose", "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation",
-    "--jobs", "--junit-dialect", "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known", "--numprocesses",
-    "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress", "--verbose",
+    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
+    "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
+    "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
+    "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
+    "--verbose",
 })  # fmt: skip
-"""Long options that are taken from anybody: they run no code, name no file and open no connection. So are all short ones."""
+"""Long options that are taken from anybody: they run no code, name no file and open no connection.
+
+So are all short ones.
+"""
 
 SHOWN = 10_000
 """Characters of a command line that a person can be expected to look at."""

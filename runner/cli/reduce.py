@@ -116,7 +116,8 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
     """The output folder, made if need be: a new or empty one, or that of an earlier reduction of the variant.
 
     Raises:
-        UsageError: there is no folder to resume from, it holds other files in the place of those of a reduction or links,
+        UsageError: there is no folder to resume from, it holds other files in the place of those of a reduction or
+        links,
             or it cannot be made.
     """
     if arguments.resume and arguments.output is None:
@@ -140,7 +141,8 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
 
 
 def _foreign(folder: Path, variant: Variant) -> str:
-    """Return what in the folder of a reduction this command did not write for the variant, and would replace; empty if nothing."""
+    """Return what in the folder of a reduction this command did not write for the variant, and would replace; empty if
+    nothing."""
     name = HEAD
     try:
         head = dict(parse_line(_content(folder / HEAD)))
@@ -254,7 +256,8 @@ class Journal:
         replace_text(self.folder / name, text)
 
     def _note(self, name: str, text: str) -> None:
-        """Write down, before a file is replaced, what it is to hold: the text before may stay if this process is killed."""
+        """Write down, before a file is replaced, what it is to hold: the text before may stay if this process is
+        killed."""
         written = self.head.setdefault("written", {})
         written[name] = [
             *written.get(name, [])[-1:],

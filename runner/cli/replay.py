@@ -47,7 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:
     environment = find_environments(arguments.python)[0]
     job = Job(key="replay", id=file.name, environment=environment.key, name="replay", source="", backend={},
-              imports=tuple(arguments.imports), paths=worker_paths(settings_of(arguments)), timeout=TIMEOUT, task="replay",
+              imports=tuple(arguments.imports), paths=worker_paths(settings_of(arguments)), timeout=TIMEOUT,
+              task="replay",
               arguments={"file": str(file)}, cacheable=False)  # fmt: skip
     with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
         (outcome,) = drive(engine, with_reference([job]))

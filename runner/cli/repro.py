@@ -14,7 +14,8 @@ from runner.record.latest import latest_result, latest_seed
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner repro`` takes."""
     parser.description = (
-        "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares what the "
+        "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
+        "what the "
         "latest run here found of the variant; without such a finding it compares what the case declares."
     )
     add_result_codes(parser)

@@ -16,7 +16,8 @@ from runner.record.events import RED, RunFinished, finished_of, planned_of
 from runner.record.store import is_kept_here, journal_of, read_log
 
 _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
-"""Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a defect."""
+"""Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a
+defect."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
         planned, finished = planned_of(log.events).keys(), finished_of(log.events)
         if finished.keys() - planned:
             raise UsageError(
-                f"run {log.started.run} cannot go on: its log lacks the plan of what has a verdict; runner rerun runs it anew"
+                f"run {log.started.run} cannot go on: its log lacks the plan of what has a verdict; runner rerun "
+                "runs it anew"
             )
         last = log.events[-1]
         whole = len(planned) == log.started.planned

@@ -70,8 +70,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "seed", "no_known")
     add_settings(
         parser.add_argument_group("what runs, and when"),
-        "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard", "durations",
-        "budget", "cached", "recompile", "fail_on_skip",
+        "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard",
+        "durations", "budget", "cached", "recompile", "fail_on_skip",
     )  # fmt: skip
     add_settings(parser.add_argument_group("where it runs"), "isolation", "kernel_cache", "engine", "address")
     reports = parser.add_argument_group("reports")
@@ -87,13 +87,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(reports, "slow", "coverage", "coverage_lines")
     reports.add_argument(
         "--keep", metavar="RULE", type=_rule,
-        help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or all; "
+        help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or "
+            "all; "
         f"{VARIABLE} in the environment changes the default",
     )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """``runner run``. torch is imported while files are read: what was typed is to run, and nothing else can name a Python."""
+    """``runner run``. torch is imported while files are read: what was typed is to run, and nothing else can name a
+    Python."""
     with early_home(settings_of(arguments)) as home:
         return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, None, None, home))
 
@@ -144,7 +146,8 @@ def _run_variants(
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
-        raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
+        raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed "
+            "since; "
                          "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
     for option, path in outputs.event_logs(arguments):
         holder.enter_context(lock.lock_file(path, option))

@@ -30,7 +30,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--tool",
         choices=("memcheck", "racecheck", "initcheck", "synccheck"),
         default="memcheck",
-        help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, wrong barriers",
+        help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, "
+        "wrong barriers",
     )
 
 

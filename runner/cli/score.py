@@ -37,7 +37,10 @@ exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner score`` takes."""
-    parser.description = "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does not claim."
+    parser.description = (
+        "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does "
+        "not claim."
+    )
     set_epilog(parser, _EPILOG)
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its event log, or latest (the default)"

@@ -25,7 +25,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the first variant of each case, and which variants match beside it. Wrong cases beside these come after them."""
+    """Print the first variant of each case, and which variants match beside it.
+
+    Wrong cases beside these come after them.
+    """
     loaded = load_variants(arguments)
     if not loaded.variants and loaded.errors:
         return refuse(loaded.diagnostics)
@@ -57,7 +60,8 @@ def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
         "backend": _non_defaults(variant.backend),
         "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
         "dtype, device": f"{variant.dtype}, {variant.device}",
-        "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} autocast={variant.autocast} "
+        "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} "
+        f"autocast={variant.autocast} "
         f"threads={variant.threads or THREADS}",
         "seed": "" if case.seed is None else str(case.seed),
         "compile": _non_defaults(case.compile),

@@ -1,4 +1,5 @@
-"""``runner validate``: every error of every file; with ``--build`` torch's refusals too, at the line that holds them."""
+"""``runner validate``: every error of every file; with ``--build`` torch's refusals too, at the line that holds
+them."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
         outputs.write("--sarif", arguments.sarif, render(diagnostics))
     errors = sum(d.severity == "error" for d in diagnostics)
     cases = len({id(v.case) for v in loaded.variants})
-    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, {plural(errors, 'error')}, "
+    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, "
+        f"{plural(errors, 'error')}, "
           f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
     for reason, count in unbuilt.most_common():
         console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")

@@ -23,7 +23,8 @@ _REASONS = 3
 
 
 def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
-    """Return what the paths hold, before ``-k`` and its errors included, after a look at the files that are to be written.
+    """Return what the paths hold, before ``-k`` and its errors included, after a look at the files that are to be
+    written.
 
     Args:
         arguments: of any command with ``paths`` or ``case``.
@@ -43,7 +44,10 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Lo
 
 
 def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool = False) -> Loaded:
-    """Return the files with the variants that ``-k`` keeps. Raise UsageError when none is left, unless ``empty`` is fine."""
+    """Return the files with the variants that ``-k`` keeps.
+
+    Raise UsageError when none is left, unless ``empty`` is fine.
+    """
     try:
         selected = loaded.selected(arguments.select)
     except SelectError as error:
@@ -85,7 +89,10 @@ def matching_variants(arguments: argparse.Namespace) -> Sequence[Variant]:
 
 
 def first_variant(arguments: argparse.Namespace) -> Variant:
-    """Return the variant that CASE names; where several match the first, and say so. Raises as ``matching_variants``."""
+    """Return the variant that CASE names; where several match the first, and say so.
+
+    Raises as ``matching_variants``.
+    """
     variants = matching_variants(arguments)
     if len(variants) > 1:
         console.message(f"runner: {len(variants)} variants match; this is {in_line(variants[0].id)}")
@@ -95,8 +102,8 @@ def first_variant(arguments: argparse.Namespace) -> Variant:
 def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) -> int:
     """Do something with the selected variants, and return the exit code.
 
-    Broken cases beside valid ones do not keep these from running. They are told first, counted last, where that is read, and
-    decide the exit code.
+    Broken cases beside valid ones do not keep these from running. They are told first, counted last, where that is
+    read, and decide the exit code.
     """
     loaded = load_variants(arguments)
     code = refuse(loaded.errors) if loaded.errors else exit_codes.OK

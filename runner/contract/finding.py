@@ -13,10 +13,11 @@ from typing import Any
 class Finding:
     """One disagreement, as the worker measured it. ``stage`` and ``place`` are control's to fill.
 
-    ``oracle`` is a word of the ledger (value, stride, compile-error, ...). ``path`` leads to the place (``call 0, output[1]``).
-    ``numbers`` are JSON-safe. ``error`` holds ``type``, ``message``, ``chain`` (class names of the exception and its causes) and
-    ``trace``. ``stage`` is the first stage of the ladder that shows it. ``place`` is the YAML ``file:line:column`` where known, the
-    file absolute. ``severity`` is None where it is that of the oracle's row. ``line`` is of the generated source, where no error names it.
+    ``oracle`` is a word of the ledger (value, stride, compile-error, ...). ``path`` leads to the place (``call 0,
+    output[1]``). ``numbers`` are JSON-safe. ``error`` holds ``type``, ``message``, ``chain`` (class names of the
+    exception and its causes) and ``trace``. ``stage`` is the first stage of the ladder that shows it. ``place`` is the
+    YAML ``file:line:column`` where known, the file absolute. ``severity`` is None where it is that of the oracle's row.
+    ``line`` is of the generated source, where no error names it.
     """
 
     oracle: str

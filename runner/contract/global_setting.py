@@ -17,7 +17,8 @@ _WRITERS = {
 """Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
 
 _EXPRESSION = re.compile(
-    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
+    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|"
+    r"\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
     re.ASCII,
 )
 
@@ -37,7 +38,10 @@ def writer_of(reader: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting, by the Python that reads it. ``writer`` is the function of ``holder`` that sets it, ``=`` for an attribute."""
+    """One setting, by the Python that reads it.
+
+    ``writer`` is the function of ``holder`` that sets it, ``=`` for an attribute.
+    """
 
     expression: str
     holder: str = "torch"
@@ -46,7 +50,8 @@ class Setting:
 
     @staticmethod
     def of(expression: str) -> Setting | None:
-        """Return the setting that an expression reads; None for what is not named like one, as in a log that somebody forged."""
+        """Return the setting that an expression reads; None for what is not named like one, as in a log that somebody
+        forged."""
         if expression == FLUSHES:
             return Setting(expression, writer=_WRITERS[expression])
         match = _EXPRESSION.fullmatch(expression)

@@ -11,8 +11,9 @@ PHASES = ("load", "eager", "eager-again", "float64", "backend", "judge")
 """The parts of a job in order. A death in ``eager`` is the case's own; in ``backend`` it is the compiler's."""
 
 Isolation = Literal["fork", "fresh", "living"]
-"""Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one forked from
-a process that has imported torch and its compilers, and compiled no graph. ``living``: in a process that stays alive and takes the next job."""
+"""Where a job runs. ``fork``: in a process forked from a warm one (imports done, one graph compiled). ``fresh``: in one
+forked from a process that has imported torch and its compilers, and compiled no graph. ``living``: in a process that
+stays alive and takes the next job."""
 
 ISOLATION: tuple[Isolation, ...] = get_args(Isolation)
 

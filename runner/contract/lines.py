@@ -1,7 +1,9 @@
-"""Sets of lines of source files. A worker records the lines of the compiler that it reached, control counts and joins them.
+"""Sets of lines of source files. A worker records the lines of the compiler that it reached, control counts and joins
+them.
 
-As text the lines of one file are ``line _inductor/ir.py:10-14,20``: a compilation reaches some ten thousand lines of a hundred files.
-Such a text may come from a stranger's log. So the numbers are bounded, and so is how many files a set has.
+As text the lines of one file are ``line _inductor/ir.py:10-14,20``: a compilation reaches some ten thousand lines of a
+hundred files. Such a text may come from a stranger's log. So the numbers are bounded, and so is how many files a set
+has.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The oracles: one row for each way in which a compiled run can differ from eager.
 
-Both halves read this table, so it imports the standard library alone. To add an oracle, add its row here, and a function with
-``@check`` in ``runner/worker/judge/judge.py`` (``docs/extending.md``).
+Both halves read this table, so it imports the standard library alone. To add an oracle, add its row here, and a
+function with ``@check`` in ``runner/worker/judge/judge.py`` (``docs/extending.md``).
 """
 
 from __future__ import annotations
@@ -253,7 +253,8 @@ ORACLES: tuple[Oracle, ...] = (
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
     ),
 )
-"""The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more than a value."""
+"""The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more
+than a value."""
 
 ROWS: Mapping[str, Oracle] = MappingProxyType({row.name: row for row in ORACLES})
 
@@ -305,5 +306,8 @@ def rank_of(severity: str) -> int:
 
 
 def gate_of(name: str) -> int:
-    """Return the place of an oracle among those that speak for a variant, the first 0. Other packages' oracles come last."""
+    """Return the place of an oracle among those that speak for a variant, the first 0.
+
+    Other packages' oracles come last.
+    """
     return GATES.get(name, len(GATES))

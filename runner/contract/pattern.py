@@ -1,6 +1,7 @@
 """What tells one failure from another by its exception: the message without what differs between two sightings.
 
-Both halves need it, the worker when it looks for one failure among others, so it stands here and imports the table of oracles alone.
+Both halves need it, the worker when it looks for one failure among others, so it stands here and imports the table of
+oracles alone.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _VARYING = (
 _WRAPPERS = re.compile(
     r"^(__init__|_ops|_compile|overrides|_dynamo/(eval_frame|exc|utils)|_inductor/output_code|_functorch/aot_autograd"
     r"|_functorch/_aot_autograd/(graph_capture_wrappers|runtime_wrappers|traced_function_transforms|utils)|autograd/\w+"
-    r"|fx/interpreter|fx/experimental/(proxy_tensor|symbolic_shapes)|nn/modules/module|_prims_common/(__init__|wrappers)"
+    r"|fx/interpreter|fx/experimental/(proxy_tensor|symbolic_shapes)|nn/modules/module|_prims_common/(__init__|"
+    r"wrappers)"
     r"|_subclasses/(fake_tensor|functional_tensor)|utils/(_python_dispatch|_stats|_contextlib))\.py:"
     r"|:(inner|inner_fn|new_func|wrapped|wrapper|_fn|<\w+>)$"
 )

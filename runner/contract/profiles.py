@@ -1,4 +1,7 @@
-"""What kinds of cases may be drawn: how long, of which dtypes and families, and how often each setting. Needs no torch."""
+"""What kinds of cases may be drawn: how long, of which dtypes and families, and how often each setting.
+
+Needs no torch.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ _WRITES = ("in_place", "input_mutation", "write_view", "setitem", "aliased_input
            "index_write", "scatter", "mask")  # fmt: skip
 _VIEWS = ("view", "reshape", "memory_format", "as_strided", "split", "cat", "write_view", "repeat", "roll", "triangle",
           "scatter_view", "getitem")  # fmt: skip
-_LEARNING = ("module", "loss", "norm", "convolution", "pool", "attention", "embedding", "matmul", "softmax", "activation",
+_LEARNING = ("module", "loss", "norm", "convolution", "pool", "attention", "embedding", "matmul", "softmax",
+    "activation",
              "no_grad", "cast_reduce", "autocast")  # fmt: skip
 _SIZES = ("unknown_size", "number", "reshape", "split", "creation", "pad", "repeat", "cat", "interpolate", "reduction")
 _KERNELS = ("matmul", "convolution", "norm", "softmax", "attention", "reduction", "cumulative", "sort", "scatter",
@@ -61,7 +65,8 @@ PROFILES: Mapping[str, Profile] = {
     ),
     "gpu": Profile(
         "cases of device cuda: products, reductions, scatters, halves, modes of torch.compile",
-        families=dict.fromkeys(_KERNELS, 4), database=0.4, dtypes={**_FLOATS, "float16": 40, "bfloat16": 40, "int64": 10},
+        families=dict.fromkeys(_KERNELS, 4), database=0.4, dtypes={**_FLOATS, "float16": 40, "bfloat16": 40,
+        "int64": 10},
         compile=0.3, device="cuda",
     ),
 }  # fmt: skip

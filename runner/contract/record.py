@@ -26,7 +26,8 @@ class Trust:
 class Record:
     """The answer. ``trust`` is None where the comparison is to be believed.
 
-    ``labels`` are remarks such as ``nearer-to-float64``; ``notes`` say, for instance, why the float64 reference was dropped.
+    ``labels`` are remarks such as ``nearer-to-float64``; ``notes`` say, for instance, why the float64 reference was
+    dropped.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -62,7 +63,10 @@ class Record:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Record:
-        """Return the record of a plain dict, such as a stored one. Missing keys have their defaults; unknown ones are dropped."""
+        """Return the record of a plain dict, such as a stored one.
+
+        Missing keys have their defaults; unknown ones are dropped.
+        """
         values: dict[str, Any] = {name: data[name] for name in _FIELDS if name in data}
         values.update({name: tuple(value) for name, value in values.items() if type(value) is list})
         values["findings"] = tuple(Finding.from_json(finding) for finding in data.get("findings", ()))

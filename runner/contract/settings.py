@@ -1,7 +1,7 @@
 """The settings of a user that a run changes: one row for each, with the reason for it.
 
-Both halves read this table, so it imports the standard library alone. A run "as a user" leaves out what is not ``needed``.
-``docs/judging.md`` has the same rows, and ``tests/contract/test_settings.py`` holds both against the code.
+Both halves read this table, so it imports the standard library alone. A run "as a user" leaves out what is not
+``needed``. ``docs/judging.md`` has the same rows, and ``tests/contract/test_settings.py`` holds both against the code.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _MISSING = re.compile(r"^config: torch \S+ has no flag (\S+)$|^config: torch \S+
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One changed setting. ``config`` are flags, of which ``helpers`` may be missing in a torch; ``variant`` replaces the case's own."""
+    """One changed setting. ``config`` are flags, of which ``helpers`` may be missing in a torch; ``variant`` replaces
+    the case's own."""
 
     name: str
     setting: str

@@ -1,7 +1,7 @@
 """What the script of a variant compares: the finding that a run reported, else what the case declares.
 
-A finding's path becomes an expression over ``output``, ``inputs`` and ``model``. A path that is not valid, such as one of a log that
-somebody forged, is compared as a whole instead.
+A finding's path becomes an expression over ``output``, ``inputs`` and ``model``. A path that is not valid, such as one
+of a log that somebody forged, is compared as a whole instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _GRAD_MODE = Setting("torch.is_grad_enabled()", writer="set_grad_enabled")
 
 _STEP = r"""\[(?:-?\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.[A-Za-z_]\w*"""
 _PATH = re.compile(
-    rf"(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute|global) (?P<name>[\w.]+)|(?P<source>\w+))?"
+    r"(?P<gradient>gradient of )?(?P<root>output|(?P<kind>input|parameter|buffer|attribute|global) (?P<name>[\w.]+)|"
+    r"(?P<source>\w+))?"
     rf"(?P<steps>(?:{_STEP})*)(?:, order (?P<order>\d+))?",
     re.ASCII,
 )
@@ -65,8 +66,9 @@ Result = VariantFinished | Diagnosis
 class Aim:
     """What a script compares, and how.
 
-    ``kind`` decides on its end: ``values`` and ``facts`` compare what ``run`` returns, ``float64`` with a float64 run, ``raises``
-    the exceptions, ``count`` and ``seconds`` a number with ``bound``; ``died``, ``exited``, ``hung`` and ``memory`` wait for it.
+    ``kind`` decides on its end: ``values`` and ``facts`` compare what ``run`` returns, ``float64`` with a float64 run,
+    ``raises`` the exceptions, ``count`` and ``seconds`` a number with ``bound``; ``died``, ``exited``, ``hung`` and
+    ``memory`` wait for it.
     """
 
     kind: str
@@ -322,7 +324,10 @@ def _shared(message: str, place: _Place, variant: Variant, job: Job) -> str:
         target = _Place.of(match[2], variant, job).text if match else ""
         if match and target:
             return f"{leaf} is {target}" if match[1] == "is" else f"{leaf}{_MEMORY} == {target}{_MEMORY}"
-    return "[[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tree_leaves(output)] for b in inputs]"
+    return (
+        "[[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tree_leaves(output)] for b in "
+        "inputs]"
+    )
 
 
 # --- what the case declares -------------------------------------------------------------------
@@ -331,7 +336,8 @@ _MUTATES = re.compile(r"\w_\(|\bout=|\]\s*=[^=]|\.copy_|[-+*/]=|setitem|_\.defau
 
 
 def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
-    """Return the aim of a variant without a finding: the exception, or outputs, what may be written to, and gradients."""
+    """Return the aim of a variant without a finding: the exception, or outputs, what may be written to, and
+    gradients."""
     torch = f" (torch {result.torch})" if result is not None and result.torch else ""
     seen = f"it passes{torch}" if result is not None else "no run of it is recorded"
     labels = result.labels if result is not None else ()
@@ -370,7 +376,8 @@ _CHECKED = ("dtype", "device", "layout")
 
 
 def _widest(job: Job, text: str) -> str:
-    """Return the arguments of assert_close for all that a case compares: the widest of its tolerances, or none for torch's own."""
+    """Return the arguments of assert_close for all that a case compares: the widest of its tolerances, or none for
+    torch's own."""
     if job.tolerance["exact"] and not _is_named(job):
         return "rtol=0, atol=0, "
     default = _DEFAULTS.get(job.dtype, _USUAL)

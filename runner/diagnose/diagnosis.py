@@ -1,8 +1,8 @@
 """What ``runner diagnose`` finds out about one failure: the facts that its text, its page and an issue report show.
 
-Diagnoses are kept in ``.runner``, for the commands that go on from there. One is found again under a key of all that decides about it:
-id, case, the bytes of its file, suite, torch, this machine, and the code of ``runner``. One that anything else may decide about is not
-kept. It counts only with this user's signature.
+Diagnoses are kept in ``.runner``, for the commands that go on from there. One is found again under a key of all that
+decides about it: id, case, the bytes of its file, suite, torch, this machine, and the code of ``runner``. One that
+anything else may decide about is not kept. It counts only with this user's signature.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ OUTCOMES = ("same", "gone", "other", "no answer")
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """The failure under one changed setting. ``setting`` is what to write (a flag, an argument), ``outcome`` of OUTCOMES."""
+    """The failure under one changed setting.
+
+    ``setting`` is what to write (a flag, an argument), ``outcome`` of OUTCOMES.
+    """
 
     name: str  # such as "without vectorization"
     setting: str  # such as "torch._inductor.config.cpp.simdlen = 1"
@@ -45,10 +48,12 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """What torch's bisector found: the ``number``-th application (from 0) in ``subsystem`` of ``backend``; ``name`` is what it was.
+    """What torch's bisector found: the ``number``-th application (from 0) in ``subsystem`` of ``backend``; ``name`` is
+    what it was.
 
-    ``operator`` is the operator of the graph's node where ``name`` names a node. Without a number ``name`` is a setting that helps.
-    ``step`` is the chain's step that the application comes from, such as "relu, the second of two", and ``place`` its file and line.
+    ``operator`` is the operator of the graph's node where ``name`` names a node. Without a number ``name`` is a setting
+    that helps. ``step`` is the chain's step that the application comes from, such as "relu, the second of two", and
+    ``place`` its file and line.
     """
 
     backend: str
@@ -63,7 +68,8 @@ class Culprit:
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """Everything found out. ``stages`` is the ladder (stage to ``ok`` or oracles); ``culprit`` is None where
-    ``bisect_note`` says why. ``run_seconds`` is the time of the variant's own run, ``seconds`` that of the whole diagnosis.
+    ``bisect_note`` says why. ``run_seconds`` is the time of the variant's own run, ``seconds`` that of the whole
+    diagnosis.
     """
 
     id: str
@@ -117,7 +123,8 @@ def keep(path: Path | None, diagnosis: Diagnosis) -> None:
 
 
 def find_kept(engine: VariantEngine) -> Kept | None:
-    """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that counts."""
+    """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that
+    counts."""
     path = path_of(engine)
     entry = read(path) if path is not None else None
     return Kept(diagnosis_of(entry["outcome"]), str(entry["run"])) if entry is not None else None

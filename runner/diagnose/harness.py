@@ -191,13 +191,15 @@ def refuse_launches(variant: Variant, command: str) -> None:
     """
     if variant.backend.backend == LAUNCH:
         raise UsageError(
-            f"{command}: backend {LAUNCH} launches kernels and compiles nothing; runner diagnose and runner reduce say more "
+            f"{command}: backend {LAUNCH} launches kernels and compiles nothing; runner diagnose and runner reduce "
+            "say more "
             f"of it, and --backend {COMPILED_LAUNCH} --device cuda is a compiled launch"
         )
 
 
 def refuse_kernels(variant: Variant, command: str) -> None:
-    """As ``refuse_launches``, for what torch writes into scripts and recordings: these know no operators of a case's own.
+    """As ``refuse_launches``, for what torch writes into scripts and recordings: these know no operators of a case's
+    own.
 
     Raises:
         UsageError: the case launches kernels.
@@ -205,7 +207,8 @@ def refuse_kernels(variant: Variant, command: str) -> None:
     refuse_launches(variant, command)
     if variant.case.kernels:
         raise UsageError(
-            f"{command}: {variant.id} launches Triton kernels as operators of its own, which torch's scripts and recordings "
+            f"{command}: {variant.id} launches Triton kernels as operators of its own, which torch's scripts and "
+            "recordings "
             "do not hold; runner reduce shrinks the case, and runner repro writes a script with the kernels in it"
         )
 
@@ -237,7 +240,8 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
 
 
 def run_heat_map(engine: VariantEngine, tick: Callable[[], None] | None = None) -> dict[str, Any]:
-    """Run the variant once more and return the record of ``runner.worker.tasks.heatmap.run_picture``; ``tick`` as of ``ask``.
+    """Run the variant once more and return the record of ``runner.worker.tasks.heatmap.run_picture``; ``tick`` as of
+    ``ask``.
 
     A process that dies leaves no heat map: ``picture`` is None then, and ``reason`` says how it ended.
 

@@ -45,7 +45,8 @@ def find_blame(engine: VariantEngine, say: Say) -> Diagnosis:
 
 
 def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> Material:
-    """Return everything that a report of the engine's variant needs. ``diagnosis`` is of this very variant, ``yaml`` its case.
+    """Return everything that a report of the engine's variant needs. ``diagnosis`` is of this very variant, ``yaml``
+    its case.
 
     Raises:
         UsageError: torch does not describe this machine, or the case is wrong.
@@ -75,7 +76,10 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
 
 
 def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None = None) -> ScriptRun:
-    """Run a script in a folder of its own, under the engine's Python, as a maintainer would. ``tick`` may end it by raising."""
+    """Run a script in a folder of its own, under the engine's Python, as a maintainer would.
+
+    ``tick`` may end it by raising.
+    """
     limit = (engine.variant.case.timeout or TIMEOUT) + START
     variables = scratch.compile_environment(os.environ)
     environment = {name: value for name, value in variables.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}

@@ -12,7 +12,8 @@ _NAME = r"[\w.+@-]"
 _START = rf"(?<!{_NAME})(?<!:/)"
 """A place where a path may begin. The host of an address is no such place."""
 _FOLDERS = re.compile(
-    rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
+    rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|"
+    rf"{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
 )
 """Folders that say nothing about the bug. Those of packages may be written from the current folder."""
 

@@ -1,4 +1,5 @@
-"""A diagnosis: the ladder, the bisector and the ablations of one failure, put together; what the bisector is told to look for, and what its answer means."""
+"""A diagnosis: the ladder, the bisector and the ablations of one failure, put together; what the bisector is told to
+look for, and what its answer means."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A variant as a script that needs torch alone and exits non-zero while the problem is there.
 
-It holds the case, one function that runs it, and one comparison: the one that ``aim.py`` chooses for what a run found. It has
-only the parts and settings that this needs. Its exit code is 1 while the problem is there (or what the process dies of), 0 once it
-is not, and 2 where eager itself fails or torch lacks a flag. A run of ``runner run`` compares everything.
+It holds the case, one function that runs it, and one comparison: the one that ``aim.py`` chooses for what a run found.
+It has only the parts and settings that this needs. Its exit code is 1 while the problem is there (or what the process
+dies of), 0 once it is not, and 2 where eager itself fails or torch lacks a flag. A run of ``runner run`` compares
+everything.
 """
 
 from __future__ import annotations
@@ -46,9 +47,11 @@ _COTANGENTS = {
 
 
 def script(variant: Variant, result: Result | None = None, seed: int = 0) -> str:
-    """The text of the script: the source that workers run, and a comparison aimed at what ``result`` says of the variant.
+    """The text of the script: the source that workers run, and a comparison aimed at what ``result`` says of the
+    variant.
 
-    ``seed`` is the run's, for cases without one of their own. Raises InputError for a value that has no place in Python text.
+    ``seed`` is the run's, for cases without one of their own. Raises InputError for a value that has no place in Python
+    text.
     """
     with placed(variant.case):
         return _script(variant, result, seed)
@@ -129,7 +132,8 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     return {
         "module": own,
         "several": several,
-        "loop": f"for number, make_inputs in enumerate({'case.' if own else ''}CALLS{f'[:{aim.calls}]' if aim.calls else ''}):"
+        "loop": "for number, make_inputs in "
+        f"enumerate({'case.' if own else ''}CALLS{f'[:{aim.calls}]' if aim.calls else ''}):"
         if several
         else "",
         "python": own and re.search(r"\brandom\b|numpy", text) is not None,
@@ -242,7 +246,8 @@ def _modules(request: Job, flags: Sequence[str]) -> list[str]:
 
 
 def _backend(arguments: Mapping[str, Any]) -> str:
-    """Return the arguments of torch.compile that are not its defaults; a ``package:function`` is imported by the script."""
+    """Return the arguments of torch.compile that are not its defaults; a ``package:function`` is imported by the
+    script."""
     defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
     arguments = {key: value for key, value in arguments.items() if key == "backend" or value != defaults[key]}
     if arguments["backend"] == COMPILED_LAUNCH:

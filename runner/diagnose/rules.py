@@ -1,9 +1,9 @@
 """What upstream asks of a bug report about torch.compile, and in particular of one that a machine has found.
 
-Sources: pytorch's ``.github/ISSUE_TEMPLATE/pt2-bug-report.yml`` (default tolerances, no indices of max and min, a float64
-baseline through ``torch._dynamo.utils.same``, ``fallback_random`` and a generator seeded anew), its page "Reporting Issues"
-(a minimal reproducer, the ablation, the newest release), and what maintainers answer: no extreme inputs, no differences that
-a documented policy explains, one issue for one cause.
+Sources: pytorch's ``.github/ISSUE_TEMPLATE/pt2-bug-report.yml`` (default tolerances, no indices of max and min, a
+float64 baseline through ``torch._dynamo.utils.same``, ``fallback_random`` and a generator seeded anew), its page
+"Reporting Issues" (a minimal reproducer, the ablation, the newest release), and what maintainers answer: no extreme
+inputs, no differences that a documented policy explains, one issue for one cause.
 
 To add a rule, write one function, and put it into ``RULES`` with its requirement.
 """
@@ -36,11 +36,12 @@ LINES = 60
 """Lines of model and inputs that a maintainer reads without asking for less."""
 
 ORDINARY = 1e6
-"""The largest input by magnitude that a report about values may use. Activations and weights stay below 1e3; from here on
-sums and products of float32 cancel and overflow by themselves, and reports are closed for it."""
+"""The largest input by magnitude that a report about values may use. Activations and weights stay below 1e3; from here
+on sums and products of float32 cancel and overflow by themselves, and reports are closed for it."""
 
 GROSS = 0.01
-"""A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64 witness."""
+"""A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64
+witness."""
 
 _INDICES = frozenset(["argmax", "argmin", "argsort", "sort", "topk", "mode", "kthvalue", "cummax", "cummin"])
 """Operators that return indices, which ties may order otherwise."""
@@ -51,7 +52,8 @@ _INDICES_BY_DIMENSION = frozenset(["max", "min", "median", "nanmedian"])
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
-    """The end of the exported script in a process of its own: exit status (negative: a signal) and output; and its ``text``."""
+    """The end of the exported script in a process of its own: exit status (negative: a signal) and output; and its
+    ``text``."""
 
     code: int
     output: str
@@ -131,7 +133,9 @@ def check(report: ReportInput) -> list[Check]:
 def fails_alike(report: ReportInput) -> Check:
     """Require that it fails now, and twice more in fresh processes, with one signature."""
     if report.diagnosis.verdict not in ("FAIL", "ERROR") or report.diagnosis.signature is None:
-        why = f"the verdict is {report.diagnosis.verdict}" + (f": {report.diagnosis.reason}" if report.diagnosis.reason else "")  # fmt: skip
+        why = f"the verdict is {report.diagnosis.verdict}" + (
+            f": {report.diagnosis.reason}" if report.diagnosis.reason else ""
+        )
         return Check(False, why, "report what fails; `runner run` says what does")
     alike = [findings is not None and shows(report.diagnosis.signature, findings) for findings in report.fresh_findings]
     fact = f"{sum(alike)} of {len(alike)} runs in fresh processes show {report.diagnosis.signature}"
@@ -266,7 +270,10 @@ _RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")
 
 
 def script_shows(finding: Finding, code: int | None, output: str) -> bool:
-    """Return whether a script's end is the finding that it aims at. ``code`` is negative for a signal, None for a script that hangs."""
+    """Return whether a script's end is the finding that it aims at.
+
+    ``code`` is negative for a signal, None for a script that hangs.
+    """
     oracle, error = finding.oracle, str((finding.error or {}).get("type", ""))
     if oracle == "signal":
         return code is not None and code < 0

@@ -2,8 +2,8 @@
 
 The score is between 0 and 1::
 
-    operators  half of it   the mean of two shares: of the failure's operators that the entry has, and the other way round
-    oracle     a quarter    the same way to disagree
+    operators  half of it   the mean of two shares: of the failure's operators that the entry has, and the other way
+    round oracle     a quarter    the same way to disagree
     stage      an eighth    the same stage
     exception  an eighth    an exception class in common, without the compiler's own wrappers
 
@@ -38,7 +38,15 @@ _CLASSES = {
 }  # fmt: skip
 """Oracles by the words that lists of bugs use for them."""
 
-_SYMBOLS = {" ** ": "pow", " * ": "mul", " + ": "add", " - ": "sub", " / ": "truediv", " // ": "floordiv", " @ ": "matmul"}  # fmt: skip
+_SYMBOLS = {
+    " ** ": "pow",
+    " * ": "mul",
+    " + ": "add",
+    " - ": "sub",
+    " / ": "truediv",
+    " // ": "floordiv",
+    " @ ": "matmul",
+}
 _SYNONYMS = {
     "truediv": "div",
     "iadd": "add",
@@ -162,7 +170,8 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
 
 
 def _entries_of_list(path: str) -> Iterator[Entry]:
-    """Yield the bugs of a file with one JSON object a line: ``title``, ``url``, ``ops``, ``class``, ``stage``, ``exception``."""
+    """Yield the bugs of a file with one JSON object a line: ``title``, ``url``, ``ops``, ``class``, ``stage``,
+    ``exception``."""
     try:
         rows = [(number, _row(line, f"{path}:{number}")) for number, line in numbered_lines(path)]
     except OSError as error:
@@ -208,7 +217,8 @@ def operators_of(chain: Iterable[Any]) -> frozenset[str]:
 
 
 def operator_name(operator: str) -> str:
-    """Return one name for one operator: ``relu`` for ``F.relu``, ``nn.ReLU``, ``Tensor.relu_``, ``aten.relu.default``."""
+    """Return one name for one operator: ``relu`` for ``F.relu``, ``nn.ReLU``, ``Tensor.relu_``,
+    ``aten.relu.default``."""
     name = operator.removeprefix("torch.ops.")
     parts = name.split(".")
     last = parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]

@@ -1,12 +1,14 @@
 """Folders that code is loaded from: where the runner's own are, and whether anybody else may put something there.
 
-A path is looked at part by part, from the root down. Whoever cannot write to a folder cannot change what is looked at in it
-next, so nothing has to be opened to be sure of it. Parts above the home are left to the system: who can replace the home needs
-no cache. A folder of everybody with the sticky bit, such as ``/tmp``, may lie on the way, since others cannot rename there.
+A path is looked at part by part, from the root down. Whoever cannot write to a folder cannot change what is looked at
+in it next, so nothing has to be opened to be sure of it. Parts above the home are left to the system: who can replace
+the home needs no cache. A folder of everybody with the sticky bit, such as ``/tmp``, may lie on the way, since others
+cannot rename there.
 
-Only root and the user may own a part. Others must not write to it. As in the ``sshd`` of Debian and Fedora, the user's private
-group does not count as others: the group of the same name, which has no other member. Links are followed, if root or the user
-made them, and the parts of their targets are looked at too: ``~/.cache`` is often a link to a larger disk.
+Only root and the user may own a part. Others must not write to it. As in the ``sshd`` of Debian and Fedora, the user's
+private group does not count as others: the group of the same name, which has no other member. Links are followed, if
+root or the user made them, and the parts of their targets are looked at too: ``~/.cache`` is often a link to a larger
+disk.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ def cache_folder(python: str) -> Path:
 
 
 def make_own_folder(folder: Path) -> str:
-    """Make a folder of the runner for this user alone, and return why it cannot be used; empty if it can. Raises OSError.
+    """Make a folder of the runner for this user alone, and return why it cannot be used; empty if it can. Raises
+    OSError.
 
-    Neither it nor the folder around it may be a link: such a link may come with a cache, and files behind it would be removed.
+    Neither it nor the folder around it may be a link: such a link may come with a cache, and files behind it would be
+    removed.
     """
     if not folder.is_absolute():
         raise FileNotFoundError(errno.ENOENT, "this user has no home", str(folder))

@@ -1,10 +1,12 @@
-"""A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of this one.
+"""A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of
+this one.
 
-The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the fingerprint of
-its interpreter (``fingerprint.py``). A worker says what code its process had loaded: an answer counts only while all of that is
-unchanged (``places.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
-or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job again
-where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
+The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the
+fingerprint of its interpreter (``fingerprint.py``). A worker says what code its process had loaded: an answer counts
+only while all of that is unchanged (``places.py``). An answer that anything else may have decided is never stored. A
+cache that cannot be read or written makes a run slower, never different. An answer counts only with this user's
+signature. The session runs a job again where a stored answer would make the verdict red. A failure that the ledger
+knows may be an old one.
 """
 
 from __future__ import annotations
@@ -134,7 +136,8 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         self.engine.submit(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only without any."""
+        """Return the outcomes from the cache at once, with those of the engine; wait for the engine only without
+        any."""
         outcomes, self._hits = self._hits, []
         if outcomes and not self._cache_keys:
             return outcomes
@@ -192,7 +195,8 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         return None
 
     def _code_digest(self, job: Job, result: Mapping[str, Any]) -> str:
-        """Return the digest of what lies now where the process behind a result had loaded code from; empty where nobody can tell."""
+        """Return the digest of what lies now where the process behind a result had loaded code from; empty where nobody
+        can tell."""
         return self.fingerprints[job.environment].places.digest(result.get("code", ()))
 
     def _take(self, outcome: Outcome) -> None:
@@ -260,7 +264,8 @@ def doubt(outcome: Outcome) -> str:
 
 
 def _answer(outcome: Outcome) -> _Answer:
-    """Return an outcome without its numbers: how it ended, the kinds of its findings, and the verdict that replaces them, if any."""
+    """Return an outcome without its numbers: how it ended, the kinds of its findings, and the verdict that replaces
+    them, if any."""
     record = outcome.record
     kinds = frozenset((finding.oracle, str((finding.error or {}).get("type"))) for finding in record.findings)
     return outcome.ended, kinds, str(record.trust and record.trust.verdict)
@@ -277,7 +282,8 @@ def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it here."""
+    """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it
+    here."""
     try:
         with open_regular(path) as file:
             signature, _, body = file.read(LONGEST).partition(b"\n")
@@ -295,10 +301,11 @@ def _signature(path: Path, text: str) -> str:
 
 
 def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:
-    """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises OSError.
+    """Remove the files below a folder that were not used for longest until a tenth of ``size`` bytes is free. Raises
+    OSError.
 
-    Only regular files count whose path in the folder is one of ``names``: any other file is somebody else's. Nothing goes behind a
-    link, which may have come with a checkout.
+    Only regular files count whose path in the folder is one of ``names``: any other file is somebody else's. Nothing
+    goes behind a link, which may have come with a checkout.
     """
     if foreign_link(folder):
         return

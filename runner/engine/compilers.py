@@ -1,7 +1,8 @@
 """The compilers that Inductor and Triton would call, told by what their files hold.
 
 Another program may lie behind the same path and say the same of its version. So the files themselves are hashed, as
-ccache does under ``compiler_check = content``: the compiler, the programs that it starts, and the shared objects of all these.
+ccache does under ``compiler_check = content``: the compiler, the programs that it starts, and the shared objects of all
+these.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def compilers_digest(environ: Mapping[str, str]) -> str:
 
 
 def describe_compiler(command: str, places: Places) -> list[str]:
-    """Return where a compiler is, what it says of its version, and digests of its files; two empty texts without one."""
+    """Return where a compiler is, what it says of its version, and digests of its files; two empty texts without
+    one."""
     try:
         words = shlex.split(command)
     except ValueError:

@@ -1,10 +1,11 @@
 """The contents of files as sha256, each read once: a signed memo says what a file held whose stamp is still the same.
 
-A stamp is a file's size, both times, inode and device. Any program can set the time of the last writing (``mtime``); an image
-or a package may have the same one for all files. No program can set the time of the last change (``ctime``).
+A stamp is a file's size, both times, inode and device. Any program can set the time of the last writing (``mtime``); an
+image or a package may have the same one for all files. No program can set the time of the last change (``ctime``).
 
-A file may change twice within one grain of the clock and keep its stamp. So a file that changed within two seconds before it
-was read has no stamp in the memo, and is read again the next time. A memo without this user's signature counts as empty.
+A file may change twice within one grain of the clock and keep its stamp. So a file that changed within two seconds
+before it was read has no stamp in the memo, and is read again the next time. A memo without this user's signature
+counts as empty.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ def read_memo(path: Path, purpose: str) -> dict[str, Entry]:
 
 
 def write_memo(path: Path, purpose: str, memo: Mapping[str, Entry]) -> None:
-    """Write a memo, whole or not at all. A link there is replaced. Raises OSError, and NoKey where nothing can be signed."""
+    """Write a memo, whole or not at all.
+
+    A link there is replaced. Raises OSError, and NoKey where nothing can be signed.
+    """
     text = json.dumps({name: [entry.digest, *entry.stamp] for name, entry in sorted(memo.items())})
     replace_private(path, f"{_signature(path, purpose, text)}\n{text}")
 

@@ -1,9 +1,9 @@
 """The fingerprint of an interpreter: all that decides about outcomes besides the job.
 
-It covers the files of torch and of what torch requires, Python's library, what resolves names, the compilers, the processor, the
-variables and the worker's own code. What a job's process loads beyond these is in its record (``places.py``). Two runs with equal
-fingerprints would answer the same job alike, if it loads nothing else. A fingerprint is ``dirty`` where something has no digest:
-then the cache of results is neither read nor written.
+It covers the files of torch and of what torch requires, Python's library, what resolves names, the compilers, the
+processor, the variables and the worker's own code. What a job's process loads beyond these is in its record
+(``places.py``). Two runs with equal fingerprints would answer the same job alike, if it loads nothing else. A
+fingerprint is ``dirty`` where something has no digest: then the cache of results is neither read nor written.
 """
 
 from __future__ import annotations
@@ -63,19 +63,22 @@ def package(name):
 installed, startup, editable, modules, needs = [], [], [], [], {}
 for folder in sys.path:
     names = listed(folder)
-    modules.append([name for name in names if re.fullmatch(r"(?!__pycache__)[^\\W\\d]\\w*(\\.pyc?|(\\.[\\w-]+)?\\.so)?", name)])
+    importable = r"(?!__pycache__)[^\\W\\d]\\w*(\\.pyc?|(\\.[\\w-]+)?\\.so)?"
+    modules.append([name for name in names if re.fullmatch(importable, name)])
     for name in names:
         if name.endswith((".dist-info", ".egg-info", ".egg-link")):
             installed.append(name)
             metadata = text(folder, name, "METADATA")
-            needs.setdefault(package(name.partition("-")[0]), re.findall(r"^Requires-Dist: ([\\w.-]+)", metadata, flags=re.M))
+            required = re.findall(r"^Requires-Dist: ([\\w.-]+)", metadata, flags=re.M)
+            needs.setdefault(package(name.partition("-")[0]), required)
             is_backend = any(f"[{group}]" in text(folder, name, "entry_points.txt") for group in GROUPS)
             if is_backend and (name.endswith(".egg-link") or '"editable"' in text(folder, name, "direct_url.json")):
                 editable.append(name)
         elif name.endswith(".pth") or name in ("sitecustomize.py", "usercustomize.py"):
             startup.append([name, text(folder, name)])
 points = importlib.metadata.entry_points()
-points = [point for group in GROUPS for point in (points.select(group=group) if hasattr(points, "select") else points.get(group, ()))]
+select = getattr(points, "select", None) or (lambda group: points.get(group, ()))
+points = [point for group in GROUPS for point in select(group=group)]
 code, waiting = set(), ["torch", "torchgen", "functorch", "triton", "numpy"]
 while waiting:
     name = package(waiting.pop())
@@ -90,7 +93,8 @@ print(json.dumps({
         **{name: places(name) for name in code},
         "as it starts": started,
         "archives": [entry for entry in sys.path if os.path.isfile(entry)],
-        "library": [os.path.join(LIBRARY, name) for name in listed(LIBRARY) if not name.endswith(("-packages", "__pycache__"))],
+        "library": [os.path.join(LIBRARY, name) for name in listed(LIBRARY) if not name.endswith(("-packages",
+        "__pycache__"))],
     },
     "torch": torch[0] if torch else None,
     "recorded": any(n.startswith("torch-") and n.endswith((".dist-info", ".egg-info")) for n in beside),
@@ -103,40 +107,47 @@ print(json.dumps({
     "libc": getattr(os, "confstr", lambda name: "")("CS_GNU_LIBC_VERSION") if sys.platform == "linux" else "",
 }))
 """
-"""Its places are those of code that decides whatever a job asks: Python's library, torch, what torch requires, the packages of
-registered backends, and what the interpreter loads by itself. ``modules`` are the names that an import finds on the path."""
+"""Its places are those of code that decides whatever a job asks: Python's library, torch, what torch requires, the
+packages of registered backends, and what the interpreter loads by itself. ``modules`` are the names that an import
+finds on the path."""
 
 KEYED = frozenset({
-    "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION", "CUDA_VISIBLE_DEVICES", "MKL_NUM_THREADS",
-    "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS", *settings.VARIABLES,
+    "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_MODULE_LOADING", "CUDA_PATH", "CUDA_VERSION", "CUDA_VISIBLE_DEVICES",
+    "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "OPENBLAS_NUM_THREADS",
+    *settings.VARIABLES,
 })  # fmt: skip
-"""Variables that look like torch's and may change an outcome and nothing else: to have their values in the digest is enough."""
+"""Variables that look like torch's and may change an outcome and nothing else: to have their values in the digest is
+enough."""
 
 _SESSION = re.compile(
-    r"_|PATH|HOME|USER|USERNAME|LOGNAME|HOST|HOSTNAME|SHELL|SHLVL|PWD|OLDPWD|MAIL|MANPATH|INFOPATH|EDITOR|VISUAL|PAGER|LS_COLORS|"
-    r"TZ|LANG|LANGUAGE|TMP|TEMP|TMPDIR|COLUMNS|LINES|DISPLAY|WINDOWID|COLORTERM|NO_COLOR|STY|PS\d|VIRTUAL_ENV|VIRTUAL_ENV_PROMPT|"
+    r"_|PATH|HOME|USER|USERNAME|LOGNAME|HOST|HOSTNAME|SHELL|SHLVL|PWD|OLDPWD|MAIL|MANPATH|INFOPATH|EDITOR|VISUAL|"
+    r"PAGER|LS_COLORS|"
+    r"TZ|LANG|LANGUAGE|TMP|TEMP|TMPDIR|COLUMNS|LINES|DISPLAY|WINDOWID|COLORTERM|NO_COLOR|STY|PS\d|VIRTUAL_ENV|"
+    r"VIRTUAL_ENV_PROMPT|"
     r"INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|TERM|TMUX|HIST\w+|LESS\w*|FORCE_COLOR|FORCE_HYPERLINK|"
     r"(LC|TERM|SSH|SUDO|XDG|DBUS|GNOME|KDE|DESKTOP|WAYLAND|TMUX|VTE|WT|ITERM|KITTY|VSCODE|GPG|GIT|DIRENV|PYENV|PYTEST|"
     r"CI|GITHUB|GITLAB|RUNNER|ACTIONS|BUILD|BUILDKITE|JENKINS|CIRCLE|TRAVIS|AGENT|SYSTEM)_\w+"
 )
-"""Names of variables that differ between the sessions of a person or the jobs of a CI system. All others are part of the digest:
-nobody can list what the libraries and the backends of others read."""
+"""Names of variables that differ between the sessions of a person or the jobs of a CI system. All others are part of
+the digest: nobody can list what the libraries and the backends of others read."""
 
 HARMLESS = frozenset({
-    "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH", "PYTORCH_NVML_BASED_CUDA_CHECK",
-    "PYTORCH_VERSION", "TORCHINDUCTOR_CACHE_DIR", "TORCH_CUDA_ARCH_LIST", "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_VERSION",
-    "TRITON_CACHE_DIR", "TRITON_HOME",
+    "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH",
+    "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTORCH_VERSION", "TORCHINDUCTOR_CACHE_DIR", "TORCH_CUDA_ARCH_LIST",
+    "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_VERSION", "TRITON_CACHE_DIR", "TRITON_HOME",
 })  # fmt: skip
 """Variables that look like torch's and change nothing here: where caches lie, what workers are given anyway."""
 
 _TORCHS = re.compile(
-    r"TORCH|PYTORCH|TRITON|INDUCTOR|AOT|DYNAMO|FUNCTORCH|FX_|PARTITIONER|HALIDE|OMP_|GOMP_|MKL_|KMP_|ATEN_|DNNL_|ONEDNN_|OPENBLAS_|"
+    r"TORCH|PYTORCH|TRITON|INDUCTOR|AOT|DYNAMO|FUNCTORCH|FX_|PARTITIONER|HALIDE|OMP_|GOMP_|MKL_|KMP_|ATEN_|DNNL_|"
+    r"ONEDNN_|OPENBLAS_|"
     r"CUDA_|CUBLAS|CUDNN|NVIDIA_TF32|HIP_|ROC|ENABLE_\w*TMA|LD_PRELOAD$|LD_AUDIT$|GLIBC_TUNABLES$|DYLD_"
 )
 """Variables that change what torch does, or make it write what a person wants to see; any but those above."""
 
 _PROCESSOR = (
-    "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU implementer", "CPU architecture",
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU implementer", "CPU "
+        "architecture",
     "CPU variant", "CPU part", "CPU revision",
 )  # fmt: skip
 
@@ -145,8 +156,8 @@ _PROCESSOR = (
 class Fingerprint:
     """The digest of all that decides about the answers of one interpreter on this machine.
 
-    ``dirty`` names, for people, what the digest does not cover; it is empty when there is no such thing. ``devices`` are the
-    kinds of device whose hardware is in the digest. ``places`` tells what else a process has loaded.
+    ``dirty`` names, for people, what the digest does not cover; it is empty when there is no such thing. ``devices``
+    are the kinds of device whose hardware is in the digest. ``places`` tells what else a process has loaded.
     """
 
     digest: str
@@ -156,7 +167,8 @@ class Fingerprint:
 
 
 def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
-    """Return the fingerprints of several interpreters, asked in parallel. Never raises: ``dirty`` says what cannot be found out.
+    """Return the fingerprints of several interpreters, asked in parallel. Never raises: ``dirty`` says what cannot be
+    found out.
 
     One takes about 0.3 s, most of it to look at 19 000 files. The first time it reads them, which takes seconds.
 
@@ -250,7 +262,8 @@ def code_digest(folder: Path) -> str:
 
 
 def machine(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the processor, the graphics cards with their driver, and the compilers that Inductor and Triton would call."""
+    """Return the processor, the graphics cards with their driver, and the compilers that Inductor and Triton would
+    call."""
     return {
         "system": [platform.system(), platform.machine()],
         "cores": usable_processors(),  # default threads

@@ -26,9 +26,11 @@ def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
 
 
 def _named_gpus(given: str) -> tuple[str, ...]:
-    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, as CUDA reads it (``torch.cuda._parse_visible_devices``).
+    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, as CUDA reads it
+    (``torch.cuda._parse_visible_devices``).
 
-    The list ends before the first entry that names no GPU, such as ``-1``. If one stands before that twice, no GPU is seen.
+    The list ends before the first entry that names no GPU, such as ``-1``. If one stands before that twice, no GPU is
+    seen.
     """
     matches = itertools.takewhile(bool, (_NAME.match(entry.strip()) for entry in given.split(",")))
     names = [match[1] or match[2] for match in matches if match]
@@ -53,5 +55,6 @@ def choose_gpu(gpus: Sequence[str], assigned: Iterable[str]) -> str:
 
 
 def memory_share(slots: int, gpus: int) -> float:
-    """Return the part of a GPU's memory that each of ``slots`` jobs may use, when ``choose_gpu`` spreads them over ``gpus``."""
+    """Return the part of a GPU's memory that each of ``slots`` jobs may use, when ``choose_gpu`` spreads them over
+    ``gpus``."""
     return 1 / -(-slots // gpus) if gpus else 1.0

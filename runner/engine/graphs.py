@@ -1,7 +1,8 @@
 """Compiled graphs of earlier runs: which jobs may load them, and under which key.
 
-torch loads a graph instead of compiling it where nothing has changed that its key or ours names. What fails with a loaded graph
-is compiled again before it counts (``runner/session/variant_run.py``), so that only a pass can rest on one.
+torch loads a graph instead of compiling it where nothing has changed that its key or ours names. What fails with a
+loaded graph is compiled again before it counts (``runner/session/variant_run.py``), so that only a pass can rest on
+one.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ _REFUSED = ("cache", "autotune")
 
 
 def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
-    """Return the key of the graphs that a job may load, beside what torch's own key holds; empty if it is to compile all.
+    """Return the key of the graphs that a job may load, beside what torch's own key holds; empty if it is to compile
+    all.
 
-    Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result ``--cached``
-    would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is reached.
+    Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result
+    ``--cached`` would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is
+    reached.
 
-    The key is that of a result, but for the seed. The program and its settings are part of it: torch's own key of a backward lacks
-    which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load what another compiled.
+    The key is that of a result, but for the seed. The program and its settings are part of it: torch's own key of a
+    backward lacks which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load
+    what another compiled.
     """
     if fingerprint is None or refusal(job, fingerprint):
         return ""

@@ -1,4 +1,7 @@
-"""What a local engine has before it has jobs. A command makes it early, so that torch is imported while it reads its files."""
+"""What a local engine has before it has jobs.
+
+A command makes it early, so that torch is imported while it reads its files.
+"""
 
 from __future__ import annotations
 

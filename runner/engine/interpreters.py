@@ -61,14 +61,18 @@ print(json.dumps([sorted({point.name for point in points}), missing]))
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """``backends`` are names of entry points; ``missing`` maps a module that is not there to the nearest name, or to an empty one."""
+    """``backends`` are names of entry points; ``missing`` maps a module that is not there to the nearest name, or to an
+    empty one."""
 
     backends: tuple[str, ...]
     missing: Mapping[str, str]
 
 
 def find_python(python: str) -> str | None:
-    """Return the absolute path of an executable given by name or path, None without one. Links stay: a venv is a link."""
+    """Return the absolute path of an executable given by name or path, None without one.
+
+    Links stay: a venv is a link.
+    """
     path = shutil.which(os.path.expanduser(python))
     return os.path.abspath(path) if path else None
 
@@ -103,7 +107,8 @@ def probe(python: str) -> dict[str, str]:
 
 
 def inspect_packages(python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()) -> Packages:
-    """Ask an interpreter which entry points of ``group`` it has, and which of ``modules`` are not there; nothing is imported.
+    """Ask an interpreter which entry points of ``group`` it has, and which of ``modules`` are not there; nothing is
+    imported.
 
     Args:
         modules: first names only, such as ``a`` of ``a.b``: to look further, ``a`` would be imported.
@@ -145,7 +150,8 @@ def run_script(
 
 
 def without_current_folder(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for a Python of ours: an empty entry of PYTHONPATH means the current folder, which may be anybody's.
+    """Return the variables for a Python of ours: an empty entry of PYTHONPATH means the current folder, which may be
+    anybody's.
 
     It must go before Python starts: from 3.11 on ``sys.path`` has the folder's name in its place.
     """

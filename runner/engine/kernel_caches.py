@@ -1,7 +1,9 @@
-"""Where the workers of a run keep what they compile: a signed folder for each Python and its compilers, or one that goes with the run.
+"""Where the workers of a run keep what they compile: a signed folder for each Python and its compilers, or one that
+goes with the run.
 
-A folder that a person chose by ``TORCHINDUCTOR_CACHE_DIR`` or ``TRITON_CACHE_DIR`` is used as it is, unless others may write to it.
-Where torch cannot compile in a folder, for a blank in its path for example, the one that goes with the run is used.
+A folder that a person chose by ``TORCHINDUCTOR_CACHE_DIR`` or ``TRITON_CACHE_DIR`` is used as it is, unless others may
+write to it. Where torch cannot compile in a folder, for a blank in its path for example, the one that goes with the run
+is used.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class KernelCaches:
         return self.prepare(python).result()
 
     def notices(self) -> list[str]:
-        """Return which folders are not used, since others may write to them or torch cannot compile there, and what mends that."""
+        """Return which folders are not used, since others may write to them or torch cannot compile there, and what
+        mends that."""
         return [f"{text}; this run uses a new folder" for text in dict.fromkeys(self._refusals)]
 
     def remarks(self) -> list[str]:
@@ -58,7 +61,8 @@ class KernelCaches:
         remarks = [f"what is compiled is kept for this run alone: {text}" for text in dict.fromkeys(self._losses)]
         if self._removed:
             remarks.append(
-                f"{plural(self._removed, 'file')} of compiled code went, for this user has not signed them, and are made anew "
+                f"{plural(self._removed, 'file')} of compiled code went, for this user has not signed them, and are "
+                "made anew "
                 "where needed: a run that was killed leaves such files, and so does a cache from elsewhere"
             )
         return remarks

@@ -1,13 +1,13 @@
 """The engine on this machine: slots, a process for each job, time and memory limits, and what each death means.
 
 Single-threaded: everything happens inside ``wait``. Each environment has at most two warm worker servers (see
-``runner/worker/server/server.py``): one for the CPU, and one for jobs on accelerators, which must not compile before it forks. Cold
-servers, which have imported torch and its compilers and compiled nothing, run ``fresh`` jobs.
+``runner/worker/server/server.py``): one for the CPU, and one for jobs on accelerators, which must not compile before it
+forks. Cold servers, which have imported torch and its compilers and compiled nothing, run ``fresh`` jobs.
 
-The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A worker has
-one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py`` decides which job
-starts next, and ``gpus.py`` which GPU it gets. Jobs that need variables set before anything is imported (Triton's interpreter)
-have servers of their own, so that no other job sees these variables.
+The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A
+worker has one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py``
+decides which job starts next, and ``gpus.py`` which GPU it gets. Jobs that need variables set before anything is
+imported (Triton's interpreter) have servers of their own, so that no other job sees these variables.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ DAMAGE = "the case removed or changed the temporary folder of the run, which RUN
 FREQUENT = 5
 """How many living processes end early for one reason before a notice says so; a case or two may well ask for it."""
 COLD = {"none": "none", "import": "compilers", "inductor": "compilers"}
-"""How far a server of fresh processes goes, by the level of the environment's warm server; ``capture`` beside all other levels.
+"""How far a server of fresh processes goes, by the level of the environment's warm server; ``capture`` beside all other
+levels.
 
 What ``torch.compile`` imports anyway takes three processor seconds, which each of these processes would spend again.
 """
@@ -138,7 +139,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         ]
 
     def hello(self, environment: str) -> Mapping[str, Any]:
-        """Return what the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is up."""
+        """Return what the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is
+        up."""
         hellos = (server.hello for (name, *_), server in self._servers.items() if name == environment and server.hello)
         return next(hellos, {})
 
@@ -168,7 +170,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
     def _renew(self, damage: str) -> None:
         """Begin anew with another temporary folder. No outcome that is not returned yet counts.
 
-        Each job that ran runs again, alone. One that was alone already is to blame: what remains of it is an outcome that says so.
+        Each job that ran runs again, alone. One that was alone already is to blame: what remains of it is an outcome
+        that says so.
         """
         suspects = [outcome.job for outcome in self._outcomes if outcome.seconds]
         suspects += [
@@ -341,7 +344,8 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 channel.owner.read()
 
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
-        """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is one of ours."""
+        """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is
+        one of ours."""
         if "zygote" in message and self._home.zygotes.greet(channel, message.get("token")):
             return
         server = next(

@@ -42,7 +42,10 @@ def _gib(size: int) -> str:
 
 
 class Meter:
-    """Measures one job, again and again. It remembers what each forked process shared with its parent at first sight."""
+    """Measures one job, again and again.
+
+    It remembers what each forked process shared with its parent at first sight.
+    """
 
     def __init__(self, pid: int, base: int | None = None) -> None:
         """Measure the job whose process is ``pid``.
@@ -76,7 +79,8 @@ class Meter:
 
 
 def _compilers(members: list[process_tree.Process], pid: int) -> set[int]:
-    """Return the processes of a job's tree that are compilers or were started by one; never the job's own process ``pid``."""
+    """Return the processes of a job's tree that are compilers or were started by one; never the job's own process
+    ``pid``."""
     helpers = [process for process in members if process.pid != pid]
     return process_tree.add_descendants({helper.pid for helper in helpers if process_tree.is_compiler(helper)}, helpers)
 

@@ -1,8 +1,9 @@
 """What goes over the wire between control and worker: one JSON object a line, both ways.
 
 Control to worker: a ``Job``. Worker to control: ``{"phase": name}`` whenever a new part begins, then
-exactly one ``{"outcome": {...}}``. A job with a ``compile_timeout`` also says ``{"compiling": null}`` when torch begins to
-compile, and ``{"compiling": seconds}``, all so far, when it has ended. A worker that ends without an outcome is an error, whatever its exit status.
+exactly one ``{"outcome": {...}}``. A job with a ``compile_timeout`` also says ``{"compiling": null}`` when torch begins
+to compile, and ``{"compiling": seconds}``, all so far, when it has ended. A worker that ends without an outcome is an
+error, whatever its exit status.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from runner.contract.job import Job
 from runner.contract.record import Record
 
 Ended = Literal["result", "signal", "timeout", "memory", "no-result", "worker-error", "broken", "damage"]
-"""How a job ended: ``result`` with the worker's record, ``damage`` when it removed or changed the engine's temporary folder,
-``worker-error`` when the worker raised, or said what control cannot read: most often by what the case has done to its process,
-``broken`` when the harness had no process for it, else how its process died."""
+"""How a job ended: ``result`` with the worker's record, ``damage`` when it removed or changed the engine's temporary
+folder, ``worker-error`` when the worker raised, or said what control cannot read: most often by what the case has done
+to its process, ``broken`` when the harness had no process for it, else how its process died."""
 
 
 @dataclass(frozen=True, slots=True)

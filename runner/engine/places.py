@@ -76,7 +76,10 @@ def _digest(place: str, tree: Mapping[str, Stamp], contents: Mapping[str, Entry]
 
 
 def _files(place: str) -> Iterator[tuple[str, Stamp]]:
-    """Yield the files below a folder, or one file, by path. Links are followed: installers link files into an environment."""
+    """Yield the files below a folder, or one file, by path.
+
+    Links are followed: installers link files into an environment.
+    """
     waiting, visited = [place], set()
     while waiting:
         folder = waiting.pop()

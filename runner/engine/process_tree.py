@@ -28,7 +28,8 @@ class Process:
     """One line of the process table.
 
     ``resident`` is in bytes, pages shared with others included. ``copy`` says that it was forked and has not started
-    another program since, so that it shares its parent's pages. ``name`` is the kernel's. ``stopped`` is by SIGSTOP, not by a debugger.
+    another program since, so that it shares its parent's pages. ``name`` is the kernel's. ``stopped`` is by SIGSTOP,
+    not by a debugger.
     """
 
     pid: int
@@ -104,7 +105,8 @@ def stat(pid: int) -> Process | None:
 def tree_members(pid: int, table: Mapping[int, Process]) -> list[Process]:
     """Return process ``pid`` with its session, its group and all their descendants, without dead ones.
 
-    ``pid`` comes first, and each parent before its children: a server must hear of its own end before it sees a job of its end.
+    ``pid`` comes first, and each parent before its children: a server must hear of its own end before it sees a job of
+    its end.
     """
     roots = {number for number, process in table.items() if pid in (number, process.session, process.group)}
     members = add_descendants(roots, table.values()) - {0, 1, os.getpid()}
@@ -130,11 +132,12 @@ def add_descendants(roots: set[int], processes: Iterable[Process]) -> set[int]:
 def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
     """Kill a job's process with its session, its group and all their descendants, and nothing else.
 
-    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As the number of a
-    session or a group it is not given out again while that has members.)
+    ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
+    the number of a session or a group it is not given out again while that has members.)
 
-    A compiler among them gets SIGTERM first, and ``grace`` seconds, while the job itself is stopped; what it was writing is removed.
-    Otherwise a half-written shared library would stay in Inductor's cache under a valid name, and the next job would load it.
+    A compiler among them gets SIGTERM first, and ``grace`` seconds, while the job itself is stopped; what it was
+    writing is removed. Otherwise a half-written shared library would stay in Inductor's cache under a valid name, and
+    the next job would load it.
 
     Returns:
         How many processes had to be killed.

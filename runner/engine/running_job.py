@@ -44,8 +44,8 @@ class Task:
 class RunningJob:
     """A job, from the order to run it on. Times are monotonic seconds, ``limit`` is in bytes.
 
-    Both ``earlier_jobs`` and ``base_memory`` describe its process where that was not forked for this job: the ids of the jobs
-    that it had run, and the bytes that it held.
+    Both ``earlier_jobs`` and ``base_memory`` describe its process where that was not forked for this job: the ids of
+    the jobs that it had run, and the bytes that it held.
     """
 
     task: Task
@@ -175,7 +175,8 @@ class RunningJob:
         process_tree.kill_tree(self.pid)
 
     def conclude(self, status: int | None) -> Outcome:
-        """Return the outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it rests)."""
+        """Return the outcome, now that the process has ended with wait status ``status`` (None if unknown, or if it
+        rests)."""
         killed_by = os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None
         exit_status = os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None
         ended: Ended

@@ -11,7 +11,8 @@ from runner.engine.workers import Kind, Worker
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first job in ``server``'s queue of that kind may run: in a worker that rests, else in a new one in ``slot``."""
+    """The first job in ``server``'s queue of that kind may run: in a worker that rests, else in a new one in
+    ``slot``."""
 
     server: Server
     kind: Kind
@@ -22,9 +23,9 @@ class Start:
 def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     """Return the job to start now, None if none may start; dismiss a living worker that is in the way.
 
-    Jobs start in the order of their tickets, with two exceptions. A resting worker takes the next job of its kind before an older job of
-    another kind. A worker is replaced after some number of jobs, so that the older job gets its turn. Jobs that must be alone run one after
-    the other, once nothing else runs.
+    Jobs start in the order of their tickets, with two exceptions. A resting worker takes the next job of its kind
+    before an older job of another kind. A worker is replaced after some number of jobs, so that the older job gets its
+    turn. Jobs that must be alone run one after the other, once nothing else runs.
     """
     workers = [worker for server in servers for worker in server.workers.values()]
     running_jobs = [worker.current_job.task.job for worker in workers if worker.current_job is not None]

@@ -1,7 +1,7 @@
 """Temporary folders that end with their process, and the removal of those that killed processes have left.
 
-A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder whose
-lock is free has no owner. A process number that is used again cannot protect it.
+A folder stays locked as long as its process lives. The kernel drops the lock however the process ends, so a folder
+whose lock is free has no owner. A process number that is used again cannot protect it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def make(prefix: str = PREFIX, longest: int = LONGEST) -> Path:
 
     Args:
         prefix: how its name begins.
-        longest: bytes that the path around it may have; else it is made in ``/tmp``, and so where torch could not compile.
+        longest: bytes that the path around it may have; else it is made in ``/tmp``, and so where torch could not
+        compile.
 
     Raises:
         UsageError: no temporary folder can be made.
@@ -104,7 +105,10 @@ def remove(path: Path) -> None:
 
 
 def sweep(base: Path, prefix: str = PREFIX) -> None:
-    """Remove this user's folders in ``base`` whose process is gone. Links are not followed, and errors are no matter."""
+    """Remove this user's folders in ``base`` whose process is gone.
+
+    Links are not followed, and errors are no matter.
+    """
     with contextlib.suppress(OSError), os.scandir(base) as entries:
         names = [entry.path for entry in entries if entry.name.startswith(prefix)]
         for name in names:

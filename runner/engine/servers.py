@@ -33,7 +33,10 @@ SIGKILL comes from a person, or from a kernel short of memory, and proves nothin
 """
 
 _COMPILING = frozenset({"aot", "backward", "inductor"})
-"""The levels of ``warm_up.LEVELS`` that compile. What they compile may crash, and a server whose warm-up did so is followed by one that only imports."""
+"""The levels of ``warm_up.LEVELS`` that compile.
+
+What they compile may crash, and a server whose warm-up did so is followed by one that only imports.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -91,7 +94,10 @@ class Server:
         return [worker.current_job for worker in self.workers.values() if worker.current_job is not None]
 
     def ready(self) -> Iterator[tuple[Kind, Task]]:
-        """Yield the next job of each kind that may run now. One whose server died under it runs alone the second time."""
+        """Yield the next job of each kind that may run now.
+
+        One whose server died under it runs alone the second time.
+        """
         if self.failure or self.channel is None or not self.hello:
             return
         active = self.running_jobs

@@ -1,19 +1,20 @@
 """A folder of compiled code from which only what this user has signed is ever loaded.
 
-torch and Triton load whatever lies in their cache: pickles of graphs, shared objects, generated Python, device code, headers. So
-everything in the folder counts as code. A manifest beside it names the sha256 of each file, with the user's signature.
+torch and Triton load whatever lies in their cache: pickles of graphs, shared objects, generated Python, device code,
+headers. So everything in the folder counts as code. A manifest beside it names the sha256 of each file, with the user's
+signature.
 
 * The first run that enters holds the lock alone, removes what the manifest does not confirm, and then shares the lock.
 * A run that enters while others share the lock finds a folder that has been swept.
 * The last run that leaves has the lock alone again, and writes the manifest.
-* Files of a run that was killed are in no manifest, and go at the next start. The folder's path stays, for compilers write it
-  into headers and generated code.
+* Files of a run that was killed are in no manifest, and go at the next start. The folder's path stays, for compilers
+  write it into headers and generated code.
 
-Files that have not changed since the manifest was written are told by their stamps (``contents.py``). So a usual sweep reads none;
-one after a restored cache reads all that the manifest names.
+Files that have not changed since the manifest was written are told by their stamps (``contents.py``). So a usual sweep
+reads none; one after a restored cache reads all that the manifest names.
 
-This keeps out a cache that was restored from a job without the key, and files of other users. It keeps out no code that runs as
-the user while a run lasts: what it leaves in the folder is signed with the rest, and it can read the key.
+This keeps out a cache that was restored from a job without the key, and files of other users. It keeps out no code that
+runs as the user while a run lasts: what it leaves in the folder is signed with the rest, and it can read the key.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class SignedFolder:
         self._lock = -1
 
     def enter(self) -> int:
-        """Let no run sweep the folder until ``leave``, sweep it first if nobody else uses it, and return how many files went.
+        """Let no run sweep the folder until ``leave``, sweep it first if nobody else uses it, and return how many files
+        went.
 
         Raises:
             OSError: something cannot be removed, or the file system has no locks. Nothing in the folder may be loaded.

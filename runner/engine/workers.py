@@ -1,7 +1,7 @@
 """A worker process, seen from control: one that was forked for a job and ends with it, or one that stays alive.
 
-A living worker rests after a clean job and can take the next one. It ends itself after a failure, when it has grown too much
-(``runner/worker/server/persistent.py``), and when control hangs up.
+A living worker rests after a clean job and can take the next one. It ends itself after a failure, when it has grown too
+much (``runner/worker/server/persistent.py``), and when control hangs up.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A process, from the moment when control asks for it. ``ticket`` is that of its first job; its server knows it by that.
+    """A process, from the moment when control asks for it. ``ticket`` is that of its first job; its server knows it by
+    that.
 
-    ``gpu`` is reserved for it, as CUDA_VISIBLE_DEVICES names it; empty if none is. It keeps slot and GPU until it has ended.
-    ``growth`` is how many bytes more than at first it may hold when it rests; None if it ends with its job.
+    ``gpu`` is reserved for it, as CUDA_VISIBLE_DEVICES names it; empty if none is. It keeps slot and GPU until it has
+    ended. ``growth`` is how many bytes more than at first it may hold when it rests; None if it ends with its job.
     """
 
     ticket: int
@@ -146,7 +147,8 @@ class Worker:
         return [outcome for message in messages for outcome in self.take(message)]
 
     def conclude(self, status: int | None) -> Outcome:
-        """Return the outcome of the job that it has, now that the process has ended with that wait status (None: unknown)."""
+        """Return the outcome of the job that it has, now that the process has ended with that wait status (None:
+        unknown)."""
         if not self.clean or status != 0:
             process_tree.kill_tree(self.pid, reaped=status is not None)  # and what outlived it
         outcome = self._end_job(status)

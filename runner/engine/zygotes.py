@@ -1,6 +1,7 @@
 """Zygotes, seen from control: processes that have imported torch, and fork the servers of one interpreter.
 
-A server that is forked starts in no time. So a run imports torch once for its warm server, its cold one and that of runs as a user.
+A server that is forked starts in no time. So a run imports torch once for its warm server, its cold one and that of
+runs as a user.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class Zygote:
 
 
 class Zygotes:
-    """The zygotes of an engine that listens at ``address``: one for each interpreter and what its import may depend on."""
+    """The zygotes of an engine that listens at ``address``: one for each interpreter and what its import may depend
+    on."""
 
     def __init__(self, address: str, caches: KernelCaches) -> None:
         """Start none yet."""

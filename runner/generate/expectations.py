@@ -1,4 +1,5 @@
-"""What a case says of itself, and what a mutant may still say: one variant, and no expectation that a change can make wrong."""
+"""What a case says of itself, and what a mutant may still say: one variant, and no expectation that a change can make
+wrong."""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ def expects_no_graph(case: Mapping[str, Any]) -> bool:
 def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any] | None:
     """Return a changed case without the expectations that may no longer hold.
 
-    None if the parent expects that nothing is compiled: without that expectation the mutant could be VACUOUS. An exception stays expected,
-    because trying the mutant out shows whether eager still raises it. ``changes`` are names of functions of ``mutations.py``.
+    None if the parent expects that nothing is compiled: without that expectation the mutant could be VACUOUS. An
+    exception stays expected, because trying the mutant out shows whether eager still raises it. ``changes`` are names
+    of functions of ``mutations.py``.
     """
     kept = dict(case)
     if not VALUES.issuperset(changes):

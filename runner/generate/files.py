@@ -1,4 +1,5 @@
-"""The files of generated cases, spec files of a hundred and a suite over them; and the files whose cases mutants are made of."""
+"""The files of generated cases, spec files of a hundred and a suite over them; and the files whose cases mutants are
+made of."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
 
 
 def with_content(module: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Return a ``module:`` that holds its Python file, under the name of a copy. Whoever edits or removes the file changes no mutant.
+    """Return a ``module:`` that holds its Python file, under the name of a copy. Whoever edits or removes the file
+    changes no mutant.
 
     The name holds a digest, since two models may be called alike.
 
@@ -79,7 +81,8 @@ def write_suite(folder: Path, name: str, specs: Sequence[str]) -> Path:
     return path
 
 
-_KEPT = ("name", "params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls", "dynamic", "train", "autocast", "threads",
+_KEPT = ("name", "params", "inputs", "state", "module", "chain", "return", "dtypes", "param_dtype", "grad", "calls",
+    "dynamic", "train", "autocast", "threads",
          "compile", "config", "expect", "tolerance")  # fmt: skip
 
 
@@ -112,7 +115,8 @@ def named_parents(paths: Sequence[str], limits: Limits, allow_python: bool) -> P
 
 
 def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate") -> Parents:
-    """Return the cases of spec files and folders of them, as far as they can be changed. ``source`` says in messages what names them.
+    """Return the cases of spec files and folders of them, as far as they can be changed. ``source`` says in messages
+    what names them.
 
     Raises:
         UsageError: a path names none.

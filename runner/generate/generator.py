@@ -1,7 +1,7 @@
 """Asks workers for cases and for what is wrong with them, a batch at a time.
 
-A worker draws cases as plain data. Control reads each as any case is read, and a worker tries it out. A batch whose process dies
-is asked again case by case, so that a crash of eager PyTorch loses one case.
+A worker draws cases as plain data. Control reads each as any case is read, and a worker tries it out. A batch whose
+process dies is asked again case by case, so that a crash of eager PyTorch loses one case.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ MEMORY = 4 << 30
 """Bytes that a process may hold on top of what torch itself takes."""
 
 HASHES = {HASH_SEED: "0"}
-"""Of the processes that draw. Torch's samples of ``meshgrid`` come in the order of a set, which is another in each process otherwise."""
+"""Of the processes that draw.
+
+Torch's samples of ``meshgrid`` come in the order of a set, which is another in each process otherwise.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ class CaseGenerator:
         self._jobs = 0
 
     def find_operators(self, tick: Callable[[], None] | None = None) -> list[str]:
-        """Ask a worker for the operators that may be drawn from torch's operator database, and return those of the request.
+        """Ask a worker for the operators that may be drawn from torch's operator database, and return those of the
+        request.
 
         Without the database the result is empty, and ``missing`` says why.
 
@@ -123,7 +127,8 @@ class CaseGenerator:
         return self._operators
 
     def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
-        """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in order."""
+        """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in
+        order."""
         count = min(BATCH * self._slots, missing + missing // 3 + 1)
         first = self._request.first + self.drawn
         return self.draw(range(first, first + count), tick)
@@ -137,7 +142,8 @@ class CaseGenerator:
         self, numbers: Sequence[int], operators: Sequence[str], again: str, mutants: Items[Case],
         tick: Callable[[], None] | None = None,
     ) -> list[GeneratedCase]:  # fmt: skip
-        """Draw the cases of these numbers from these operators, try the mutants too, and return the valid ones in order.
+        """Draw the cases of these numbers from these operators, try the mutants too, and return the valid ones in
+        order.
 
         ``again`` says in their docs where they come from: no command draws them.
         """

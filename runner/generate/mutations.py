@@ -1,7 +1,8 @@
-"""Small changes of a case: the same program with another dtype, size, layout, view, write or backward, or with a second one behind it.
+"""Small changes of a case: the same program with another dtype, size, layout, view, write or backward, or with a second
+one behind it.
 
-Cases are plain data, as ``runner/cases/serialize.py`` makes it. Most changes know nothing of what an operator takes: a worker tries
-the case out afterwards, and eager PyTorch refuses what does not fit.
+Cases are plain data, as ``runner/cases/serialize.py`` makes it. Most changes know nothing of what an operator takes: a
+worker tries the case out afterwards, and eager PyTorch refuses what does not fit.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ def change_dtype(case: Case, donor: Mapping[str, Any], numbers: random.Random) -
 
 
 def change_size(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
-    """Another number for one size of the inputs, everywhere; in half of the mutants also in the arguments of operators."""
+    """Another number for one size of the inputs, everywhere; in half of the mutants also in the arguments of
+    operators."""
     size = _size(case, numbers)
     new = _choice([each for each in _SIZES if each != size], numbers)
     _replace_size(case, size, new, numbers.random() < 0.5)
@@ -246,7 +248,8 @@ def append_case(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
 
 CHANGES: tuple[Change, ...] = (
     change_dtype, change_size, change_layout, change_layout, take_backward, make_dynamic, call_again, use_autocast,
-    insert_view, insert_view, insert_write, insert_write, return_more, change_number, change_operator, append_case, append_case,
+    insert_view, insert_view, insert_write, insert_write, return_more, change_number, change_operator, append_case,
+    append_case,
 )  # fmt: skip
 """What may be done with a case. What makes compilers fail stands there twice."""
 
@@ -269,7 +272,10 @@ def _chain(case: Mapping[str, Any]) -> list[Any]:
 
 
 def _steps_of(donor: Mapping[str, Any]) -> list[Any]:
-    """Return the steps of another case. One of which nothing is compiled gives none: a mutant would be such a case too."""
+    """Return the steps of another case.
+
+    One of which nothing is compiled gives none: a mutant would be such a case too.
+    """
     if expects_no_graph(donor):
         raise UnfitError
     return _chain(donor)

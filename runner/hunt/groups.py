@@ -1,4 +1,5 @@
-"""The groups of a hunt: red results by their signature, with what is known of each and what became of its reduction and its report.
+"""The groups of a hunt: red results by their signature, with what is known of each and what became of its reduction and
+its report.
 
 ``groups/<id>/`` in a hunt's folder holds the files of a group: a case, a script, a report and ``group.json``.
 """
@@ -34,8 +35,8 @@ class Known:
 class Group:
     """Red results with one signature.
 
-    ``known`` is where it was known from before; empty for one that is new. ``alike`` is the id of a group that was seen earlier,
-    and that was reduced to the same case or has the same cause.
+    ``known`` is where it was known from before; empty for one that is new. ``alike`` is the id of a group that was seen
+    earlier, and that was reduced to the same case or has the same cause.
     """
 
     reds: tuple[Red, ...]
@@ -137,7 +138,8 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             continue
         first = dataclasses.asdict(group.first)
         data = {
-            **{name: first[name] for name in ("signature_id", "signature", "severity", "verdict", "stage", "oracle", "reason")},
+            **{name: first[name] for name in ("signature_id", "signature", "severity", "verdict", "stage", "oracle",
+                "reason")},
             "torch": head.torch,
             "count": len(group.reds),
             "first": group.first.id,
@@ -148,7 +150,9 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "reduction": dataclasses.asdict(group.reduction) if group.reduction else None,
             "report": dataclasses.asdict(group.report) if group.report else None,
             # What a guided hunt draws depends on its earlier rounds: the files of its rounds keep the cases.
-            "redraw": [] if head.guided else [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
+            "redraw": []
+            if head.guided
+            else [f"{command} --first {red.number} --count 1" for red in group.reds[:REDRAWN]],
             "variants": [red.id for red in group.reds[:IDS]],
         }  # fmt: skip
         text = json.dumps(data, indent=1) + "\n"

@@ -1,7 +1,8 @@
-"""What a hunt draws next, by what its earlier rounds reached: rare operators, and changes of the cases that reached something new.
+"""What a hunt draws next, by what its earlier rounds reached: rare operators, and changes of the cases that reached
+something new.
 
-``reached`` are names such as ``lowering aten.relu``, which a worker observes, and ``step torch.add`` and ``pair torch.add torch.sum``,
-which the text of a case says: the second operator reads a value of the first.
+``reached`` are names such as ``lowering aten.relu``, which a worker observes, and ``step torch.add`` and ``pair
+torch.add torch.sum``, which the text of a case says: the second operator reads a value of the first.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Plan:
 
 @dataclass(slots=True)
 class Guidance:
-    """What was reached so far, and the cases that are worth a change: those of the files that a person names, and the hunt's own."""
+    """What was reached so far, and the cases that are worth a change: those of the files that a person names, and the
+    hunt's own."""
 
     seed: int
     given: Parents
@@ -91,7 +93,10 @@ class Guidance:
         self.own = [*self.own, *parents][-PARENTS:]
 
     def learn_again(self, folder: Path, rounds: Sequence[Round], limits: Limits) -> None:
-        """Take up what a hunt's rounds gave before it was resumed. Raises UsageError, InputError for a file that was changed."""
+        """Take up what a hunt's rounds gave before it was resumed.
+
+        Raises UsageError, InputError for a file that was changed.
+        """
         for record in rounds:
             self._take(record.reached)
         for record in reversed(rounds):
@@ -110,7 +115,10 @@ def parents_in(path: Path, numbers: Sequence[int], limits: Limits) -> list[Case]
 
 
 def is_rare(name: str) -> bool:
-    """Return whether a case that reaches this first is worth a change. Almost every case has a pair of operators that no other had."""
+    """Return whether a case that reaches this first is worth a change.
+
+    Almost every case has a pair of operators that no other had.
+    """
     return not name.startswith("pair ")
 
 
@@ -126,7 +134,8 @@ def reached_by_text(case: Mapping[str, Any]) -> set[str]:
 
 
 def _calls(chain: Sequence[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
-    """Yield each operator with the names of the values that it reads and gives; a step without a value reads the last one."""
+    """Yield each operator with the names of the values that it reads and gives; a step without a value reads the last
+    one."""
     for step in chain:
         if isinstance(step, str):
             yield step, {"_"}, {"_"}

@@ -1,4 +1,5 @@
-"""The order of a hunt: rounds while there is time for one more, between them reductions that keep to their share, then reports."""
+"""The order of a hunt: rounds while there is time for one more, between them reductions that keep to their share, then
+reports."""
 
 from __future__ import annotations
 
@@ -22,21 +23,33 @@ from runner.text import one_line, plural
 LEAST = 20.0
 """Seconds that a reduction needs to be worth its start."""
 REPORT = 60.0
-"""Seconds that a report needs to be worth its start. Under inductor the script alone may take 40, because its kernels are built anew."""
+"""Seconds that a report needs to be worth its start.
+
+Under inductor the script alone may take 40, because its kernels are built anew.
+"""
 SHARE = 1 / 3
 """Part of the time that reductions and reports may take."""
 SLOTS = 2
-"""Slots of a reduction or a report while others wait. A reduction tries that many candidates at once, and drops those behind the first success."""
+"""Slots of a reduction or a report while others wait.
+
+A reduction tries that many candidates at once, and drops those behind the first success.
+"""
 TICK = 0.5
 """Seconds between two looks at what goes on."""
 
 Work = Callable[[Group, Share, Callable[[], None]], Reduction | Report]
-"""What is done with one group, in a thread of its own. It calls the third argument several times a second, which may end it."""
+"""What is done with one group, in a thread of its own.
+
+It calls the third argument several times a second, which may end it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How long a hunt goes on: seconds or rounds, both counted from its first beginning. ``each`` bounds one reduction, and one report."""
+    """How long a hunt goes on: seconds or rounds, both counted from its first beginning.
+
+    ``each`` bounds one reduction, and one report.
+    """
 
     budget: float | None = None
     rounds: int | None = None
@@ -47,7 +60,8 @@ class Hunt:
     """A hunt in a folder. ``tell`` takes a line for each finished round, reduction and report."""
 
     def __init__(
-        self, folder: Path, state: State, places: dict[str, str], rounds: Rounds, bounds: Bounds, tell: Callable[[str], None]
+        self, folder: Path, state: State, places: dict[str, str], rounds: Rounds, bounds: Bounds,
+        tell: Callable[[str], None]
     ) -> None:  # fmt: skip
         """Take up what ``state`` has. Raises InputError for a triage that cannot be read."""
         self.folder, self.state, self.rounds, self.bounds, self.tell = folder, state, rounds, bounds, tell
@@ -60,7 +74,10 @@ class Hunt:
         return self._earlier + time.monotonic() - self._began
 
     def groups(self) -> list[Group]:
-        """Return its groups as they are now. People may edit the triage meanwhile; half of an edit is no reason to end."""
+        """Return its groups as they are now.
+
+        People may edit the triage meanwhile; half of an edit is no reason to end.
+        """
         with contextlib.suppress(InputError):
             self._triage = triage.read(self.folder)
         return groups_of(self.state, Known(self._places, self._triage))
@@ -75,7 +92,8 @@ class Hunt:
         write_groups(self.folder, self.state.head, self.groups())
 
     def has_time(self) -> bool:
-        """Return whether one more round may begin: it lasts about as long as the last one, and reductions have their share."""
+        """Return whether one more round may begin: it lasts about as long as the last one, and reductions have their
+        share."""
         rounds, bounds = self.state.rounds, self.bounds
         if bounds.rounds is not None and len(rounds) >= bounds.rounds:
             return False
@@ -89,7 +107,8 @@ class Hunt:
         return self.elapsed + rounds[-1].drawing + rounds[-1].running + reserved <= bounds.budget
 
     def allowance(self) -> float:
-        """Return the seconds that reductions may take now without passing their share of the time so far; without a budget, all."""
+        """Return the seconds that reductions may take now without passing their share of the time so far; without a
+        budget, all."""
         if self.bounds.budget is None:
             return math.inf
         return min(SHARE / (1 - SHARE) * self.state.hunting - self.state.reducing, self._remaining())
@@ -111,7 +130,8 @@ class Hunt:
             for group in fresh
         )
         self.tell(
-            f"round {done.round}: {done.variants} variants, {len(done.red)} red, {plural(len(fresh), 'new group')}{names}"
+            f"round {done.round}: {done.variants} variants, {len(done.red)} red, "
+            f"{plural(len(fresh), 'new group')}{names}"
         )
 
     def _reduce(self, seconds: float) -> None:
@@ -131,7 +151,10 @@ class Hunt:
         self._work("reporting", report, lambda group: group.is_unreported, REPORT, seconds)
 
     def _work(self, verb: str, work: Work, waits: Callable[[Group], bool], least: float, seconds: float) -> None:
-        """Do this with groups that wait for it, the worst first and several at once. ``least`` seconds are enough for one more."""
+        """Do this with groups that wait for it, the worst first and several at once.
+
+        ``least`` seconds are enough for one more.
+        """
         deadline = time.monotonic() + seconds
         slots = self.rounds.settings.slots()
         width = max(1, slots // SLOTS)

@@ -1,7 +1,7 @@
 """What is known before a hunt begins: the groups of earlier hunts, and the ledgers of spec files.
 
-An entry of a ledger speaks of one case, and a drawn case is another one. So more than its signature must agree before it explains
-a failure. Nothing new is to hide behind an entry that pins little.
+An entry of a ledger speaks of one case, and a drawn case is another one. So more than its signature must agree before
+it explains a failure. Nothing new is to hide behind an entry that pins little.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Ledger:
     def explain(self, variant: Variant, torch: str, findings: Sequence[Finding], reduced: bool = False) -> str:
         """Return the place of an entry that explains one of the findings; empty without one.
 
-        The case has all operators of the entry's. One that is not reduced may fail for another reason, so there the entry must
-        name an exception. A reduced one must have no operator besides.
+        The case has all operators of the entry's. One that is not reduced may fail for another reason, so there the
+        entry must name an exception. A reduced one must have no operator besides.
         """
         operators = operators_of(variant.case.chain)
         for entry in self.entries:
@@ -53,7 +53,8 @@ class Ledger:
 
 
 def known_groups(paths: Sequence[str]) -> dict[str, str]:
-    """Return the ids of the signatures that hunts in these folders have seen, each with the folder and its triage there.
+    """Return the ids of the signatures that hunts in these folders have seen, each with the folder and its triage
+    there.
 
     Raises:
         UsageError, InputError: a folder's files are wrong.

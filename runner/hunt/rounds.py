@@ -36,7 +36,10 @@ Say = Callable[[str], None]
 
 
 class Rounds(contextlib.AbstractContextManager["Rounds"]):
-    """Runs rounds of a hunt. Its generator lives on between them, because torch's operator database takes seconds to import."""
+    """Runs rounds of a hunt.
+
+    Its generator lives on between them, because torch's operator database takes seconds to import.
+    """
 
     def __init__(
         self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger, say: Say,
@@ -62,7 +65,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
 
         Args:
             number: of the round.
-            has_group: whether a signature's group is there already, or known; a group that is neither gets its folder here.
+            has_group: whether a signature's group is there already, or known; a group that is neither gets its folder
+            here.
 
         Raises:
             KeyboardInterrupt: it was cut short; nothing of it counts.
@@ -83,7 +87,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         verdicts = Counter[str](event.verdict for event in results)
         seconds = time.monotonic() - drawn
         return Round(
-            number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red, reached, parents
+            number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red, reached,
+            parents
         )  # fmt: skip
 
     def _draw(self, number: int) -> list[GeneratedCase]:

@@ -1,7 +1,8 @@
-"""What a hunt has done, as ``hunt.jsonl`` in its folder: a first line for the hunt, then one for each round, reduction and report.
+"""What a hunt has done, as ``hunt.jsonl`` in its folder: a first line for the hunt, then one for each round, reduction
+and report.
 
-A line is written once its round, reduction or report is over. A round that was cut short has none: its seed draws it again. Groups and
-tables are made from these lines alone.
+A line is written once its round, reduction or report is over. A round that was cut short has none: its seed draws it
+again. Groups and tables are made from these lines alone.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Red:
-    """A red result. ``id`` names the file of its round, ``number`` is its case's, ``known`` the place of an entry that explains it."""
+    """A red result. ``id`` names the file of its round, ``number`` is its case's, ``known`` the place of an entry that
+    explains it."""
 
     id: str
     number: int
@@ -70,7 +72,8 @@ class Red:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A finished round: how many cases were valid, how many variants ran, seconds of drawing and of running, and what was red."""
+    """A finished round: how many cases were valid, how many variants ran, seconds of drawing and of running, and what
+    was red."""
 
     round: int
     cases: int
@@ -85,7 +88,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A finished reduction of the first case of a group. ``problem`` says why there is no smaller case; else it is empty."""
+    """A finished reduction of the first case of a group.
+
+    ``problem`` says why there is no smaller case; else it is empty.
+    """
 
     reduction: str  # the id of the signature
     seconds: float
@@ -177,7 +183,8 @@ def append(folder: Path, line: Line) -> None:
 
 
 def read(folder: Path) -> State | None:
-    """Return what the hunt of a folder has done; None where no hunt has begun. The last head before the first round counts.
+    """Return what the hunt of a folder has done; None where no hunt has begun. The last head before the first round
+    counts.
 
     Raises:
         UsageError: the file cannot be read, or is of no hunt.
@@ -234,7 +241,8 @@ def _head(data: Mapping[str, Any]) -> Head:
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
-    "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "tuple[int, ...]": (list,), "tuple[str, ...]": (list,),
+    "str": (str,), "int": (int,), "float": (float, int), "bool": (bool,), "tuple[int, ...]": (list,), "tuple[str, "
+        "...]": (list,),
     "tuple[Red, ...]": (list,), "Mapping[str, int]": (dict,),
 }  # fmt: skip
 _ITEMS = {"tuple[int, ...]": int, "tuple[str, ...]": str, "tuple[Red, ...]": Red}

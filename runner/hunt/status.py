@@ -20,7 +20,8 @@ _KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering
 def render(state: State, groups: Sequence[Group]) -> str:
     """Return the table and the lines below it."""
     rows = [
-        (group.first.severity or group.first.verdict, one_line(f"{group.id} {group.first.signature}", _WIDTH), len(group.reds),
+        (group.first.severity or group.first.verdict, one_line(f"{group.id} {group.first.signature}", _WIDTH),
+        len(group.reds),
          group.first.id.partition("::")[2].partition("[")[0], _said(group), _size(group),
          one_line(group.report.culprit, 60) if group.report else "")
         for group in groups
@@ -44,7 +45,8 @@ def render(state: State, groups: Sequence[Group]) -> str:
     kinds += Counter({KIND: len(Lines(reached))})  # none where none was recorded
     if kinds:
         lines.append(
-            f"reached: {', '.join(plural(kinds[kind], kind, several) for kind, several in _KINDS.items() if kinds[kind])}"
+            "reached: "
+            f"{', '.join(plural(kinds[kind], kind, several) for kind, several in _KINDS.items() if kinds[kind])}"
         )
     pending, unreported = sum(group.is_pending for group in groups), sum(group.is_unreported for group in groups)
     remaining = [f"{plural(pending, 'group')} to reduce"] if pending else []

@@ -1,4 +1,7 @@
-"""``triage.yaml`` of a hunt's folder: what people say of its groups. A hunt reads it, and writes only the first, empty one."""
+"""``triage.yaml`` of a hunt's folder: what people say of its groups.
+
+A hunt reads it, and writes only the first, empty one.
+"""
 
 from __future__ import annotations
 

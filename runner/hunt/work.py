@@ -1,4 +1,5 @@
-"""What is done with one group: its first case is reduced, and the reduced case is diagnosed and reported in upstream's form."""
+"""What is done with one group: its first case is reduced, and the reduced case is diagnosed and reported in upstream's
+form."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ from runner.verdict.signature import id_of
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one reduction or report may take of the machine: seconds, and slots. ``beside`` is how many go on at once, with it."""
+    """What one reduction or report may take of the machine: seconds, and slots.
+
+    ``beside`` is how many go on at once, with it.
+    """
 
     budget: float
     slots: int = 1
@@ -114,7 +118,10 @@ def drawn_variant(own: Path, group: Group, settings: RunSettings) -> Variant | N
 
 
 def _explained(ledger: Ledger, reduced: Reduced, torch: str) -> str:
-    """Return the place of a ledger's entry for the reduced case. Findings of one process know no stage; the signature does."""
+    """Return the place of a ledger's entry for the reduced case.
+
+    Findings of one process know no stage; the signature does.
+    """
     findings = [replace(finding, stage=finding.stage or reduced.signature.stage) for finding in reduced.findings]
     return ledger.explain(reduced.variant, torch, findings, reduced=True)
 
@@ -124,7 +131,8 @@ class _LateError(Exception):
 
 
 def report_group(folder: Path, group: Group, settings: RunSettings, share: Share, tick: Callable[[], None]) -> Report:
-    """Diagnose the reduced case of a group, and write its report into the group's folder; arguments as of ``reduce_group``.
+    """Diagnose the reduced case of a group, and write its report into the group's folder; arguments as of
+    ``reduce_group``.
 
     Raises:
         KeyboardInterrupt: it was cut short; nothing of it counts.
@@ -175,8 +183,8 @@ def _reduced_variant(own: Path, group: Group, settings: RunSettings) -> Variant 
 def cause_of(group: Group, variant: Variant, diagnosis: Diagnosis) -> str:
     """Return a hash of the operators of a reduced case, its stage, its oracle and what is to blame.
 
-    It is empty where torch's bisector names no single application or setting: a whole backend may have any number of bugs. It is
-    also empty where the diagnosis shows another failure than the group's.
+    It is empty where torch's bisector names no single application or setting: a whole backend may have any number of
+    bugs. It is also empty where the diagnosis shows another failure than the group's.
     """
     culprit, signature = diagnosis.culprit, diagnosis.signature
     if culprit is None or signature is None or not (culprit.subsystem and culprit.name):

@@ -1,7 +1,7 @@
 """The text of the ledger: entries changed, removed and added in a YAML file, and not a byte else.
 
-ruamel.yaml's nodes say where every key and value stands; the edits are cuts in the text between them. One-line entries in braces
-(the shipped style) and entries of several lines are both edited as they are written.
+ruamel.yaml's nodes say where every key and value stands; the edits are cuts in the text between them. One-line entries
+in braces (the shipped style) and entries of several lines are both edited as they are written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from runner.diagnostics import Span
 from runner.quote import yaml_text
 
 ORDER = (
-    "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue", "reason", "why", "sometimes", "review",
+    "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue",
+    "reason", "why", "sometimes", "review",
 )  # fmt: skip
 """The order in which people write the keys of an entry."""
 
@@ -72,7 +73,8 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     old = body = text.removeprefix("\ufeff")
     refused: list[tuple[Change, str]] = []
-    # From the end, so that the places of earlier entries stay what they are; what comes after an entry before what is in it.
+    # From the end, so that the places of earlier entries stay what they are; what comes after an entry before what is
+    # in it.
     for change in sorted(changes, key=lambda c: (c.span.line, c.span.column, isinstance(c, Add)), reverse=True):
         file = _File(body)
         try:

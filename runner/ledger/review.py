@@ -1,7 +1,7 @@
 """The ledger against a run: what has become of every ``known:`` entry.
 
-A run is compared with the entries as they are now: which entry applies to a verdict, and whether its findings are what the entry
-expects. So a run made before an edit, or with ``--no-known``, says as much as one made after it.
+A run is compared with the entries as they are now: which entry applies to a verdict, and whether its findings are what
+the entry expects. So a run made before an edit, or with ``--no-known``, says as much as one made after it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ RED_STATES = ("changed", "fixed", "stale")
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A variant of a run under one torch. ``answer`` is ``passed``, ``failed`` or ``none`` (skipped, invalid, not finished, in doubt)."""
+    """A variant of a run under one torch.
+
+    ``answer`` is ``passed``, ``failed`` or ``none`` (skipped, invalid, not finished, in doubt).
+    """
 
     variant: Variant
     torch: str
@@ -44,8 +47,8 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an entry before it),
-    ``absent`` (passed, and the failure shows only now and then) or ``none``."""
+    """What an entry that applies to a variant met there: ``matched``, ``passed``, ``otherwise``, ``shadowed`` (by an
+    entry before it), ``absent`` (passed, and the failure shows only now and then) or ``none``."""
 
     effect: str
     judged: Judged
@@ -91,7 +94,8 @@ def entries_of(variants: Iterable[Variant]) -> list[Entry]:
 
 
 def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
-    """Return a run's verdicts on these variants; one that ran under another backend or device is taken from its case."""
+    """Return a run's verdicts on these variants; one that ran under another backend or device is taken from its
+    case."""
     events = list(events)
     own = {_key(v.case.file, v.id): v for v in variants}
     cases: dict[tuple[str, str], list[Variant]] = {}
@@ -157,7 +161,10 @@ def is_due(known: Known, today: date | None = None) -> bool:
 
 
 def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
-    """Each entry that applies, and what it met. A failure that they do not explain counts against the first, as in ``decide``."""
+    """Each entry that applies, and what it met.
+
+    A failure that they do not explain counts against the first, as in ``decide``.
+    """
     entries = applying(judged)
     if judged.answer != "failed":
         for entry in entries:

@@ -54,7 +54,8 @@ class FailureGroup:
 def plan_changes(
     entries: Sequence[Entry], variants: Sequence[Variant], run: Run, new: bool = False, today: date | None = None
 ) -> Plan:
-    """Return what the run changes about the entries of ``variants``; with ``new`` also entries for failures that none speaks of."""
+    """Return what the run changes about the entries of ``variants``; with ``new`` also entries for failures that none
+    speaks of."""
     plan = Plan()
     cases: dict[int, list[Variant]] = {}
     for variant in variants:
@@ -156,7 +157,10 @@ def _range_values(known: Known, keep: Sequence[str], out: Sequence[str]) -> dict
 
 
 def _repinned(known: Known, failure_group: FailureGroup) -> dict[str, Any]:
-    """The keys that an entry pins, with what was seen instead. What it left open stays open, unless nothing else would be pinned."""
+    """The keys that an entry pins, with what was seen instead.
+
+    What it left open stays open, unless nothing else would be pinned.
+    """
     keys, values = failure_group.entry_keys, dict[str, Any]()
     if known.stage is not None and known.stage != keys.get("stage"):
         values["stage"] = keys.get("stage")
@@ -219,8 +223,10 @@ def _new(failure_group: FailureGroup, case_results: Sequence[Judged]) -> list[di
         own = [j for j in failure_group.judged if j.variant.id == variant.id]
         away = [j.torch for j in case_results if j.variant.id == variant.id and j.answer != "none" and j not in own]
         values = {
-            "torch": smallest_range([j.torch for j in own], away), **group_failures(own)[0].entry_keys, "backend": variant.backend.name,
-            "device": variant.device, "dtype": variant.dtype, **({"params": {**variant.params}} if variant.params else {}),
+            "torch": smallest_range([j.torch for j in own], away), **group_failures(own)[0].entry_keys,
+            "backend": variant.backend.name,
+            "device": variant.device, "dtype": variant.dtype,
+            **({"params": {**variant.params}} if variant.params else {}),
         }  # fmt: skip
         if _speaks_of_passing(values, failure_group, case_results):
             raise ValueError("no selector tells it from variants that pass")
@@ -229,7 +235,8 @@ def _new(failure_group: FailureGroup, case_results: Sequence[Judged]) -> list[di
 
 
 def _elsewhere(failures: Sequence[Judged]) -> dict[str, Any]:
-    """The devices, where the case names none of them and a command line did: of its own devices nothing is known then."""
+    """The devices, where the case names none of them and a command line did: of its own devices nothing is known
+    then."""
     devices = [j.variant.device for j in failures]
     if any(device in failures[0].variant.case.devices for device in devices):
         return {}

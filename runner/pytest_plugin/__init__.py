@@ -1,7 +1,8 @@
 """Spec files and suites under pytest: ``pytest suites/`` collects what ``runner list suites/`` lists.
 
-pytest imports this module in every project of an environment, so it imports little but pytest. The rest follows where the
-arguments of pytest, or its ``testpaths``, hold a spec file or a suite. ``-p no:torch_spec_runner`` switches it off. See ``docs/pytest.md``.
+pytest imports this module in every project of an environment, so it imports little but pytest. The rest follows where
+the arguments of pytest, or its ``testpaths``, hold a spec file or a suite. ``-p no:torch_spec_runner`` switches it off.
+See ``docs/pytest.md``.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def _paths(config: pytest.Config) -> list[str]:
-    """Return the arguments that hold cases. Without arguments and ``testpaths`` pytest looks through a folder that nobody named."""
+    """Return the arguments that hold cases.
+
+    Without arguments and ``testpaths`` pytest looks through a folder that nobody named.
+    """
     if config.args_source == pytest.Config.ArgsSource.INVOCATION_DIR:
         return []
     return [path for path in config.args if holds_cases(path, config.getini("norecursedirs"))]

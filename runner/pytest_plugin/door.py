@@ -1,4 +1,5 @@
-"""The door of all text that the plugin hands to pytest: what pytest prints controls no terminal and no system of jobs."""
+"""The door of all text that the plugin hands to pytest: what pytest prints controls no terminal and no system of
+jobs."""
 
 from __future__ import annotations
 

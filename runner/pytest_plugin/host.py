@@ -19,7 +19,10 @@ from runner.session.environments import find_environments
 
 
 def main() -> int:
-    """Read from standard input what to run, run it, and return the exit code. The end of standard input ends it in order."""
+    """Read from standard input what to run, run it, and return the exit code.
+
+    The end of standard input ends it in order.
+    """
     interrupts.install()
     console.ready()
     request = json.loads(_line())

@@ -80,7 +80,8 @@ class VariantItem(pytest.Item):
         self._tags = [pytest.Mark(tag, (), {}, _ispytest=True) for tag in entry.tags]
 
     def iter_markers(self, name: str | None = None) -> Iterator[pytest.Mark]:
-        """Yield the markers. Tags count for ``-m`` alone, which asks for no name: one called ``skip`` must not skip anything."""
+        """Yield the markers. Tags count for ``-m`` alone, which asks for no name: one called ``skip`` must not skip
+        anything."""
         yield from super().iter_markers(name)
         if name is None:
             yield from self._tags
@@ -90,7 +91,8 @@ class VariantItem(pytest.Item):
         assert self.log is not None
         event = self.event = self.log.wait(self.entry.id)
         properties = {
-            "id": event.id, "verdict": event.verdict, "stage": event.stage, "oracle": ", ".join(event.oracles), "signature": event.signature_id,
+            "id": event.id, "verdict": event.verdict, "stage": event.stage, "oracle": ", ".join(event.oracles),
+            "signature": event.signature_id,
             "severity": event.severity, "known": event.known,
         }  # fmt: skip
         self.user_properties += [(name, value) for name, value in properties.items() if value]

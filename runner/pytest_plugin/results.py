@@ -69,7 +69,10 @@ class ResultLog:
         return all(id in self._events for id in ids)
 
     def _end(self) -> str | None:
-        """Return how the run has ended, in words; None as long as it goes on. Without its folder nobody will ever say."""
+        """Return how the run has ended, in words; None as long as it goes on.
+
+        Without its folder nobody will ever say.
+        """
         try:
             return f" with exit code {read_text(self.folder / END)}"
         except OSError:

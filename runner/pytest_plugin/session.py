@@ -1,4 +1,5 @@
-"""The hooks of a session that collects cases: one object in the process that runs them, one in each worker of pytest-xdist."""
+"""The hooks of a session that collects cases: one object in the process that runs them, one in each worker of
+pytest-xdist."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class _Session:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Give a report the seconds of its variant instead of those of the wait, and a skip its place in the YAML file."""
+        """Give a report the seconds of its variant instead of those of the wait, and a skip its place in the YAML
+        file."""
         report = yield
         if not isinstance(item, VariantItem):
             return report
@@ -193,7 +195,10 @@ class MainSession(_Session):
 
 
 def _show_whole_id(report: Any) -> None:
-    """Let pytest's summary show an id as it is. pytest 9.2 takes ids apart and adds a ``]`` to one that ends otherwise."""
+    """Let pytest's summary show an id as it is.
+
+    pytest 9.2 takes ids apart and adds a ``]`` to one that ends otherwise.
+    """
     parts = getattr(report, "id", None)
     if dataclasses.is_dataclass(parts) and not isinstance(parts, type) and not report.nodeid.endswith("]"):
         name = report.nodeid.partition("::")[2]

@@ -1,4 +1,7 @@
-"""What pytest collects: every variant with its place in the tree, and errors of files. The controller of pytest-xdist makes it once."""
+"""What pytest collects: every variant with its place in the tree, and errors of files.
+
+The controller of pytest-xdist makes it once.
+"""
 
 from __future__ import annotations
 

@@ -128,7 +128,10 @@ def _verdicts(events: Sequence[Event]) -> Iterator[str]:
         if not isinstance(event, VariantFinished):
             continue
         if event.findings and event.verdict in _CLEAN:
-            yield f"{_name(event)} has the verdict {event.verdict}, and {plural(len(event.findings), 'finding')}: {_EDITED}"
+            yield (
+                f"{_name(event)} has the verdict {event.verdict}, and {plural(len(event.findings), 'finding')}: "
+                f"{_EDITED}"
+            )
         elif event.verdict in ("FAIL", "XFAIL") and not event.findings:
             yield f"{_name(event)} has the verdict {event.verdict}, and no finding: {_EDITED}"
 

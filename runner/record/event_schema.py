@@ -1,6 +1,8 @@
-"""A JSON Schema as functions: fast enough for each line of a long log, where a general validator takes 100 times as long.
+"""A JSON Schema as functions: fast enough for each line of a long log, where a general validator takes 100 times as
+long.
 
-The published schema stays the one truth. This module knows the keywords that ``events.schema.json`` uses and refuses others.
+The published schema stays the one truth. This module knows the keywords that ``events.schema.json`` uses and refuses
+others.
 """
 
 from __future__ import annotations
@@ -52,7 +54,10 @@ def event_checks() -> Mapping[str, Check]:
 
 
 def compile_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Check:
-    """Return the check of a schema that may refer to ``definitions``. Raises ValueError for a keyword that is not known here."""
+    """Return the check of a schema that may refer to ``definitions``.
+
+    Raises ValueError for a keyword that is not known here.
+    """
     return _Compiler(definitions).check(schema)
 
 

@@ -107,8 +107,9 @@ class VariantStarted:
 class VariantFinished(_Variant):
     """A verdict.
 
-    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles, and the row ``as-user``, which is no stage.
-    ``labels`` are remarks that do not change the verdict, such as ``nearer-to-float64``.
+    ``reason`` is one line for people. ``stages`` is the ladder: stage to ``ok`` or its oracles, and the row
+    ``as-user``, which is no stage. ``labels`` are remarks that do not change the verdict, such as
+    ``nearer-to-float64``.
     """
 
     verdict: Word
@@ -258,7 +259,8 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
 
 
 def _shared(value: Any) -> Any:
-    """A field's value; what a long journal says again and again is one object: ids, files, versions, keys, empty values."""
+    """A field's value; what a long journal says again and again is one object: ids, files, versions, keys, empty
+    values."""
     if type(value) is str:
         return sys.intern(value)
     if type(value) is list:

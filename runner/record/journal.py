@@ -1,7 +1,7 @@
 """The journal: every event of a run, one JSON object a line, appended as it happens.
 
-What has been written survives whatever becomes of the runner, and each report can be made again from it. What is read may
-come from anybody: each line is held against the published schema (``schema/events.schema.json``).
+What has been written survives whatever becomes of the runner, and each report can be made again from it. What is read
+may come from anybody: each line is held against the published schema (``schema/events.schema.json``).
 """
 
 from __future__ import annotations
@@ -198,9 +198,9 @@ def read_journal(path: str | os.PathLike[str], limits: Limits | None = None) -> 
 def stream_journal(path: str | os.PathLike[str], problems: Problems, limits: Limits | None = None) -> Iterator[Event]:
     """Yield the events of a journal, in order. A journal may have gigabytes, and this holds one line of it.
 
-    Lines left out are added to ``problems``: torn ones, and those that do not fit the schema. A torn line begins an event and
-    lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this version does not know are left out
-    without a word.
+    Lines left out are added to ``problems``: torn ones, and those that do not fit the schema. A torn line begins an
+    event and lacks its end, as a killed runner or a full disk leaves it. Events of a kind that this version does not
+    know are left out without a word.
 
     Args:
         path: the journal.
@@ -300,7 +300,10 @@ def _opened(path: str | os.PathLike[str], limits: Limits) -> IO[bytes]:
 
 
 def _numbered(file: IO[bytes], limit: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, each with its number. One that is longer than ``limit`` comes as its first ``limit + 1`` bytes."""
+    """The lines that are not blank, each with its number.
+
+    One that is longer than ``limit`` comes as its first ``limit + 1`` bytes.
+    """
     number = 0
     while line := file.readline(limit + 1):
         number += 1

@@ -37,7 +37,10 @@ USUAL = Keep(50, 2 << 30)
 
 
 def parse(text: str) -> Keep:
-    """Return the rule that a text says: ``50 runs``, ``2 GiB``, both with a comma between them, or ``all``. Raises ValueError."""
+    """Return the rule that a text says: ``50 runs``, ``2 GiB``, both with a comma between them, or ``all``.
+
+    Raises ValueError.
+    """
     if text.strip() == "all":
         return Keep()
     runs = size = None

@@ -39,7 +39,8 @@ def lock(folder: Path) -> contextlib.ExitStack:
 
 
 def lock_file(path: str, option: str = "--events") -> contextlib.ExitStack:
-    """Become the only writer of a log that a person named by an option, until the result is closed or this process ends.
+    """Become the only writer of a log that a person named by an option, until the result is closed or this process
+    ends.
 
     A device, a pipe, and a file system without locks lock nothing.
 
@@ -50,7 +51,8 @@ def lock_file(path: str, option: str = "--events") -> contextlib.ExitStack:
 
 
 def _take(path: str | os.PathLike[str], flags: int, refusal: Callable[[int], str]) -> tuple[contextlib.ExitStack, int]:
-    """Lock a regular file, which is made. Return what gives the lock back, and the descriptor; -1 where nothing is locked.
+    """Lock a regular file, which is made. Return what gives the lock back, and the descriptor; -1 where nothing is
+    locked.
 
     Raises:
         UsageError: another process has the lock; ``refusal`` gives the text, of a descriptor that can be read.

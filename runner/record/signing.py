@@ -27,7 +27,8 @@ class NoKey(Exception):
 
 
 def key_path() -> Path:
-    """Return ``runner/key`` in ``$XDG_STATE_HOME``, or in ``~/.local/state`` where that is not set to an absolute path."""
+    """Return ``runner/key`` in ``$XDG_STATE_HOME``, or in ``~/.local/state`` where that is not set to an absolute
+    path."""
     state = os.environ.get("XDG_STATE_HOME", "")
     folder = Path(state) if os.path.isabs(state) else Path(os.path.expanduser("~"), ".local", "state")
     return folder / "runner" / "key"
@@ -81,7 +82,10 @@ def signature_of(start: RunStarted) -> str:
 def why_foreign(start: RunStarted) -> str:
     """Return why a log does not count as this user's own on this machine; empty when it does."""
     if start.host != platform.node():
-        return f"it was written on {one_line(start.host, 100) or 'a machine without a name'}, and this is {platform.node()}"
+        return (
+            f"it was written on {one_line(start.host, 100) or 'a machine without a name'}, and this is "
+            f"{platform.node()}"
+        )
     if not start.signature:
         return "it is not signed"
     try:

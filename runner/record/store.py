@@ -96,7 +96,8 @@ def has_latest() -> bool:
 
 
 def is_kept_here(folder: Path) -> bool:
-    """Return whether a path leads to a run in the current directory's ``.runner/runs``, and by no link to another place.
+    """Return whether a path leads to a run in the current directory's ``.runner/runs``, and by no link to another
+    place.
 
     Raises OSError, or RuntimeError for a loop of links, up to Python 3.12.
     """
@@ -104,7 +105,8 @@ def is_kept_here(folder: Path) -> bool:
 
 
 def latest_problem() -> str:
-    """Return why ``latest`` counts as no run: a checkout may bring a link to anywhere. Empty if it may count, or if there is no such link.
+    """Return why ``latest`` counts as no run: a checkout may bring a link to anywhere. Empty if it may count, or if
+    there is no such link.
 
     Raises what ``is_kept_here`` does.
     """
@@ -116,7 +118,10 @@ def latest_problem() -> str:
 
 
 def journal_of(run: str) -> Path:
-    """Return the event log that ``run`` means: a run's folder, its name, its event log, or ``latest``. Raises UsageError."""
+    """Return the event log that ``run`` means: a run's folder, its name, its event log, or ``latest``.
+
+    Raises UsageError.
+    """
     path = Path(FOLDER, "latest") if run == "latest" else Path(run)
     if not run:
         raise UsageError("the name of the run is empty; name its folder, its event log, or latest")
@@ -166,7 +171,10 @@ class Log:
 
 
 def read_log(run: str) -> Log:
-    """Read the event log of a run (see ``journal_of``), without the ends that a resumed run went beyond. Raises UsageError."""
+    """Read the event log of a run (see ``journal_of``), without the ends that a resumed run went beyond.
+
+    Raises UsageError.
+    """
     path = journal_of(run)
     try:
         limits = Limits.from_environment()

@@ -1,4 +1,5 @@
-"""Whether a candidate fails alike: a run under the variant's stage, one below it, and the policies that may explain it."""
+"""Whether a candidate fails alike: a run under the variant's stage, one below it, and the policies that may explain
+it."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from runner.verdict.signature import FailureSignature, signature_of
 from runner.verdict.stages import LADDER, STAGES, locate, stage_of
 
 FAINTER = 100.0
-"""By how much the relative error of a wrong value may fall: below that it is likely to be rounding that is found instead.
+"""By how much the relative error of a wrong value may fall: below that it is likely to be rounding that is found
+instead.
 
 A planted or a real bug keeps its size within a few powers of two when a case shrinks; the step from a bug to float32
 rounding is 10^4 or more. An error of ``GROSS`` is no rounding however large the first one was.
@@ -43,7 +45,10 @@ def relative_error(finding: Finding) -> float:
 
 
 def alike(finding: Finding | None, expected: FailureSignature, error: float) -> bool:
-    """Whether a finding has the signature, its stage aside, and is no fainter than it may be. ``error`` is the first finding's."""
+    """Whether a finding has the signature, its stage aside, and is no fainter than it may be.
+
+    ``error`` is the first finding's.
+    """
     if finding is None:
         return False
     signature = signature_of(finding)
@@ -117,7 +122,10 @@ class EngineJudge:
         self._verdicts.clear()
 
     def measure(self, case: Case) -> ValueInfos:
-        """What the values of a named case are in eager; nothing where that cannot be had. Candidates go on meanwhile."""
+        """What the values of a named case are in eager; nothing where that cannot be had.
+
+        Candidates go on meanwhile.
+        """
         params = {name: values[0] for name, values in case.params.items()}
         variant = replace(self.engine.variant, case=case, params=params)
         variant = replace(variant, dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
@@ -133,7 +141,8 @@ class EngineJudge:
         return values
 
     def confirm(self, variant: Variant, source: Source) -> tuple[Finding, ...]:
-        """Return the findings of a case in a process of its own, under the variant's own backend; none where it does not fail alike."""
+        """Return the findings of a case in a process of its own, under the variant's own backend; none where it does
+        not fail alike."""
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         (outcome,) = self.engine.ask([job])
         findings, doubt = outcomes.read(outcome, source)
@@ -196,7 +205,8 @@ class EngineJudge:
 
 
 def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
-    """The cheapest backend that shows a failure of ``stage``, and the one below it that must not; none is below a launch."""
+    """The cheapest backend that shows a failure of ``stage``, and the one below it that must not; none is below a
+    launch."""
     if backend in KERNEL_BACKENDS:
         return backend, None
     if stage is None or (stage_of(backend) == "backend" and stage == "backend"):

@@ -1,4 +1,7 @@
-"""Chains with a name for every value, and back. Without ``$_``, removing a step does not change what others refer to."""
+"""Chains with a name for every value, and back.
+
+Without ``$_``, removing a step does not change what others refer to.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,10 @@ def is_in_place(step: Step) -> bool:
 
 
 def substitute(value: Value, names: Names) -> Value:
-    """Return the value with ``$name`` replaced as ``names`` says. A function keeps its own names, and its own ``$_``."""
+    """Return the value with ``$name`` replaced as ``names`` says.
+
+    A function keeps its own names, and its own ``$_``.
+    """
     match value:
         case Ref():
             return _referred(value, names)

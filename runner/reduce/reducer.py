@@ -89,7 +89,8 @@ class Reduced:
 
 @dataclass
 class Memory:
-    """Callbacks of a reduction while it runs, and what an earlier one left: the best text and its verdicts (by digest)."""
+    """Callbacks of a reduction while it runs, and what an earlier one left: the best text and its verdicts (by
+    digest)."""
 
     best: str | None = None
     verdicts: dict[str, bool] = field(default_factory=dict)
@@ -140,7 +141,8 @@ def reduce_variant(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What is to be kept: the main finding of a run, the seconds that the run took, and what is to blame, where that is known."""
+    """What is to be kept: the main finding of a run, the seconds that the run took, and what is to blame, where that is
+    known."""
 
     finding: Finding
     seconds: float
@@ -268,7 +270,8 @@ class _Reduction:
                 break
             tried_size = smaller_states[place][1]
             self.notes.append(
-                f"alone in a process of its own, {tried_size.operators} operators and {tried_size.elements} elements do not fail alike"
+                f"alone in a process of its own, {tried_size.operators} operators and {tried_size.elements} elements "
+                "do not fail alike"
             )
         final = self._final_case(text)
         assert final is not None, text
@@ -301,7 +304,10 @@ class _Reduction:
 
 
 def _copy(file: str, target: Path) -> Path:
-    """Copy a case's Python, unless it is there already; return ``target``. Raises UsageError where another file is in its place."""
+    """Copy a case's Python, unless it is there already; return ``target``.
+
+    Raises UsageError where another file is in its place.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     if not target.exists():
         shutil.copyfile(file, target)
@@ -328,7 +334,8 @@ def read_case(path: Path, backend: Backend, engine: VariantEngine) -> tuple[Vari
 def suspects(case: Case, finding: Finding, culprit: Culprit | None = None) -> tuple[int, ...]:
     """Return the numbers of the steps that a finding points to.
 
-    These are the step that a diagnosis blames, the step on the line of the error, and the one that made the wrong output of several.
+    These are the step that a diagnosis blames, the step on the line of the error, and the one that made the wrong
+    output of several.
     """
     chain = named(case)
     steps = list(steps_of(chain.chain))

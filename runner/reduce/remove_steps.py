@@ -102,7 +102,8 @@ class _Replacements:
         return Ref(item.name, (), self.case.span)
 
     def _operand(self, name: str, depth: int = 0) -> Ref | None:
-        """Return an operand of the step that made the value, or of a removed step before it; of its shape, if that is known."""
+        """Return an operand of the step that made the value, or of a removed step before it; of its shape, if that is
+        known."""
         maker, info = self.makers.get(name), self._info(name)
         if maker is None or depth > len(self.makers):
             return None
@@ -198,7 +199,8 @@ def _result(case: Case, chain: tuple[Node, ...], missing: set[str]) -> Value | N
 
 
 def _orphans(case: Case, chain: tuple[Node, ...], result: Value | None) -> list[Ref]:
-    """Return the values of ``chain`` that nothing uses: those used in the whole case, or all of them without a result."""
+    """Return the values of ``chain`` that nothing uses: those used in the whole case, or all of them without a
+    result."""
     used_before = names_used(values_of(case.chain))
     used = names_used(values_of(chain)) | _names_of(result)
     values = [Ref(step.out[0], (), step.span) for step in steps_of(chain) if step.out]

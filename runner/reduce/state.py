@@ -1,4 +1,5 @@
-"""States and attempts, the input and output of a pass, the size of a case, and the search for the first attempt that fails alike."""
+"""States and attempts, the input and output of a pass, the size of a case, and the search for the first attempt that
+fails alike."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ class Attempt:
 class Size:
     """The size of a case, compared field by field, so that no smaller shape outweighs one more operator.
 
-    ``elements`` counts those of inputs and state over all calls, ``arguments`` what stands in the chain besides operators.
+    ``elements`` counts those of inputs and state over all calls, ``arguments`` what stands in the chain besides
+    operators.
     """
 
     operators: int
@@ -130,7 +132,8 @@ _NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls",
 
 
 def _counted(chain: Any) -> tuple[int, int]:
-    """Return how many operators a chain has with its blocks and functions, and how many blocks, contexts and functions."""
+    """Return how many operators a chain has with its blocks and functions, and how many blocks, contexts and
+    functions."""
     operators = blocks = 0
     for step in chain or ():
         if isinstance(step, dict) and _BLOCK_KEYS & set(step):
@@ -245,7 +248,8 @@ class Judge(Protocol):
         """Begin to try a candidate."""
 
     def finished(self, timeout: float) -> list[tuple[int, bool]]:
-        """Return the candidates decided by now, after at most ``timeout`` seconds: number, and whether it fails alike."""
+        """Return the candidates decided by now, after at most ``timeout`` seconds: number, and whether it fails
+        alike."""
 
     def stop(self) -> None:
         """Forget what has begun."""
@@ -278,8 +282,8 @@ class Candidate:
 class Search:
     """Goes through the passes until no attempt fails alike any more, or ``deadline`` (monotonic seconds) has come.
 
-    ``verdicts`` maps digests of texts to whether they fail alike; it may hold those of an earlier search. ``on_verdict``
-    gets each tried candidate. ``accept`` gets each success, and returns the state to go on from.
+    ``verdicts`` maps digests of texts to whether they fail alike; it may hold those of an earlier search.
+    ``on_verdict`` gets each tried candidate. ``accept`` gets each success, and returns the state to go on from.
     """
 
     judge: Judge
@@ -304,8 +308,8 @@ class Search:
         return False
 
     def _attempts(self, state: State, start: int) -> Iterator[Candidate]:
-        """Yield the valid, smaller attempts that are not known to fail in another way, all passes once, from pass ``start``
-        on.
+        """Yield the valid, smaller attempts that are not known to fail in another way, all passes once, from pass
+        ``start`` on.
         """
         size_limit = size_of(state.data)
         proposed: set[str] = set()

@@ -53,7 +53,8 @@ class ValueInfo:
 
 
 def component(info: ValueInfo | None, path: tuple[str | int, ...]) -> tuple[ValueInfo, tuple[str | int, ...]] | None:
-    """Return the info of ``$name.field`` or ``$name[0]``, and the part of the path that it leaves; None where unknown."""
+    """Return the info of ``$name.field`` or ``$name[0]``, and the part of the path that it leaves; None where
+    unknown."""
     while info is not None and path:
         if info.kind == "fields":
             names = list(info.fields)

@@ -1,4 +1,5 @@
-"""Timings as a table, and as bars: one SVG, by itself or on a page, readable without JavaScript and without a network."""
+"""Timings as a table, and as bars: one SVG, by itself or on a page, readable without JavaScript and without a
+network."""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ def _legend(report: Report) -> str:
     lines = [_about(copy) for copy in report.copies]
     if report.load > BUSY:
         lines.append(
-            f"others were at work on this machine before it began (load {report.load:.2f} a processor): do not trust the times"
+            f"others were at work on this machine before it began (load {report.load:.2f} a processor): do not trust "
+            "the times"
         )
     if report.speedup is not None:
         lines.append(f"speed-up, geometric mean of {plural(len(report.timed), 'variant')}: {report.speedup:.2f}")

@@ -49,7 +49,8 @@ def render(coverage: Coverage) -> str:
         parts.append(draw_table(kinds, ("reached by the run", "", "of", ""), right=True))
     if coverage.refused:
         parts.append(
-            f"{plural(len(coverage.refused), 'name')} of the database cannot be written in a case; runner coverage --missing lists them"
+            f"{plural(len(coverage.refused), 'name')} of the database cannot be written in a case; runner coverage "
+            "--missing lists them"
         )
     tallies = {
         **coverage.axes,
@@ -85,7 +86,8 @@ def _tally(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def missing_lines(coverage: Coverage) -> list[str]:
-    """Return a line for each name of torch's database that is not wholly exercised: whether at all, which dtypes, whether in a backward."""
+    """Return a line for each name of torch's database that is not wholly exercised: whether at all, which dtypes,
+    whether in a backward."""
     if not coverage.database:
         return []
     names, dtypes, backward = (coverage.database[name].missing for name in _PARTS)

@@ -49,7 +49,10 @@ def taken_over(kept: Kept) -> str:
 
 
 def _commands(diagnosis: Diagnosis, run: Sequence[str], commands: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return what to type for the ``commands`` (name, purpose) that apply. For a plain launch those about a compiler are left out."""
+    """Return what to type for the ``commands`` (name, purpose) that apply.
+
+    For a plain launch those about a compiler are left out.
+    """
     run = run or ("runner", "run", shell_word(operand(diagnosis.id)))
     launched = diagnosis.id.rpartition("@")[2] == LAUNCH
     return [(command_of(name, run), why) for name, why in commands if not launched or name in ("reduce", "repro")]
@@ -122,7 +125,8 @@ def _table(ablations: Sequence[Ablation]) -> list[str]:
     lines = []
     for ablation in ablations:
         lines.append(
-            f"  {ablation.name:<{name}}  {ablation.outcome:<9}  {one_line(ablation.setting.replace(f', {_MODULE}', ', '), 2 * _WIDTH)}"
+            f"  {ablation.name:<{name}}  {ablation.outcome:<9}  "
+            f"{one_line(ablation.setting.replace(f', {_MODULE}', ', '), 2 * _WIDTH)}"
         )
         if ablation.outcome in ("other", "no answer") and ablation.detail:
             lines.append(" " * (name + 4) + one_line(ablation.detail, _WIDTH))
@@ -236,5 +240,9 @@ def finding_parts(finding: Finding) -> dict[str, Any]:
 def _worst(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the table of the worst elements: its columns and rows of text."""
     rows: Sequence[Mapping[str, Any]] = record["worst"]
-    columns = [name for name in ("index", "eager", "compiled", "float64", "absolute", "relative") if any(name in r for r in rows)]  # fmt: skip
+    columns = [
+        name
+        for name in ("index", "eager", "compiled", "float64", "absolute", "relative")
+        if any(name in r for r in rows)
+    ]
     return {"columns": columns, "rows": [[number(row.get(name, "")) for name in columns] for row in rows]}

@@ -45,7 +45,8 @@ class Comparison:
     difference: Difference
 
     def title(self, side: Side) -> str:
-        """Return ``torch 2.6.0, inductor (run 20261122-124126)``, with the backend only where the sides differ in it."""
+        """Return ``torch 2.6.0, inductor (run 20261122-124126)``, with the backend only where the sides differ in
+        it."""
         backends = f", {', '.join(side.backends)}" if self.old.backends != self.new.backends else ""
         return one_line(f"torch {', '.join(side.torches) or NONE}{backends} (run {side.run}, {side.log})", 1000)
 
@@ -63,7 +64,8 @@ def command_of(event: VariantFinished | None) -> str:
 
 def verdicts(change: Change) -> tuple[str, str]:
     """Return the verdicts of both sides."""
-    return tuple(in_line(event.verdict) if event else NONE for event in (change.old, change.new))  # type: ignore[return-value]
+    events = (change.old, change.new)
+    return tuple(in_line(event.verdict) if event else NONE for event in events)  # type: ignore[return-value]
 
 
 def summary(comparison: Comparison) -> str:
@@ -79,9 +81,15 @@ def notes(comparison: Comparison) -> list[str]:
         if side.unfinished or not side.whole:
             lines.append(f"the {word} run did not end: {plural(side.unfinished, 'variant')} without a verdict")
     for times in sorted(comparison.difference.times, key=lambda times: -times.pairs)[:_BACKENDS]:
-        text = f"seconds in torch of {times.backend}, new by old: median {times.ratio:.2f}, {plural(times.pairs, 'variant')}"
+        text = (
+            f"seconds in torch of {times.backend}, new by old: median {times.ratio:.2f}, "
+            f"{plural(times.pairs, 'variant')}"
+        )
         if times.shifted:
-            text += f"; from {SHIFT} on, machine, load, kernel cache or all of torch differ, and no single variant counts as slower"
+            text += (
+                f"; from {SHIFT} on, machine, load, kernel cache or all of torch differ, and no single variant counts "
+                "as slower"
+            )
         lines.append(one_line(text))
     return lines
 
@@ -159,7 +167,10 @@ def render_markdown(comparison: Comparison) -> str:
     difference = comparison.difference
     broken = len(difference.section("broken"))
     lines = [f"## {'Broken: ' + plural(broken, 'variant') if broken else 'Nothing is broken'}", ""]
-    lines += [f"* {word}: {markdown_text(comparison.title(side))}" for word, side in (("old", comparison.old), ("new", comparison.new))]  # fmt: skip
+    lines += [
+        f"* {word}: {markdown_text(comparison.title(side))}"
+        for word, side in (("old", comparison.old), ("new", comparison.new))
+    ]
     lines += [f"* {markdown_text(note)}" for note in notes(comparison)]
     lines += ["", "| section | variants | each of them |", "| --- | ---: | --- |"]
     lines += [f"| {name} | {count} | {SECTIONS[name]} |" for name, count in difference.counts.items()]

@@ -157,7 +157,8 @@ def _error(error: Mapping[str, Any] | None) -> list[str]:
 
 
 def _message_lines(message: str) -> list[str]:
-    """Return the first lines of a message, and those from a C++ compiler's diagnosis on where warnings fill the first ones."""
+    """Return the first lines of a message, and those from a C++ compiler's diagnosis on where warnings fill the first
+    ones."""
     lines = head_lines(message, _ERROR)
     diagnosis = telling_line(message)
     if len(lines) <= _ERROR or any(diagnosis in line for line in lines):
@@ -168,7 +169,8 @@ def _message_lines(message: str) -> list[str]:
 
 
 def raiser_of(error: Mapping[str, Any]) -> str:
-    """Return whether a backend's own package raised, or torch within it or around it; empty for torch's own backends."""
+    """Return whether a backend's own package raised, or torch within it or around it; empty for torch's own
+    backends."""
     origin = error.get("origin") or {}
     by, caller = str(origin.get("raised_by") or ""), str(origin.get("called_by") or "")
     if not by:
@@ -186,8 +188,9 @@ def layout(numbers: Mapping[str, Any]) -> list[str]:
 
     The names are those of the worker's comparison: ``mismatched`` of ``elements``; at ``worst_index`` the values
     ``eager``, ``compiled`` and ``reference`` (float64); ``abs_error`` and ``rel_error`` there, with ``atol`` and
-    ``rtol``; ``abs_error_max`` anywhere and eager's largest element, ``scale``; errors against float64, ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``,
-    ``compiled_error_rmse``; the ``multiplier`` that would pass; and what ``same`` says.
+    ``rtol``; ``abs_error_max`` anywhere and eager's largest element, ``scale``; errors against float64,
+    ``eager_error_max``, ``compiled_error_max``, ``eager_error_rmse``, ``compiled_error_rmse``; the ``multiplier`` that
+    would pass; and what ``same`` says.
     """
     remaining = {name: value for name, value in numbers.items() if value is not None}
 

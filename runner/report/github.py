@@ -1,7 +1,7 @@
 """What a job of GitHub Actions shows: a summary of the run, and remarks at lines of YAML.
 
-GitHub drops a summary of more than 1 MiB, and shows ten errors and ten warnings of a step. So both are bounded here, the worst
-comes first, and the last remark says where the rest is.
+GitHub drops a summary of more than 1 MiB, and shows ten errors and ten warnings of a step. So both are bounded here,
+the worst comes first, and the last remark says where the rest is.
 """
 
 from __future__ import annotations
@@ -77,14 +77,19 @@ def render_summary(events: Sequence[Event], results: Results, groups: int, membe
     counts = Counter(getattr(event, "verdict", "NOT-RUN") for event in results.variants.values())
     text = render_template(
         "summary.html.j2",
-        title=f"{plural(len(red), 'red result')} of {len(results.variants)}" if red else f"{len(results.variants)} results, none red",
+        title=f"{plural(len(red), 'red result')} of {len(results.variants)}" if red else f"{len(results.variants)} "
+            "results, none red",
         interrupted=ended is None or ended.interrupted,
-        counts=sorted(((in_line(word), count) for word, count in counts.items()), key=lambda item: (item[0] in GREEN, -item[1])),
+        counts=sorted(((in_line(word), count) for word, count in counts.items()), key=lambda item: (item[0] in GREEN,
+        -item[1])),
         seconds=duration(ended.seconds) if ended else "",
-        torches=one_line(", ".join(dict.fromkeys(str(e.get("torch")) for e in started.environments))) if started else "",
+        torches=one_line(", ".join(dict.fromkeys(str(e.get("torch")) for e in started.environments)))
+        if started
+        else "",
         groups=[_group(group) for group in results.groups[:groups]],
         more_groups=max(0, len(results.groups) - groups),
-        members=[(in_line(event.verdict), one_line(event.id, 300), one_line(event.torch, 60), headline(event, 200)) for event in red[:members]],
+        members=[(in_line(event.verdict), one_line(event.id, 300), one_line(event.torch, 60), headline(event,
+        200)) for event in red[:members]],
         more=max(0, len(red) - members),
         run=one_line(started.run, 100) if started else "RUN",
     )  # fmt: skip
@@ -106,7 +111,8 @@ def _group(group: Group) -> dict[str, object]:
 
 
 def remarks_of(events: Iterable[Event], results: Results) -> list[str]:
-    """Return the commands that mark lines of YAML: an error for each group of failures, and a warning for each notice."""
+    """Return the commands that mark lines of YAML: an error for each group of failures, and a warning for each
+    notice."""
     errors = []
     for group in results.groups:
         first = group.members[0]

@@ -1,4 +1,5 @@
-"""Red results by what they have in common, one group for each signature, the worst first; and what to type about the worst group."""
+"""Red results by what they have in common, one group for each signature, the worst first; and what to type about the
+worst group."""
 
 from __future__ import annotations
 
@@ -83,17 +84,19 @@ def command_of(name: str, run: Sequence[str]) -> str:
 
 
 def commands_of(event: VariantFinished) -> dict[str, str]:
-    """Return what a person may type about a failure, by the names of ``COMMANDS``; empty where its log names no command."""
+    """Return what a person may type about a failure, by the names of ``COMMANDS``; empty where its log names no
+    command."""
     run = command_words(event.repro)
     names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
     return {name: command_of(name, run) for name in names} if run else {}
 
 
 def next_lines(groups: Sequence[Group], width: int) -> list[str]:
-    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says why.
+    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says
+    why.
 
-    They are about the first group, the worst, with a member that can be named. A command is never cut. What the group is stands
-    beside the first command where ``width`` columns have room for it.
+    They are about the first group, the worst, with a member that can be named. A command is never cut. What the group
+    is stands beside the first command where ``width`` columns have room for it.
     """
     results = [event for group in groups for event in group.members]
     event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and commands_of(e)), None)

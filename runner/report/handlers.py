@@ -1,7 +1,7 @@
 """Handlers of a run's events, and all of them as one: the terminal, and the files of a run.
 
-A handler is any object with the methods of ``Handler``. ``reporters.py`` says which there are. ``EndFile`` is what is written when
-the run has ended.
+A handler is any object with the methods of ``Handler``. ``reporters.py`` says which there are. ``EndFile`` is what is
+written when the run has ended.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class Reports:
 
 
 class EndFile(Handler):
-    """A report of a whole run: ``write`` takes all its events. What is wrong with the file is told, and raises nothing."""
+    """A report of a whole run: ``write`` takes all its events.
+
+    What is wrong with the file is told, and raises nothing.
+    """
 
     def __init__(self, option: str, path: Path, write: Callable[[Sequence[Event]], None], tell: Tell) -> None:
         """``option`` asks for the file, and stands in front of what ``tell`` takes. ``path`` is what a person opens."""

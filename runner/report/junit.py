@@ -250,7 +250,8 @@ class JUnitFile:
             self._lost = str(error)
             self._file.failed(self._lost)
             return
-        # At once when the plan is whole, and at the end; never before, because a file that holds half the plan is no report.
+        # At once when the plan is whole, and at the end; never before, because a file that holds half the plan is no
+        # report.
         now = isinstance(event, RunFinished)
         if isinstance(event, VariantStarted | VariantFinished) and not self._plan_written:
             now = self._plan_written = True

@@ -24,7 +24,10 @@ _NARROWEST = 20
 
 
 def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = None) -> str:
-    """Return a table for each set of axes, and below it a line for each backend and torch. Signatures are cut at ``width``."""
+    """Return a table for each set of axes, and below it a line for each backend and torch.
+
+    Signatures are cut at ``width``.
+    """
     groups: dict[str, list[PastVerdict]] = {}
     for verdict in verdicts:
         groups.setdefault(verdict.event.label, []).append(verdict)
@@ -62,7 +65,8 @@ def _cells(event: VariantFinished) -> tuple[str, ...]:
 
 
 def _summaries(verdicts: Iterable[PastVerdict]) -> list[str]:
-    """Return what became of each backend under each torch: how many verdicts of which kind, and the rate of red attempts."""
+    """Return what became of each backend under each torch: how many verdicts of which kind, and the rate of red
+    attempts."""
     groups: dict[tuple[str, str], list[PastVerdict]] = {}
     for verdict in verdicts:
         groups.setdefault((verdict.event.backend, verdict.event.torch), []).append(verdict)

@@ -24,7 +24,8 @@ _BASE = "%SRCROOT%"
 
 
 def render(diagnostics: Iterable[Diagnostic]) -> str:
-    """Return the log of one validation, errors first; results beyond the first ``RESULTS`` are counted in a notification."""
+    """Return the log of one validation, errors first; results beyond the first ``RESULTS`` are counted in a
+    notification."""
     ordered = sorted(diagnostics, key=lambda diagnostic: diagnostic.severity != "error")
     rules = [
         {"id": name, "shortDescription": {"text": text}, "defaultConfiguration": {"level": level}}
@@ -53,7 +54,8 @@ def _result(diagnostic: Diagnostic) -> dict[str, Any]:
         "ruleIndex": [*_RULES].index(diagnostic.severity),
         "level": diagnostic.severity,
         "message": {"text": text.replace("](", "] (")},  # else a link, wherever it leads
-        "locations": [{"physicalLocation": {"artifactLocation": _artifact(diagnostic.span.file), "region": {"startLine": line, "startColumn": column, **ends}}}],
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(diagnostic.span.file),
+        "region": {"startLine": line, "startColumn": column, **ends}}}],
     }  # fmt: skip
 
 

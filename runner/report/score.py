@@ -21,10 +21,8 @@ from runner.verdict.score import CREDITS, OUTCOMES, UNCLAIMED, UNIT, Column, Fai
 SCHEMA = 1
 """The version of ``schema/score.schema.json``."""
 
-_HEADING, _NAME = (
-    16,
-    30,
-)  # columns of a terminal that a backend's name and a row's name take, before they go on in the next line
+# Columns of a terminal that a backend's name and a row's name take, before they go on in the next line.
+_HEADING, _NAME = 16, 30
 _ROWS = 500  # of a table in Markdown: GitHub cuts a step's summary at 1 MiB
 _NONE = "-"
 
@@ -35,8 +33,10 @@ _SHARES: Mapping[str, Callable[[Tally], object]] = {
     "overall": lambda tally: tally.overall,
 }
 _MEANINGS = """\
-conformance: passes of what was judged; weighed: with the credit of failures, by severity; claim: what the backend claims of all variants;
-overall: passes of what was judged or is not claimed. Shares are rounded down. 2/3 of 5: two of three pass, two more are not claimed.
+conformance: passes of what was judged; weighed: with the credit of failures, by severity; \
+claim: what the backend claims of all variants;
+overall: passes of what was judged or is not claimed. Shares are rounded down. \
+2/3 of 5: two of three pass, two more are not claimed.
 The formula: docs/score.md"""
 
 
@@ -49,7 +49,8 @@ class Table:
 
 
 def names(score: Score) -> list[str]:
-    """Return what each column is called: its backend, its torch where a run has several, and the number of its run where there are two."""
+    """Return what each column is called: its backend, its torch where a run has several, and the number of its run
+    where there are two."""
     several = any(len(torches) > 1 for torches in (_torches(score, run) for run in range(1, len(score.runs) + 1)))
     return [
         column.backend + f" {column.torch}" * several + f" ({column.run})" * (len(score.runs) > 1)
@@ -132,7 +133,8 @@ def notes(score: Score) -> list[str]:
         which = f"run {number}" if len(score.runs) > 1 else "the run"
         if run.missing or run.unannounced or not run.whole:
             lines.append(
-                f"{which} is not complete: {plural(run.missing + run.unannounced, 'variant')} without a verdict, which no share counts"
+                f"{which} is not complete: {plural(run.missing + run.unannounced, 'variant')} without a verdict, "
+                "which no share counts"
             )
         if run.shard:
             lines.append(f"{which} is shard {run.shard} of a larger one; runner merge joins the shards")
@@ -256,7 +258,8 @@ _ROW, _LABEL, _VALUE = 28, 260, 260  # pixels: height of a badge, and the widths
 
 
 def badge(score: Score) -> str:
-    """Return a badge for each column as an SVG picture: conformance and claim, over a bar of all that was judged or is not claimed."""
+    """Return a badge for each column as an SVG picture: conformance and claim, over a bar of all that was judged or is
+    not claimed."""
     rows = [
         _badge(column, name, n * _ROW, score)
         for n, (column, name) in enumerate(zip(score.columns, names(score), strict=True))

@@ -1,7 +1,7 @@
 """The live lines at the end of a terminal: how far a run is, how long it still takes, and what runs now.
 
-They are drawn by rich, and taken away before anything else is printed. Names in them are anybody's text: control characters
-are shown, and what has no width of its own is left out, so that a line never is longer than it was measured.
+They are drawn by rich, and taken away before anything else is printed. Names in them are anybody's text: control
+characters are shown, and what has no width of its own is left out, so that a line never is longer than it was measured.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ class Status:
         return sorted(((id_, now - onset, phases[id_]) for id_, onset in onsets.items()), key=lambda entry: -entry[1])
 
     def due(self) -> bool:
-        """Return whether it is time to draw again. What runs changes several times a second, and nobody reads that fast."""
+        """Return whether it is time to draw again.
+
+        What runs changes several times a second, and nobody reads that fast.
+        """
         return not self.visible or self._clock() >= self._drawn + _PERIOD
 
     def draw(self, progress: Progress, longest: Sequence[tuple[str, float, str]]) -> None:

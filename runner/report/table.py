@@ -127,7 +127,8 @@ def render_table(
 
     ``width`` is how wide it should be: longer ids go on in the next line, because a truncated id cannot be pasted.
     Beyond ``limit`` rows only those are drawn that hold something other than PASS, SKIP and NOT-RUN, the first
-    ``limit`` of them; a last line says how many are missing, and ``hint`` where they are. A line below says what PASS* means.
+    ``limit`` of them; a last line says how many are missing, and ``hint`` where they are. A line below says what PASS*
+    means.
     """
     events = list(events)
     grid = build_grid(events)
@@ -142,7 +143,8 @@ def render_table(
             cells = len(section.rows) * len(_columns(grid.columns, section))
             if cells > _SPARSE + 50 * len(section.cells):
                 parts.append(
-                    f"{in_line(section.suite)}: the table is left out: {cells:,} cells, of which {len(section.cells):,} hold something"
+                    f"{in_line(section.suite)}: the table is left out: {cells:,} cells, of which "
+                    f"{len(section.cells):,} hold something"
                 )
                 continue
             text = _draw(grid.columns, section, width, paint)
@@ -152,7 +154,10 @@ def render_table(
     if shortened:
         rows_shown = sum(len(section.rows) for section in grid.sections)
         first = f" (the first {rows_shown:,} of them)" if rows_shown == limit else ""
-        remark = f"{rows - rows_shown:,} of {rows:,} rows are left out: above are those that hold something other than PASS, SKIP and NOT-RUN{first}"
+        remark = (
+            f"{rows - rows_shown:,} of {rows:,} rows are left out: above are those that hold something other than "
+            f"PASS, SKIP and NOT-RUN{first}"
+        )
         if not rows_shown:
             remark = f"the table is left out: none of its {rows:,} rows holds anything but PASS, SKIP and NOT-RUN"
         parts.append(f"{remark}; {hint}" if hint else remark)

@@ -1,7 +1,7 @@
 """The report on the terminal: a line a result, then the table, the failures by signature, a summary.
 
-The plain path is the first-class one: that is what CI logs are made of. Live lines (``status.py``) appear only where a person
-watches.
+The plain path is the first-class one: that is what CI logs are made of. Live lines (``status.py``) appear only where a
+person watches.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def shows_links(environ: Mapping[str, str]) -> bool:
 class Reporter:
     """Prints events as they come. ``reports`` are files that other reports write, named at the end.
 
-    At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With ``verbose``
-    each result says what was compared, and each member of a group is named. With ``quiet`` failures, warnings and the summary
-    are printed, and nothing is live. ``earlier`` returns the seconds that variants took before, for an estimate; it is called
-    only where somebody sees one.
+    At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With
+    ``verbose`` each result says what was compared, and each member of a group is named. With ``quiet`` failures,
+    warnings and the summary are printed, and nothing is live. ``earlier`` returns the seconds that variants took
+    before, for an estimate; it is called only where somebody sees one.
     """
 
     def __init__(

@@ -29,7 +29,8 @@ _FACTS = (
 )  # fmt: skip
 
 _MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
-"""What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a property."""
+"""What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a
+property."""
 
 
 def kind_of(verdict: str) -> str:

@@ -1,7 +1,8 @@
-"""What a variant needs that its backend does not claim, as far as the case's own text says so: nothing runs, and nothing is guessed.
+"""What a variant needs that its backend does not claim, as far as the case's own text says so: nothing runs, and
+nothing is guessed.
 
-Dtypes and devices that a value comes to have on the way, dynamic shapes that torch chooses by itself, and writes through views are not known
-before a run. Such variants run.
+Dtypes and devices that a value comes to have on the way, dynamic shapes that torch chooses by itself, and writes
+through views are not known before a run. Such variants run.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from runner.verdict.operators import written_input
 
 
 def unclaimed_need(variant: Variant) -> str:
-    """Return the first thing that a variant needs and its backend does not claim, such as ``gradients``; empty without one."""
+    """Return the first thing that a variant needs and its backend does not claim, such as ``gradients``; empty without
+    one."""
     unclaimed, case = variant.backend.unclaimed, variant.case
     dynamic = variant.backend.dynamic if variant.dynamic is None else variant.dynamic
     if unclaimed.gradients and variant.grad.mode == "backward":
@@ -34,7 +36,8 @@ def unclaimed_need(variant: Variant) -> str:
 
 
 def unclaimed_by_run(variant: Variant, record: Record) -> str:
-    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is nothing.
+    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is
+    nothing.
 
     Precision is such a need if every finding is a value that lies within the tolerance of the dtype that is claimed.
     """

@@ -27,7 +27,8 @@ from runner.text import plural
 
 
 def read_cases(paths: Sequence[str], limits: Limits, source: str) -> list[Case]:
-    """Return the cases of spec files, suites and folders, without any variant of them. ``source`` is the option that names them.
+    """Return the cases of spec files, suites and folders, without any variant of them. ``source`` is the option that
+    names them.
 
     Raises:
         UsageError: a path names none.
@@ -117,7 +118,8 @@ def load(
 
     ``everything`` reads all files below folders and writes every variant out, where otherwise one a case is enough.
     ``any_device`` takes devices that torch does not name.
-    Raises PathError, InputError for axes that multiply beyond the limit, and UsageError for a typed name that can be no backend's.
+    Raises PathError, InputError for axes that multiply beyond the limit, and UsageError for a typed name that can be no
+    backend's.
     """
     for name in backends:
         if reason := name_fault(name):
@@ -129,7 +131,8 @@ def load(
         # A typo must not turn every variant into a green SKIP; what an imported module adds is not known here.
         if match[1] not in DEVICES and not any_device:
             raise UsageError(
-                f"--device {device}: torch has no such device; {nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
+                f"--device {device}: torch has no such device; "
+                f"{nearest(device, DEVICES) or 'such as ' + ', '.join(DEVICES[:4])}"
             )
     limits = limits or Limits()
     lines_of = functools.lru_cache(maxsize=4)(_lines)  # cases come file by file

@@ -1,6 +1,7 @@
 """What the variants of a suite exercise, as far as their own text says it: nothing runs.
 
-A variant under several backends counts once. What a model in Python does is unknown, and its variants are counted as such.
+A variant under several backends counts once. What a model in Python does is unknown, and its variants are counted as
+such.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _MEMORY_FORMATS = ("torch.channels_last", "torch.channels_last_3d")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name of torch's operator database: how a case may spell it, and the dtypes that torch tests, forward and backward."""
+    """A name of torch's operator database: how a case may spell it, and the dtypes that torch tests, forward and
+    backward."""
 
     spellings: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -55,9 +57,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the variants exercise. ``database`` has the parts ``names``, ``dtypes`` and ``backward``, or none without a database.
+    """What the variants exercise. ``database`` has the parts ``names``, ``dtypes`` and ``backward``, or none without a
+    database.
 
-    ``refused`` are names of the database that no case can write. Numbers count variants; ``inputs`` counts inputs of variants by kind.
+    ``refused`` are names of the database that no case can write. Numbers count variants; ``inputs`` counts inputs of
+    variants by kind.
     """
 
     cases: int
@@ -164,7 +168,8 @@ def format_names(space: str) -> tuple[str, ...]:
 
 
 _OF_NUMBER = " of a number"
-"""What marks an operator of Python whose first operand is a number: torch tests it by a name of its own, such as ``__radd__``."""
+"""What marks an operator of Python whose first operand is a number: torch tests it by a name of its own, such as
+``__radd__``."""
 
 
 def _names(case: Case) -> Iterator[str]:
@@ -238,7 +243,8 @@ def _expectations(variant: Variant) -> Iterator[str]:
     case = variant.case
     yield from (f"expect: {key}" for key in ("raises", *BUDGETS) if getattr(case.expect, key) is not None)
     words = {
-        "calls: more than one": case.calls, "tolerance: exact": case.tolerance.exact, "tolerance: its own": case.tolerance.reason,
+        "calls: more than one": case.calls, "tolerance: exact": case.tolerance.exact,
+        "tolerance: its own": case.tolerance.reason,
         "strides: all": case.strides != "significant", "ignore": case.ignore, "known": case.known, "state": case.state,
         "requires": case.requires.torch or case.requires.device or case.requires.package,
     }  # fmt: skip

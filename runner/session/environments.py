@@ -66,7 +66,10 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
 
 
 def _refuse_missing_gpus(settings: RunSettings) -> None:
-    """Raise UsageError for a GPU that was typed and is not among those of this machine. Without any, a variant for one is SKIP."""
+    """Raise UsageError for a GPU that was typed and is not among those of this machine.
+
+    Without any, a variant for one is SKIP.
+    """
     count = count_gpus() if settings.engine == "local" else 0
     for device in settings.device if count else ():
         kind, _, index = device.partition(":")

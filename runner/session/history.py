@@ -1,7 +1,8 @@
-"""What each variant did the last time, over all runs kept here: for ``--lf``, ``--ff``, ``--order smart`` and shards by duration.
+"""What each variant did the last time, over all runs kept here: for ``--lf``, ``--ff``, ``--order smart`` and shards by
+duration.
 
-The journals are the truth. ``.runner/history.json`` saves reading them again, and remembers the verdicts of runs that were removed; a
-run that is missing in it, because its runner was killed or two ran at once, is read from its journal.
+The journals are the truth. ``.runner/history.json`` saves reading them again, and remembers the verdicts of runs that
+were removed; a run that is missing in it, because its runner was killed or two ran at once, is read from its journal.
 """
 
 from __future__ import annotations
@@ -40,9 +41,11 @@ class Last:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What must be known of a run before it is removed: the bytes of its journal, whether it came to its end, its red suites.
+    """What must be known of a run before it is removed: the bytes of its journal, whether it came to its end, its red
+    suites.
 
-    ``verdicts`` is how many of its verdicts are in the history: those of a run that goes on later are newer than other runs.
+    ``verdicts`` is how many of its verdicts are in the history: those of a run that goes on later are newer than other
+    runs.
     """
 
     size: int
@@ -148,7 +151,10 @@ def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
 
 
 def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> RunSummary:
-    """Add a run's verdicts but the first ``taken`` to the history, in one pass, and return its summary. Raises OSError."""
+    """Add a run's verdicts but the first ``taken`` to the history, in one pass, and return its summary.
+
+    Raises OSError.
+    """
     end: RunFinished | None = None
     files: dict[str, str] = {}
     red: set[str] = set()
@@ -170,7 +176,10 @@ def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> Run
 
 
 def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
-    """What ``update`` has written. Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError."""
+    """What ``update`` has written.
+
+    Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError.
+    """
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > Limits().log_bytes:
             raise ValueError(f"{path} is too large")

@@ -37,7 +37,10 @@ def planned_event(planned: Planned) -> VariantPlanned:
 
 
 def repro(planned: Planned, context: RunContext) -> str:
-    """The command that runs this variant alone. The suite stands before the id where its file alone would mean another thing."""
+    """The command that runs this variant alone.
+
+    The suite stands before the id where its file alone would mean another thing.
+    """
     variant, settings = planned.variant, context.settings
     suite = context.suites.get(variant.suites[0])
     name = variant.backend.name
@@ -58,6 +61,7 @@ def repro(planned: Planned, context: RunContext) -> str:
 
 
 def order_words() -> list[str]:
-    """Return what stands before a command so that it runs under the order of sets that somebody chose for this process."""
+    """Return what stands before a command so that it runs under the order of sets that somebody chose for this
+    process."""
     order = os.environ.get(HASH_SEED)
     return [f"{HASH_SEED}={order}"] if order else []

@@ -53,8 +53,8 @@ class _Part:
 def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event]:
     """The events of the whole run, made from those of each of its shards: the plan in its order, then the verdicts.
 
-    Files below the folder where a shard ran are named as if they lay below ``cwd`` (None: where this process is), so that
-    reports of shards from several checkouts speak of one file. The run's ``folder`` is left empty.
+    Files below the folder where a shard ran are named as if they lay below ``cwd`` (None: where this process is), so
+    that reports of shards from several checkouts speak of one file. The run's ``folder`` is left empty.
 
     Raises:
         UsageError: a run is no shard, or not one of the same plan; one is there twice, is missing, or has not finished.
@@ -87,7 +87,10 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
 
 
 def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
-    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without. Raises OSError."""
+    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without.
+
+    Raises OSError.
+    """
     pairs = set()
     for line in lines(path):
         with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
@@ -136,7 +139,8 @@ def _belong_together(parts: Sequence[_Part]) -> None:
     for part in parts[1:]:
         if part.started.plan != first.started.plan:
             raise UsageError(
-                f"cannot merge: {part.name} and {first.name} are of different plans ({part.started.plan}, {first.started.plan}); "
+                f"cannot merge: {part.name} and {first.name} are of different plans ({part.started.plan}, "
+                f"{first.started.plan}); "
                 "run every shard on the same cases, with the same options and the same torch"
             )
         if part.shard.count != first.shard.count:
@@ -164,7 +168,8 @@ def _whole(part: _Part) -> None:
     left = [key for key in part.planned if key not in part.finished]
     if left:
         raise UsageError(
-            f"cannot merge: {part.name} has no verdict for {len(left)} of its {len(part.planned)} variants, such as {left[0][0]}; {again}"
+            f"cannot merge: {part.name} has no verdict for {len(left)} of its {len(part.planned)} variants, such as "
+            f"{left[0][0]}; {again}"
         )
     expected = part.started.planned
     if any(key not in part.planned for key in part.finished) or (expected and expected != len(part.planned)):
@@ -183,7 +188,8 @@ def _disjoint(parts: Sequence[_Part]) -> None:
                 )
             if event.number and places.setdefault(event.number, key) != key:
                 raise UsageError(
-                    f"cannot merge: {key[0]} and {places[event.number][0]} have the same place in the plan; {_CUT_ALIKE}"
+                    f"cannot merge: {key[0]} and {places[event.number][0]} have the same place in the plan; "
+                    f"{_CUT_ALIKE}"
                 )
             owner[key] = part
     total = max(part.started.total for part in parts)
@@ -203,7 +209,8 @@ def _own(parts: Sequence[_Part]) -> None:
         stranger = next((key for key in part.planned if not is_of(key[0], part.shard)), None)
         if stranger is not None:
             raise UsageError(
-                f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that shard again"
+                f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that "
+                "shard again"
             )
 
 

@@ -1,7 +1,7 @@
 """The node ids of a command line: ``FILE::CASE``, ``FOLDER::CASE``, and every id that a command prints.
 
-A printed id says more than its file does: the backend and the device, which a suite or an option may have brought. What the
-file itself does not expand to is added for such an id alone (``added_variants``).
+A printed id says more than its file does: the backend and the device, which a suite or an option may have brought. What
+the file itself does not expand to is added for such an id alone (``added_variants``).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def names_nodes(paths: Sequence[str]) -> bool:
 def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
     """Return files and folders to read, and what is asked of each.
 
-    A folder named as a whole leaves nothing out because of a name in a folder around it; a name in one of its files does.
-    An id that the latest run planned means what it meant there: it is read from that run's suite.
+    A folder named as a whole leaves nothing out because of a name in a folder around it; a name in one of its files
+    does. An id that the latest run planned means what it meant there: it is read from that run's suite.
 
     Raises:
         PathError: a path is empty, or a folder with a name holds nothing.
@@ -141,7 +141,10 @@ def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
 
 
 def node_predicate(nodes: Sequence[Node], suites: Sequence[Suite]) -> Predicate:
-    """Return whether a variant is asked for. A file's names add up; with the file itself among them they leave nothing out."""
+    """Return whether a variant is asked for.
+
+    A file's names add up; with the file itself among them they leave nothing out.
+    """
     if all(node.name is None for node in nodes):
         return lambda _: True
     sources = _sources(suites)
@@ -229,7 +232,10 @@ def added_variants(
 
 
 def _owners(node: Node, suites: Sequence[Suite], limits: Limits) -> list[Suite]:
-    """The suites that define an id's backend: of these, else of the nearby files. Raises UsageError where they differ."""
+    """The suites that define an id's backend: of these, else of the nearby files.
+
+    Raises UsageError where they differ.
+    """
     defining = [suite for suite in suites if _defined(suite, node.backend)]
     if defining or node.backend in own_names():
         return defining
@@ -245,7 +251,10 @@ def _defined(suite: Suite, name: str) -> Backend | None:
 
 
 def _backend(node: Node, owners: Sequence[Suite], allow_python: bool) -> Backend | None:
-    """The backend that an id names; None for what looks like a misspelt one. Raises UsageError for code that nobody typed."""
+    """The backend that an id names; None for what looks like a misspelt one.
+
+    Raises UsageError for code that nobody typed.
+    """
     name = node.backend
     backend = _defined(owners[0], name) if owners else Backend(name, name)
     assert backend is not None
@@ -340,5 +349,8 @@ def device_reason(suite: Suite, case: Case, devices: Sequence[str]) -> str:
     if not left:
         return f"it runs on {' and '.join(case.devices)} alone (devices:), and --device is {' and '.join(devices)}"
     if suite.devices and not set(left) & set(suite.devices):
-        return f"suite {suite.name!r} runs on {' and '.join(suite.devices)} alone (devices:), and the case on {' and '.join(left)}"
+        return (
+            f"suite {suite.name!r} runs on {' and '.join(suite.devices)} alone (devices:), and the case on "
+            f"{' and '.join(left)}"
+        )
     return ""

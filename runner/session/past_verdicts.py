@@ -18,7 +18,8 @@ from runner.record.store import FOLDER
 
 @dataclass(frozen=True, slots=True)
 class PastVerdict:
-    """A verdict, the name of its run, and a hash of what that run planned: equal where cases and torch were the same."""
+    """A verdict, the name of its run, and a hash of what that run planned: equal where cases and torch were the
+    same."""
 
     run: str
     plan: str
@@ -28,7 +29,8 @@ class PastVerdict:
 def past_verdicts(case: str, base: Path | None = None) -> tuple[list[PastVerdict], int]:
     """Return the verdicts of a case, and how many runs there are. Logs that cannot be read are left out.
 
-    The newest run comes first. Within a run the verdicts are ordered by id and torch: which variant ended first is chance.
+    The newest run comes first. Within a run the verdicts are ordered by id and torch: which variant ended first is
+    chance.
 
     Args:
         case: an id, or the beginning of one up to its axes: ``FILE``, ``FILE::CASE``, ``FILE::CASE[AXES]``,

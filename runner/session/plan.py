@@ -107,7 +107,8 @@ def job(
     paths: Sequence[str] = (),
     suffix: str = "",
 ) -> Job:
-    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for probes.
+    """The job of a planned variant; ``backend`` and ``config`` replace and add to its own for the ladder and for
+    probes.
 
     ``seed`` is the run's, for cases without one of their own.
     """
@@ -164,7 +165,8 @@ USER_VARIABLES: Mapping[str, str] = MappingProxyType({AS_USER: "1"})
 
 
 def as_user(job: Job, variant: Variant) -> Job:
-    """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and torch's defaults.
+    """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and
+    torch's defaults.
 
     Only what ``runner/contract/settings.py`` calls ``needed`` is set beside them.
     """
@@ -188,8 +190,8 @@ def _tolerance(tolerance: Tolerance, precision: Mapping[str, str]) -> dict[str, 
 def precision_flags(device: str) -> dict[str, bool]:
     """Switches that every case on a device has, unless it sets them itself.
 
-    What cuDNN and cuBLAS may round away by default (https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html) is a
-    thousand times torch's tolerance for float32, and whether they are asked depends on the backend.
+    What cuDNN and cuBLAS may round away by default (https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html)
+    is a thousand times torch's tolerance for float32, and whether they are asked depends on the backend.
     """
     return dict.fromkeys(PRECISION, False) if device.partition(":")[0] == "cuda" else {}
 

@@ -1,7 +1,7 @@
 """Removes old runs from ``.runner/runs``, by a rule that a person can read.
 
-Nothing is removed but folders that ``runner run`` and ``runner merge`` have made, and nothing in them but what they wrote.
-No link is followed. A folder with anything else in it stays as it is.
+Nothing is removed but folders that ``runner run`` and ``runner merge`` have made, and nothing in them but what they
+wrote. No link is followed. A folder with anything else in it stays as it is.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class Pruned:
 def prune(keep: Keep, own: Path | None = None, base: Path | None = None) -> Pruned:
     """Remove the oldest runs until the rule holds, or none is left that may go.
 
-    These stay: ``own``, the run of this process; the run that ``latest`` means; runs that another process writes; runs without an
-    end, which ``runner resume`` may go on with; of each suite the last run in which it was red. Raises nothing.
+    These stay: ``own``, the run of this process; the run that ``latest`` means; runs that another process writes; runs
+    without an end, which ``runner resume`` may go on with; of each suite the last run in which it was red. Raises
+    nothing.
 
     Args:
         keep: the rule.
@@ -97,7 +98,10 @@ def _is_own(folder: Path) -> bool:
 
 
 def _holds_only(folder: Path, files: re.Pattern[str], below: str = "") -> bool:
-    """Return whether a folder holds regular files of such names and a folder ``below``, and nothing else. Raises OSError."""
+    """Return whether a folder holds regular files of such names and a folder ``below``, and nothing else.
+
+    Raises OSError.
+    """
     with os.scandir(folder) as entries:
         return all(
             entry.name == below

@@ -21,7 +21,8 @@ OPINIONS = 3
 that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
 
 PATIENCE = 3.0
-"""How many times its limit a process has that must say again what a warm one has said: it starts cold, on a busy machine."""
+"""How many times its limit a process has that must say again what a warm one has said: it starts cold, on a busy
+machine."""
 
 CONFIRMED = ("FAIL", "ERROR")
 """Verdicts for which a variant runs again, alone and in a fresh process, before they are reported."""
@@ -41,7 +42,8 @@ def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFini
     """One result for all: theirs if they agree, else FLAKY, with the first red one's findings.
 
     Without a red one they agree too: a failure that the ledger expects now and then showed in some, and speaks for all.
-    Under ``stress`` the verdicts are counted: none of them ends the attempts, so they show how often the variant is red.
+    Under ``stress`` the verdicts are counted: none of them ends the attempts, so they show how often the variant is
+    red.
     """
     result = _common(results)
     if stress == 1 or result.verdict == "SKIP":
@@ -68,14 +70,16 @@ def machine_made(outcome: Outcome) -> bool:
 
 
 def patient_job(first: Outcome, second: Outcome) -> Job | None:
-    """Return the second job once more, alone and with more time, if it was too slow or big to say what the first has said."""
+    """Return the second job once more, alone and with more time, if it was too slow or big to say what the first has
+    said."""
     if machine_made(first) or not machine_made(second):
         return None
     return replace(second.job, alone=True, timeout=PATIENCE * second.job.timeout)
 
 
 def own_fault(first: Outcome) -> bool:
-    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended it."""
+    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended
+    it."""
     return _failed(first) and not first.earlier_jobs
 
 
@@ -96,7 +100,10 @@ def disagreement(at_first: str, alone: Outcome) -> str:
 
 def wavering(first: Outcome, passed: int, last: Outcome) -> str:
     """Why a variant is FLAKY that passed in ``passed`` processes of its own, and not in the last."""
-    return f"in {passed} of {passed + 1} fresh processes it passes, in the last: {summary(last)}; at first, after others: {summary(first)}"
+    return (
+        f"in {passed} of {passed + 1} fresh processes it passes, in the last: {summary(last)}; at first, after "
+        f"others: {summary(first)}"
+    )
 
 
 def alike(one: Outcome, other: Outcome) -> bool:
@@ -111,7 +118,8 @@ def _signature(outcome: Outcome) -> tuple[Any, ...]:
 
 
 def _kind(oracle: str) -> str:
-    """An oracle, or what two of them have in common: a kernel that reads foreign memory finds a NaN there or a number."""
+    """An oracle, or what two of them have in common: a kernel that reads foreign memory finds a NaN there or a
+    number."""
     group = row_of(oracle).group
     return group if group == "values" else oracle
 

@@ -48,7 +48,10 @@ from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
 from runner.session.settings import RunSettings
 
-PRECISE = "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can allow it"
+PRECISE = (
+    "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can "
+    "allow it"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,8 @@ def run(
     tick: Ticker | None = None,
     home: Home | None = None,
 ) -> Generator[Event, None, None]:
-    """Run a plan, and yield every event as it happens: first ``RunStarted``, one ``VariantPlanned`` each, last ``RunFinished``.
+    """Run a plan, and yield every event as it happens: first ``RunStarted``, one ``VariantPlanned`` each, last
+    ``RunFinished``.
 
     The processes end with the iteration, however it ends. ``RunFinished.exit_code`` is pytest's.
 
@@ -160,7 +164,8 @@ def run(
         code, interrupted = _code(settings, planned, session, past), session.late
         if session.late:
             yield Notice(
-                f"the budget of {settings.budget:g} s is used up: {session.unfinished} of {len(planned.planned)} without a verdict; "
+                f"the budget of {settings.budget:g} s is used up: {session.unfinished} of {len(planned.planned)} "
+                "without a verdict; "
                 "runner resume goes on",
                 "error",
             )

@@ -1,6 +1,7 @@
 """Passes of living processes that are asked again in a process of their own: whether isolation holds in this very run.
 
-Only a failure of such a process runs again anyway. What an earlier variant left behind may also let a wrong result pass.
+Only a failure of such a process runs again anyway. What an earlier variant left behind may also let a wrong result
+pass.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import random
 from runner.engine.messages import Outcome
 
 EVERY = 50
-"""Of so many passes about one is asked again: a living process runs as many variants, so that each is looked at once on average.
+"""Of so many passes about one is asked again: a living process runs as many variants, so that each is looked at once on
+average.
 
 If every process is spoilt halfway, half of these looks show it. Ten looks then miss it once in a thousand runs.
 """
 
 SHARE = 0.03
-"""Part of the seconds of living processes that these looks may take, beyond the first one: the throughput falls by as much.
+"""Part of the seconds of living processes that these looks may take, beyond the first one: the throughput falls by as
+much.
 
 A process of its own takes 5 to 50 times as long as a variant in a living one, so that in long runs this bound decides.
 A run of 40,000 variants of 0.3 s then has a minute for each 2000 seconds: 40 to 200 looks.
@@ -33,7 +36,10 @@ class Sample:
         self._living = self._spent = 0.0
 
     def draws(self, outcome: Outcome) -> bool:
-        """Count a pass of a living process, and return whether to ask again. One that had run nothing before needs no look."""
+        """Count a pass of a living process, and return whether to ask again.
+
+        One that had run nothing before needs no look.
+        """
         self._living += outcome.busy
         if not outcome.earlier_jobs:
             return False

@@ -1,7 +1,7 @@
 """One run: a generator of jobs for each variant (``variant_run``), and every step an event.
 
-The session owns no process and no file. It starts variants, in their order and no more at once than there is room for, and
-yields events.
+The session owns no process and no file. It starts variants, in their order and no more at once than there is room for,
+and yields events.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Session:
 
     @property
     def code(self) -> int:
-        """pytest's exit code so far: 0, 1 for red verdicts (and SKIP with --fail-on-skip), 3 when the harness failed somewhere."""
+        """pytest's exit code so far: 0, 1 for red verdicts (and SKIP with --fail-on-skip), 3 when the harness failed
+        somewhere."""
         return INTERNAL if self.broken else FAILED if self.red else OK
 
     def events(self) -> Iterator[Event]:

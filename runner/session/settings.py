@@ -34,7 +34,8 @@ class Option:
     Args:
         flags: the words, such as ``-j --jobs``.
         help: one sentence or less.
-        kind: ``switch`` (there or not), ``yes-no`` (``--x`` or ``--no-x``), ``text``, ``list`` (given again for each value), ``number``,
+        kind: ``switch`` (there or not), ``yes-no`` (``--x`` or ``--no-x``), ``text``, ``list`` (given again for each
+        value), ``number``,
             ``seconds``, ``choice`` or ``shard``.
         metavar: what stands for the value in the help.
         choices: the values of a ``choice``.
@@ -86,7 +87,8 @@ class RunSettings:
     select: str | None = _setting(
         None,
         "-k",
-        'words of ids with and, or, not; tag:x, case:x, file:x*, dtype:x, backend:x, device:x, e.g. "tag:numeric and not conv"',
+        'words of ids with and, or, not; tag:x, case:x, file:x*, dtype:x, backend:x, device:x, e.g. "tag:numeric and '
+        'not conv"',
         metavar="EXPR",
     )
     python: tuple[str, ...] = _setting(
@@ -158,7 +160,8 @@ class RunSettings:
         kind="switch",
     )
     recompile: bool = _setting(
-        False, "--recompile", "compile every graph, also those that an earlier run compiled under the same torch", kind="switch"
+        False, "--recompile", "compile every graph, also those that an earlier run compiled under the same "
+            "torch", kind="switch"
     )  # fmt: skip
     fail_on_skip: bool = _setting(
         False, "--fail-on-skip", "exit with 1 when a variant is skipped, as when one fails", kind="switch"
@@ -185,7 +188,8 @@ class RunSettings:
     )
     coverage_lines: bool = _setting(
         False, "--coverage-lines",
-        "the same, and which lines of torch/_inductor and torch/_functorch; compiling takes twice the time", kind="switch",
+        "the same, and which lines of torch/_inductor and torch/_functorch; compiling takes twice the time",
+        kind="switch",
     )  # fmt: skip
     slow: float = _setting(
         60.0,
@@ -224,7 +228,10 @@ class RunSettings:
         return "lines" if self.coverage_lines else "parts" if self.coverage else ""
 
     def loads_graphs(self) -> bool:
-        """Return whether variants may load graphs that an earlier run compiled. What repeats variants compiles each time."""
+        """Return whether variants may load graphs that an earlier run compiled.
+
+        What repeats variants compiles each time.
+        """
         repeats = self.stress > 1 or self.retries > 0
         return not (self.recompile or repeats or self.compiler_coverage() or self.engine != "local")
 
@@ -233,7 +240,8 @@ class RunSettings:
         return self.jobs or usable_processors()
 
     def flags(self, *names: str) -> tuple[str, ...]:
-        """Return these settings as words of a command line; without names those that a command for one variant repeats."""
+        """Return these settings as words of a command line; without names those that a command for one variant
+        repeats."""
         words: list[str] = []
         for name in names or ("allow_python", "no_known", "seed", "imports", "limit"):
             value, flag = getattr(self, name), options()[name].flags.split()[-1]

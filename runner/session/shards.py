@@ -48,7 +48,8 @@ def parse(text: str) -> Shard:
         raise ValueError(f"{text!r}: there must be at least one shard, such as 1/1")
     if not 1 <= shard.index <= shard.count:
         raise ValueError(
-            f"{text!r}: shards are counted from 1, so this must be one of 1/{shard.count} to {shard.count}/{shard.count}"
+            f"{text!r}: shards are counted from 1, so this must be one of 1/{shard.count} to "
+            f"{shard.count}/{shard.count}"
         )
     return shard
 

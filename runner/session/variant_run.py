@@ -104,8 +104,8 @@ def _run_attempts(planned: Planned, context: RunContext) -> Steps[VariantResult]
 class _Attempt:
     """One attempt at a variant: what its processes said so far.
 
-    ``shared`` is the outcome of a process that other jobs had used before, or that ran beside others, when a fresh process
-    was asked again.
+    ``shared`` is the outcome of a process that other jobs had used before, or that ran beside others, when a fresh
+    process was asked again.
     """
 
     planned: Planned
@@ -154,7 +154,8 @@ class _Attempt:
         return (yield from self._confirm(verdict, main))
 
     def _may_fail_by_stored_graphs(self, main: Outcome) -> bool:
-        """Return whether a job failed, and graphs that it loaded, or may have loaded before it died, may be to blame."""
+        """Return whether a job failed, and graphs that it loaded, or may have loaded before it died, may be to
+        blame."""
         loaded = bool(main.record.stored_graphs) or (bool(main.job.graphs) and main.ended in ("signal", "no-result"))
         return loaded and self._is_suspect(main)
 
@@ -166,7 +167,10 @@ class _Attempt:
     # --- jobs ---
 
     def _isolation(self) -> Isolation:
-        """Return the isolation of the first job. What a case's own Python leaves in a process would meet the next variant."""
+        """Return the isolation of the first job.
+
+        What a case's own Python leaves in a process would meet the next variant.
+        """
         isolation = self.context.settings.isolation
         if isolation == "auto":
             isolation = "fork" if self.planned.variant.device in ("cpu", "meta") else "living"
@@ -199,7 +203,8 @@ class _Attempt:
     def _checked_pass(self, main: Outcome) -> Steps[Outcome]:
         """Return what counts of a pass after others: the answer of a process of its own, where that is another one.
 
-        If a second process confirms that, isolation has failed. Otherwise the compiler wavers, and the usual confirmation decides.
+        If a second process confirms that, isolation has failed. Otherwise the compiler wavers, and the usual
+        confirmation decides.
         """
         self.bypass_cache = True  # nor does a stored answer say what a process of its own does
         alone = yield from self._apart("main", main)
@@ -228,7 +233,8 @@ class _Attempt:
         )
 
     def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
-        """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it again."""
+        """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it
+        again."""
         answers = yield from with_reference(jobs, self._account)
         places = [
             n for n, outcome in enumerate(answers)
@@ -276,7 +282,8 @@ class _Attempt:
         return bool(findings) or (doubt is not None and doubt.verdict != "SKIP")
 
     def _judge(self, main: Outcome) -> Steps[Verdict]:
-        """Return what an outcome means: held against the shared process, located on the ladder, explained by a policy or not."""
+        """Return what an outcome means: held against the shared process, located on the ladder, explained by a policy
+        or not."""
         flaky = ""
         if self.shared is not None:
             main, flaky = yield from self._compare(main)
@@ -369,7 +376,8 @@ class _Attempt:
         return decide(variant, torch, self.findings, self.doubt, not self.context.settings.no_known)
 
     def _expected_wavering(self) -> Verdict | None:
-        """Return the verdict of a variant that fails in some processes alone, where the ledger expects each of its failures."""
+        """Return the verdict of a variant that fails in some processes alone, where the ledger expects each of its
+        failures."""
         readings = [outcomes.read(outcome, self.source) for outcome in (self.main, self.shared) if outcome is not None]
         if not self._may_waver() or any(doubt for _, doubt in readings):
             return None
@@ -381,7 +389,8 @@ class _Attempt:
         return verdict
 
     def _confirm(self, verdict: Verdict, main: Outcome) -> Steps[Verdict]:
-        """Run the variant as a user runs it, in a fresh process; and in another with our settings, unless the first says the same.
+        """Run the variant as a user runs it, in a fresh process; and in another with our settings, unless the first
+        says the same.
 
         One that had a process of its own already is not confirmed again.
         """

@@ -1,4 +1,5 @@
-"""The templates of reports and scripts, all read in one way: an unknown name is an error, and pages escape what they are given."""
+"""The templates of reports and scripts, all read in one way: an unknown name is an error, and pages escape what they
+are given."""
 
 from __future__ import annotations
 

@@ -1,1 +1,2 @@
-"""What findings mean: stages, outcomes of jobs, explained differences, failure signatures, and the policy of verdicts."""
+"""What findings mean: stages, outcomes of jobs, explained differences, failure signatures, and the policy of
+verdicts."""

@@ -1,7 +1,7 @@
 """What differs between two sets of results: two runs, or two versions of torch or two backends of one run.
 
-What counts is whether a variant fails, and how; a verdict that the ledger expects is as good as a pass. Only what passed on the
-old side, or failed as the ledger expects, can be broken on the new one.
+What counts is whether a variant fails, and how; a verdict that the ledger expects is as good as a pass. Only what
+passed on the old side, or failed as the ledger expects, can be broken on the new one.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ RATIO = 2.0
 GROWTH = 2.0
 """How many seconds more, too.
 
-Two pairs of runs of one torch on one machine, 142 variants that pass, compared in both directions: no growth reached both. The largest
-ratio was 5.9, of 0.7 seconds; the largest growth 2.5 seconds, of a ratio of 1.4.
+Two pairs of runs of one torch on one machine, 142 variants that pass, compared in both directions: no growth reached
+both. The largest ratio was 5.9, of 0.7 seconds; the largest growth 2.5 seconds, of a ratio of 1.4.
 """
 SHIFT = 1.5
-"""A median ratio of a backend from which on the machine, its load or the kernel cache differs; then no single variant is slower.
+"""A median ratio of a backend from which on the machine, its load or the kernel cache differs; then no single variant
+is slower.
 
 The medians of the runs above lay between 0.99 and 1.01; a run beside others on the same machine had 2.3.
 """
@@ -50,7 +51,10 @@ _WITHOUT = ("SKIP", "NOT-RUN")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A variant that differs. ``id`` is what both sides call it; ``reason`` is one phrase, empty where the verdicts say it all."""
+    """A variant that differs.
+
+    ``id`` is what both sides call it; ``reason`` is one phrase, empty where the verdicts say it all.
+    """
 
     section: str
     id: str
@@ -61,7 +65,8 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds in torch of variants of one backend that pass on both sides: how many pairs, and the median of new by old."""
+    """Seconds in torch of variants of one backend that pass on both sides: how many pairs, and the median of new by
+    old."""
 
     backend: str
     pairs: int
@@ -75,7 +80,10 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All that differs, in the order of the results. ``pairs`` variants are on both sides, of which ``same`` do not differ."""
+    """All that differs, in the order of the results.
+
+    ``pairs`` variants are on both sides, of which ``same`` do not differ.
+    """
 
     changes: tuple[Change, ...]
     pairs: int
@@ -122,8 +130,8 @@ def compare(
 def fails_alike(old: VariantFinished, new: VariantFinished) -> bool:
     """Return whether two failures have one signature.
 
-    Signatures are made anew from the findings: another version of the runner may have written them otherwise. A log of a version
-    that had none lacks a part of what they are made of. Then both are made of what every log holds.
+    Signatures are made anew from the findings: another version of the runner may have written them otherwise. A log of
+    a version that had none lacks a part of what they are made of. Then both are made of what every log holds.
     """
     events = (old, new) if old.signature and new.signature else (_common(old), _common(new))
     return len({result_signature(event) for event in events}) == 1

@@ -13,15 +13,17 @@ from runner.contract.settings import FALLBACK_RANDOM
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = FALLBACK_RANDOM
 
-DRAWS = re.compile(r"(?i)rand|drop|bernoulli|multinomial|normal|uniform|exponential|cauchy|geometric|poisson|binomial|rrelu|gumbel|"
+DRAWS = re.compile(r"(?i)rand|drop|bernoulli|multinomial|normal|uniform|exponential|cauchy|geometric|poisson|"
+    r"binomial|rrelu|gumbel|"
                    r"sample|lowrank|lobpcg|fractional|transformer|scramble|sdpa|attention")  # fmt: skip
 """Words of a model that may draw random numbers. What eager does decides."""
 
 ULPS = 16
 """How many units in the last place of the lower precision a fused cast may move a value, on the scale of the tensor.
 
-A few roundings that eager makes between operators and a fused kernel leaves out each move a value by half a unit; a chain of
-some ten makes a handful. A comparison that falls on the other side, or a wrapped remainder, moves it by thousands, and stays a bug.
+A few roundings that eager makes between operators and a fused kernel leaves out each move a value by half a unit; a
+chain of some ten makes a handful. A comparison that falls on the other side, or a wrapped remainder, moves it by
+thousands, and stays a bug.
 """
 
 EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -33,8 +35,8 @@ def candidates(
 ) -> list[str]:
     """The flags worth trying, each of which would explain the findings if they vanished under it.
 
-    ``drew_random`` says that eager drew random numbers. Where it drew none, they explain no value. They may still explain the
-    state of the generator: eager takes nothing from it for a tensor without elements, and Inductor a seed.
+    ``drew_random`` says that eager drew random numbers. Where it drew none, they explain no value. They may still
+    explain the state of the generator: eager takes nothing from it for a tensor without elements, and Inductor a seed.
     """
     flags = []
     oracles = [row_of(f.oracle) for f in findings]

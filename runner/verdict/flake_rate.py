@@ -1,8 +1,8 @@
 """How often a variant is red, by the attempts of ``--stress``, and how sure that is.
 
-The interval is Wilson's: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
-American Statistical Association 22 (1927). L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial
-proportion", Statistical Science 16 (2001), recommend it for few attempts, where the usual one is too narrow.
+The interval is Wilson's: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal
+of the American Statistical Association 22 (1927). L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a
+binomial proportion", Statistical Science 16 (2001), recommend it for few attempts, where the usual one is too narrow.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ _INPUT = re.compile(r"^input (\w+)")
 
 
 def first_operator(case: Case, findings: Iterable[Finding]) -> str:
-    """Return the operator of the first step whose result one of the findings is about; empty where the chain does not say.
+    """Return the operator of the first step whose result one of the findings is about; empty where the chain does not
+    say.
 
-    That is the step at a finding's place; the one that gives the output at its path, or wrote into it last; the first one
-    that takes an input whose gradient or content is wrong; or the only one.
+    That is the step at a finding's place; the one that gives the output at its path, or wrote into it last; the first
+    one that takes an input whose gradient or content is wrong; or the only one.
     """
     steps = [*_steps(case.chain)]
     numbers = [number for finding in findings for number in (_number(case, steps, finding),) if number is not None]
@@ -113,7 +114,8 @@ def written_input(case: Case) -> str:
 
 
 def _targets(step: Step) -> tuple[Value, ...]:
-    """Return the values that a step writes into: by an operator in place, by ``inplace: true``, or by ``out:`` among its keywords."""
+    """Return the values that a step writes into: by an operator in place, by ``inplace: true``, or by ``out:`` among
+    its keywords."""
     space, _, member = step.operator.partition(".")
     word = member.partition(".")[0] if space == "aten" else member.rpartition(".")[2]
     is_in_place = word in _WRITING if space == "operator" else word.endswith("_") and not word.endswith("__")

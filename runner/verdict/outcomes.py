@@ -27,7 +27,8 @@ _DISK = ("No space left on device", "Disk quota exceeded", "Read-only file syste
 def read(outcome: Outcome, source: Source) -> tuple[list[Finding], Trust | None]:
     """Findings of the compiled run, and the doubt if there is one.
 
-    A death while eager ran is the case's own (INVALID), while eager ran again eager's (FLAKY), in the backend the compiler's.
+    A death while eager ran is the case's own (INVALID), while eager ran again eager's (FLAKY), in the backend the
+    compiler's.
     """
     if outcome.ended == "result":
         record = outcome.record

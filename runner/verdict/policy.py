@@ -42,9 +42,9 @@ def decide(
 ) -> Verdict:
     """The verdict of a variant under one torch.
 
-    ``findings`` carry their stages. ``trust`` is the worker's doubt (FLAKY, VACUOUS, INVALID, SKIP with a reason), if any.
-    Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an entry that
-    did not come true.
+    ``findings`` carry their stages. ``trust`` is the worker's doubt (FLAKY, VACUOUS, INVALID, SKIP with a reason), if
+    any. Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an
+    entry that did not come true.
     """
     doubt = trust and trust.verdict
     assert doubt != "BROKEN", "a harness that failed says nothing about a variant"
@@ -71,7 +71,8 @@ def decide(
 def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Finding]]) -> Verdict | None:
     """XFAIL for a variant that fails in some of its processes alone, and each time as an entry with ``sometimes`` says.
 
-    ``runs`` are the findings, with their stages, of each process that failed. None means that no entry expects one of them.
+    ``runs`` are the findings, with their stages, of each process that failed. None means that no entry expects one of
+    them.
     """
     entries = [k for k in variant.case.known if k.sometimes and applies(k, variant, torch)]
     answers = [answering(entries, findings) for findings in runs]

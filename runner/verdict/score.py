@@ -9,12 +9,13 @@ Of the variants of a backend, or of one family or dtype of them::
     claim        (planned - unclaimed) / planned
     overall      passed / (judged + unclaimed)
 
-``unclaimed`` variants are SKIP because the backend does not claim what they need. Other SKIP and NOT-RUN variants, and those without a
-result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing (VACUOUS, FLAKY, INVALID)
-is not a pass.
+``unclaimed`` variants are SKIP because the backend does not claim what they need. Other SKIP and NOT-RUN variants, and
+those without a result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing
+(VACUOUS, FLAKY, INVALID) is not a pass.
 
-The credit of a failure (XFAIL, FAIL, ERROR) is the place of its severity, from 0, by the number of severities: a wrong result has none,
-a bound on graphs 6/7. What proves nothing has none. Shares are kept as whole numbers, so no rounding enters them.
+The credit of a failure (XFAIL, FAIL, ERROR) is the place of its severity, from 0, by the number of severities: a wrong
+result has none, a bound on graphs 6/7. What proves nothing has none. Shares are kept as whole numbers, so no rounding
+enters them.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What became of a set of variants: how many have each outcome, and the credit of their failures in parts of ``UNIT``."""
+    """What became of a set of variants: how many have each outcome, and the credit of their failures in parts of
+    ``UNIT``."""
 
     outcomes: Mapping[str, int]
     credit: int = 0
@@ -132,7 +134,8 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One backend under one torch in one run. ``run`` counts from 1. ``unclaimed`` says what is needed, and by how many variants.
+    """One backend under one torch in one run. ``run`` counts from 1. ``unclaimed`` says what is needed, and by how many
+    variants.
 
     ``labels`` are the ids of its variants without the backend.
     """
@@ -219,7 +222,8 @@ def _file(event: VariantPlanned | VariantFinished) -> str:
 
 
 def _families(files: Iterable[str]) -> dict[str, str]:
-    """Return what to call the family of each file of cases: its path below the folder that all share, without the suffix."""
+    """Return what to call the family of each file of cases: its path below the folder that all share, without the
+    suffix."""
     paths = {file: file.removesuffix(SPEC).removesuffix(SUITE) for file in files}
     shared = (
         os.path.commonpath([os.path.dirname(path) for path in paths.values()]) if _has_folder(paths.values()) else ""

@@ -18,12 +18,14 @@ from runner.record.events import (
 from runner.text import in_line
 
 Pairing = tuple[str, str]
-"""What both sides call a variant: its id, or its label where backends differ; and its torch where a side has several."""
+"""What both sides call a variant: its id, or its label where backends differ; and its torch where a side has
+several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side. ``unfinished`` variants were planned and have no result; ``whole`` says that the run came to its end."""
+    """One side. ``unfinished`` variants were planned and have no result; ``whole`` says that the run came to its
+    end."""
 
     run: str
     log: str

@@ -1,7 +1,8 @@
-"""When two failures count as one: stage, oracle, exception class, and the message without what varies between sightings.
+"""When two failures count as one: stage, oracle, exception class, and the message without what varies between
+sightings.
 
-``FailureSignature`` tells whether a changed case still fails alike. ``result_signature`` is the text by which reports group
-results; it looks deeper: at the exception behind the compiler's own, its frame inside torch, and the operator.
+``FailureSignature`` tells whether a changed case still fails alike. ``result_signature`` is the text by which reports
+group results; it looks deeper: at the exception behind the compiler's own, its frame inside torch, and the operator.
 
 Two other comparisons differ on purpose. ``session.retries`` compares how whole runs ended, without stages and messages.
 ``diagnose.similar`` scores how alike two failures are, and compares operators too.
@@ -39,7 +40,10 @@ _MISSING = re.compile(r"eager raised (\w+)(?:: (.*))?; compiled returned", re.DO
 
 @dataclass(frozen=True, slots=True)
 class FailureSignature:
-    """The identity of a failure. ``error`` is the class of the exception, ``pattern`` its message as ``pattern_of`` makes it."""
+    """The identity of a failure.
+
+    ``error`` is the class of the exception, ``pattern`` its message as ``pattern_of`` makes it.
+    """
 
     oracle: str
     stage: str | None
@@ -83,7 +87,8 @@ def severity_of(finding: Finding) -> str:
 
 
 def worst_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """Return the findings of the oracle that speaks for a result: of the worst severity, and there the first by rank."""
+    """Return the findings of the oracle that speaks for a result: of the worst severity, and there the first by
+    rank."""
     by_rank = sorted(ranked(findings), key=lambda finding: rank_of(severity_of(finding)))
     return [f for f in by_rank if (f.oracle, severity_of(f)) == (by_rank[0].oracle, severity_of(by_rank[0]))]
 
@@ -96,9 +101,11 @@ def assess(event: VariantFinished) -> VariantFinished:
 
 
 def result_signature(event: VariantFinished) -> str:
-    """Return what results that fail alike have in common, as ``compile-error at inductor: KeyError: '…' in _inductor/ir.py:f``.
+    """Return what results that fail alike have in common, as ``compile-error at inductor: KeyError: '…' in
+    _inductor/ir.py:f``.
 
-    A verdict other than FAIL, ERROR and XFAIL speaks by its reason. The text is empty for a green result without findings.
+    A verdict other than FAIL, ERROR and XFAIL speaks by its reason. The text is empty for a green result without
+    findings.
     """
     if event.findings and event.verdict in ("FAIL", "ERROR", "XFAIL"):
         return _of_finding(worst_findings(event.findings)[0], event.operator)
@@ -111,9 +118,11 @@ def id_of(signature: str) -> str:
 
 
 def _of_finding(finding: Finding, operator: str) -> str:
-    """Return oracle, stage, exception and frame. The operator stands where no message and no frame tells failures apart.
+    """Return oracle, stage, exception and frame. The operator stands where no message and no frame tells failures
+    apart.
 
-    A finding that is worth less than its oracle's has none: a view that is left out gives the same object, whichever view it is.
+    A finding that is worth less than its oracle's has none: a view that is left out gives the same object, whichever
+    view it is.
     """
     error = finding.error or {}
     row = row_of(finding.oracle)

@@ -15,7 +15,8 @@ AS_USER = "as-user"
 def is_answer(outcome: Outcome, findings: Sequence[Finding], first: Finding) -> bool:
     """Return whether a run as a user says anything about a failure whose main finding is ``first``.
 
-    Torch's own pool of compile processes takes time and memory, so that a limit counts only where ``first`` is one of behaviour.
+    Torch's own pool of compile processes takes time and memory, so that a limit counts only where ``first`` is one of
+    behaviour.
     """
     limit = any(row_of(finding.oracle).limit for finding in findings)
     return (outcome.ended == "result" and not outcome.record.trust) or (

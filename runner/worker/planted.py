@@ -73,7 +73,10 @@ def _padded(out: torch.Tensor) -> torch.Tensor:
 
 
 def _without_sign_of_zero(out: torch.Tensor) -> torch.Tensor:
-    """Make negative zeros positive. A tensor without one is returned as it is, so that nothing but the sign is ever wrong."""
+    """Make negative zeros positive.
+
+    A tensor without one is returned as it is, so that nothing but the sign is ever wrong.
+    """
     negative = out.is_floating_point() and bool((out.signbit() & (out == 0)).any())
     return out + 0.0 if negative else out
 

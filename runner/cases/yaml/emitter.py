@@ -26,7 +26,8 @@ def emit(data: Any, blocks: tuple[str, ...] = ()) -> str:
     text: str = yaml.serialize(  # type: ignore[no-untyped-call,unused-ignore]
         _node(data, blocks, top=True), Dumper=_Dumper, allow_unicode=True, width=WIDTH + 20, indent=2
     )
-    # What a terminal obeys stands in double quotes alone, and PyYAML leaves some of it there: YAML's escapes are Python's.
+    # What a terminal obeys stands in double quotes alone, and PyYAML leaves some of it there: YAML's escapes are
+    # Python's.
     return visible(text)
 
 

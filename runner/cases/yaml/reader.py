@@ -1,8 +1,8 @@
 """YAML 1.2 core text to a tree of nodes that know their place.
 
-PyYAML's parser gives the events: the C one, ten times faster, where it is installed. This package decides which scalar is a number,
-what a tag may do and what an alias may cost. PyYAML would decide as YAML 1.1 does: ``1e-3`` text, ``no`` false, ``1:30`` ninety.
-No constructor is ever involved.
+PyYAML's parser gives the events: the C one, ten times faster, where it is installed. This package decides which scalar
+is a number, what a tag may do and what an alias may cost. PyYAML would decide as YAML 1.1 does: ``1e-3`` text, ``no``
+false, ``1:30`` ninety. No constructor is ever involved.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def load(
 ) -> tuple[YamlNode | None, list[Diagnostic]]:
     """Return the tree in ``text`` (in the file ``path`` when None), and the diagnostics of it.
 
-    A bad file raises nothing. The tree is None where none could be built. Beside errors that leave one (a duplicate key, a tag) it is what
-    remains, so that later checks can report more.
+    A bad file raises nothing. The tree is None where none could be built. Beside errors that leave one (a duplicate
+    key, a tag) it is what remains, so that later checks can report more.
     """
     limits = limits or Limits()
     file = str(path)

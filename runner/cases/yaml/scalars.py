@@ -109,7 +109,11 @@ _PROBLEMS: tuple[tuple[str, str, str], ...] = (
 )
 
 
-_BLANKS = " \t\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000"
+_BLANKS = (
+    " "
+    "\t\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008"
+    "\u2009\u200a\u200b\u200c\u200d\u202f\u205f\u2060\u3000"
+)
 """Characters that look like spaces or like nothing."""
 _REFERENCE = re.compile(r"\$(?:\{[^{}]*\}|[\w.]+(?:\[[^\[\]]*\][\w.]*)+)")
 _KEY = re.compile(r"[\w.]+$")
@@ -168,7 +172,8 @@ def _indentation_problem(lines: list[str], line: int) -> tuple[int, int, str, st
 
 
 def _unquoted_reference(text: str, column: int) -> tuple[int, str, str] | None:
-    """Return where a reference with brackets has no quotes at that place in flow style, and what to say; None if none is there."""
+    """Return where a reference with brackets has no quotes at that place in flow style, and what to say; None if none
+    is there."""
     match = next((m for m in _REFERENCE.finditer(text) if m.start() <= column < m.end()), None)
     if match is None:
         return None

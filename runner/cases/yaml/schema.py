@@ -1,8 +1,9 @@
 """Checks a tree against the published JSON Schemas and says what is wrong in words, at the place.
 
-The schemas are draft-07 and the same that editors read. Keywords of our own start with ``x-``: ``x-expected`` is what a value
-should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken; ``x-finite`` refuses NaN and infinity;
-``x-devices`` are the types of device that torch names itself: others are taken only where a module from the command line may add them.
+The schemas are draft-07 and the same that editors read. Keywords of our own start with ``x-``: ``x-expected`` is what a
+value should be, in words; ``x-namespaces`` are operators' first parts; ``x-refused`` says why a key is not taken;
+``x-finite`` refuses NaN and infinity; ``x-devices`` are the types of device that torch names itself: others are taken
+only where a module from the command line may add them.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ _SHARED = "definitions.schema.json"
 class Violations:
     """What a schema refuses: the diagnostics, and the numbers of the refused cases.
 
-    ``refused`` holds None where something outside of the cases is refused, or where not all was looked at: then no part of the
-    file may be used.
+    ``refused`` holds None where something outside of the cases is refused, or where not all was looked at: then no part
+    of the file may be used.
     """
 
     diagnostics: tuple[Diagnostic, ...]
@@ -58,8 +59,8 @@ def validate(
 ) -> Violations:
     """Return what a schema refuses in ``node``, a whole ``"spec"`` or ``"suite"`` file, sorted by place.
 
-    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes devices that torch
-    does not name. Raises ValueError for another ``kind``.
+    ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes
+    devices that torch does not name. Raises ValueError for another ``kind``.
     """
     if kind not in ("spec", "suite"):
         raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
@@ -84,7 +85,10 @@ def validate(
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """Return one of the ``NAMES`` or ``events``, with the definitions that it shares with others. Raises ValueError for another name."""
+    """Return one of the ``NAMES`` or ``events``, with the definitions that it shares with others.
+
+    Raises ValueError for another name.
+    """
     schema = _read(name)
     if name in ("definitions", "events"):
         return schema
@@ -98,7 +102,10 @@ def schema_text(name: str) -> str:
 
 
 def schema_path(name: str) -> Path:
-    """Return the file of a schema: in the installed package, or beside it in a checkout. Raises ValueError for an unknown name."""
+    """Return the file of a schema: in the installed package, or beside it in a checkout.
+
+    Raises ValueError for an unknown name.
+    """
     if name not in (*NAMES, "events"):
         raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
     package = Path(__file__).resolve().parents[2]
@@ -145,7 +152,8 @@ def _validator(kind: str, any_device: bool) -> Any:
 
 
 def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any]) -> Any:
-    """``schema`` with each reference replaced by its target, in a graph that may be cyclic: looking them up is what takes time.
+    """``schema`` with each reference replaced by its target, in a graph that may be cyclic: looking them up is what
+    takes time.
 
     ``$`` becomes ``\\Z``, as it means in an editor: Python's also matches before a last line break.
     """
@@ -205,7 +213,8 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
                 for name, needed in rule_value.items():
                     for partner in needed:
                         if name in instance and partner not in instance:
-                            yield node.key(name).span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
+                            key = node.key(name)
+                            yield key.span, "key", f"{name}: needs {partner}: beside it", ""  # type: ignore[union-attr]
             case "anyOf" | "oneOf":
                 yield from _alternatives(error, node, root)
             case "uniqueItems" if isinstance(node, YamlSequence):
@@ -312,7 +321,8 @@ def _missing(node: YamlNode, schema: dict[str, Any], required_keys: Iterable[str
 
 
 def _misspelt(expected_keys: list[str], have: Any, schema: dict[str, Any]) -> bool:
-    """Whether a key is there that looks like one of ``expected_keys``: it is reported as unknown, and once is enough."""
+    """Whether a key is there that looks like one of ``expected_keys``: it is reported as unknown, and once is
+    enough."""
     known = schema.get("properties", {})
     unknown = islice((key for key in have if key not in known), 20)
     return any(nearest(key, expected_keys) for key in unknown)

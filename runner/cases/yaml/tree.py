@@ -1,7 +1,7 @@
 """The tree that a YAML file is read into: values that know their place, and are of the type that a reader expects.
 
-The schema has refused wrong types before; ``scalar`` and its siblings are the second net. Whatever the schema lets through by mistake
-becomes a diagnostic with its place, and reaches no field of a case.
+The schema has refused wrong types before; ``scalar`` and its siblings are the second net. Whatever the schema lets
+through by mistake becomes a diagnostic with its place, and reaches no field of a case.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
 
 
 def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -> tuple[Any, ...]:
-    """Return the values of a list, or one value that stands for a list of one. Raises Mistyped for one of another type."""
+    """Return the values of a list, or one value that stands for a list of one.
+
+    Raises Mistyped for one of another type.
+    """
     if node is None:
         return default
     return tuple(scalar(item, *types) for item in several(node))

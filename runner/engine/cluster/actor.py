@@ -34,9 +34,9 @@ SHUTDOWN_TIMEOUT = 3.0
 class Setup:
     """What every actor of a run needs.
 
-    ``environments`` and ``options`` are arguments of ``LocalEngine``, ``expected`` is torch's build (2.13.0+cpu) by environment.
-    ``folder`` is where workers start, with no other environment variables than ``variables``. Without a folder they start
-    where Ray starts them, and ``variables`` are added to those of the node.
+    ``environments`` and ``options`` are arguments of ``LocalEngine``, ``expected`` is torch's build (2.13.0+cpu) by
+    environment. ``folder`` is where workers start, with no other environment variables than ``variables``. Without a
+    folder they start where Ray starts them, and ``variables`` are added to those of the node.
     """
 
     environments: Mapping[str, str]
@@ -93,7 +93,10 @@ class NodeActor:
             self._engine.submit(dataclasses.replace(job, key=str(ticket)))
         outcomes = self._engine.wait(timeout)
         return Report(
-            {int(outcome.job.key): dataclasses.replace(outcome, job=None) for outcome in outcomes},  # type: ignore[arg-type]
+            {
+                int(outcome.job.key): dataclasses.replace(outcome, job=None)  # type: ignore[arg-type]
+                for outcome in outcomes
+            },
             {int(job.key): (seconds, phase) for job, seconds, phase in self._engine.running()},
             [name for name in self._setup.environments if self._engine.hello(name)],
         )
@@ -132,7 +135,8 @@ def passed_on(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _node_variables() -> dict[str, str]:
-    """Return the environment with which Ray was started on this node: the parent's, as Ray changes that of its workers."""
+    """Return the environment with which Ray was started on this node: the parent's, as Ray changes that of its
+    workers."""
     try:
         with open(f"/proc/{os.getppid()}/environ", "rb") as file:
             pairs = [os.fsdecode(pair).partition("=") for pair in file.read().split(b"\0") if pair]

@@ -4,8 +4,9 @@ Control does not import Ray. Ray's C++ core ends its process about a minute afte
 dozen threads and installs handlers of signals; none of this may happen to a run.
 
 Control sends pickled tuples, each a method of ``Driver`` with its arguments. The driver sends ``("nodes", rows)`` every
-``SURVEY`` seconds, and for each call ``("answer", number, value, loss, blame)``, where ``loss`` says why the actor is lost; or,
-when Ray does not start, ``("failed", reason)``. It ends when control closes the connection or dies, with all that it started.
+``SURVEY`` seconds, and for each call ``("answer", number, value, loss, blame)``, where ``loss`` says why the actor is
+lost; or, when Ray does not start, ``("failed", reason)``. It ends when control closes the connection or dies, with all
+that it started.
 """
 
 from __future__ import annotations
@@ -138,7 +139,10 @@ class Driver:
             self._close()
 
     def start(self, number: int, node: str, slots: int, gpus: int) -> None:
-        """Start an actor on a node, and prepare it. Ray neither restarts it nor repeats a call: a crash happens once."""
+        """Start an actor on a node, and prepare it.
+
+        Ray neither restarts it nor repeats a call: a crash happens once.
+        """
         resources = {"num_cpus": 1} if self.own else {"num_cpus": slots, "num_gpus": gpus}
         strategy = NodeAffinitySchedulingStrategy(node, soft=False)
         remote = ray.remote(max_restarts=0, max_task_retries=0, scheduling_strategy=strategy, **resources)(NodeActor)

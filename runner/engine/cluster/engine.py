@@ -1,7 +1,7 @@
 """The engine on a Ray cluster, or on a Ray of its own on this machine: the same jobs, on many nodes.
 
-On each node an actor hosts a ``LocalEngine`` (``actor.py``). A separate process uses Ray (``driver.py``). Control decides
-which node runs which job (``scheduler.py``), inside of ``wait``.
+On each node an actor hosts a ``LocalEngine`` (``actor.py``). A separate process uses Ray (``driver.py``). Control
+decides which node runs which job (``scheduler.py``), inside of ``wait``.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
 
         Args:
             environments, warm, environ, kernel_cache: as of a ``LocalEngine``, on each node (see ``docs/cluster.md``).
-            slots: how many jobs run at once, all nodes together. None: this machine's cores, or all CPUs of the cluster.
-            address: the cluster, as ``ray.init`` takes it; None, or ``local``: a Ray of our own, which ends with the engine.
-            gpus: reserve the GPUs of a cluster's nodes. Without it jobs on ``cuda`` find none there.
+            slots: how many jobs run at once, all nodes together. None: this machine's cores, or all CPUs of the
+            cluster. address: the cluster, as ``ray.init`` takes it; None, or ``local``: a Ray of our own, which ends
+            with the engine. gpus: reserve the GPUs of a cluster's nodes. Without it jobs on ``cuda`` find none there.
             log_folder: where what jobs print is kept, on this machine only; nowhere if None.
             expected: torch's whole version (2.13.0+cpu) by environment; a node without it is not used.
             patience: seconds to wait for a new node when all have left the cluster.

@@ -20,7 +20,8 @@ FRUITLESS = 6
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A submitted job. ``losses`` counts the nodes lost while it ran. ``running``, ``seconds``, ``phase``: as last reported.
+    """A submitted job. ``losses`` counts the nodes lost while it ran. ``running``, ``seconds``, ``phase``: as last
+    reported.
 
     ``excused`` says that a node was lost while the job waited there. It excuses once: the job may have been too quick
     to be reported as running.

@@ -33,7 +33,10 @@ _WIDTH = 400  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Variants by file and the part of their label behind it, and cases by file and name. ``problem`` says what is missing."""
+    """Variants by file and the part of their label behind it, and cases by file and name.
+
+    ``problem`` says what is missing.
+    """
 
     variants: dict[tuple[str, str], Variant] = field(default_factory=dict)
     cases: dict[tuple[str, str], Case] = field(default_factory=dict)
@@ -75,7 +78,10 @@ class Declared:
         return text.partition("\n")[2] if text.startswith("#") else text
 
     def excerpt(self, event: VariantFinished) -> list[tuple[int, str, bool]]:
-        """Return the lines of the variant's case: number, text, and whether the failure is there. Empty if they cannot be read."""
+        """Return the lines of the variant's case: number, text, and whether the failure is there.
+
+        Empty if they cannot be read.
+        """
         place = span(event)
         lines = self._lines(self.local(place.file, event))
         return _case_lines(lines, place, event.line if place.file == event.file else place.line) if lines else []

@@ -81,7 +81,8 @@ def render_page(
         source=_numbered(declared.source(event), line if isinstance(line, int) else 0),
         repro=event.repro if command_words(event.repro) else "",
         commands=[(command, _PURPOSES[name]) for name, command in commands_of(event).items()],
-        alike=[(results.pages[other.key].rpartition("/")[2], one_line(f"{other.id} {other.torch}", 400)) for other in alike[:_ALIKE]],
+        alike=[(results.pages[other.key].rpartition("/")[2], one_line(f"{other.id} {other.torch}",
+            400)) for other in alike[:_ALIKE]],
         more_alike=max(0, (len(group.members) - 1 if group else 0) - len(alike[:_ALIKE])),
     )  # fmt: skip
 

@@ -76,7 +76,8 @@ def write_folder(folder: Path, events: Sequence[Event], declared: Declared, run_
     failures = folder / "failures"
     if failures.is_symlink():
         raise OSError(errno.EINVAL, "a link, not a folder", str(failures))
-    # Links of an earlier first page lead to pages that are about to change. Where the writing is cut short, this one marks the folder.
+    # Links of an earlier first page lead to pages that are about to change. Where the writing is cut short, this one
+    # marks the folder.
     replace_file(folder / INDEX, [_UNFINISHED])
     failures.mkdir(exist_ok=True)
     for old in failures.iterdir():

@@ -243,7 +243,12 @@ def _group(group: Group, results: Results) -> dict[str, Any]:
 
 
 def _member(event: VariantFinished, results: Results) -> dict[str, str]:
-    return {"id": one_line(event.id, _LONG), "torch": in_line(event.torch), "verdict": _word(event.verdict), "page": results.pages.get(event.key, "")}  # fmt: skip
+    return {
+        "id": one_line(event.id, _LONG),
+        "torch": in_line(event.torch),
+        "verdict": _word(event.verdict),
+        "page": results.pages.get(event.key, ""),
+    }
 
 
 _NAMED = 5
@@ -269,7 +274,8 @@ def review_ledger(events: Sequence[Event], declared: Declared) -> list[Entry]:
 
 
 def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared, most: int) -> dict[str, Any]:
-    """Return what the page shows: a row for each entry that the run met or that calls for action, and how many others there are.
+    """Return what the page shows: a row for each entry that the run met or that calls for action, and how many others
+    there are.
 
     Args:
         results: of the run.
@@ -285,7 +291,11 @@ def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared,
     rows = [_row(place, known, events, states.get(place), results) for (place, known), events in met.items()]
     places = {place for place, _ in met}
     others = [entry for entry in entries if _place(entry) not in places]
-    rows += [_row(_place(entry), entry.known.issue or entry.known.reason or "", [], entry, results) for entry in others if entry.state in RED_STATES]  # fmt: skip
+    rows += [
+        _row(_place(entry), entry.known.issue or entry.known.reason or "", [], entry, results)
+        for entry in others
+        if entry.state in RED_STATES
+    ]
     rows.sort(key=lambda row: (not row["red"], STATES.index(row["state"]) if row["state"] in STATES else len(STATES)))
     quiet = Counter(entry.state for entry in others if entry.state not in RED_STATES)
     return {
@@ -309,7 +319,8 @@ def _row(
         "detail": one_line(entry.detail, 300) if entry else "",
         "verdicts": ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.items()),
         "red": any(event.verdict in RED for event in met) or (entry is not None and entry.state in RED_STATES),
-        "members": [{"id": one_line(name, 300), "page": ""} for name in cases] or [_member(event, results) for event in met[:_NAMED]],
+        "members": [{"id": one_line(name, 300), "page": ""} for name in cases] or [_member(event,
+        results) for event in met[:_NAMED]],
         "more": max(0, (len(met) or len(entry.cases if entry else ())) - _NAMED),
     }  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""The results of a run as its pages show them: in the order of the plan, by signature, and which have a page of their own."""
+"""The results of a run as its pages show them: in the order of the plan, by signature, and which have a page of their
+own."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _ID = re.compile(r"[0-9a-f]{8}")
 class Results:
     """What a run made of its plan.
 
-    ``variants`` holds the result of each variant, or its plan where it has no result. ``groups`` are the red results, the worst first.
-    ``pages`` maps the variants that have a page to its address from the index.
+    ``variants`` holds the result of each variant, or its plan where it has no result. ``groups`` are the red results,
+    the worst first. ``pages`` maps the variants that have a page to its address from the index.
     """
 
     variants: Mapping[Key, VariantFinished | VariantPlanned]
@@ -69,7 +70,8 @@ def results_of(events: Sequence[Event]) -> Results:
 
 
 def _wanted(results: Results) -> itertools.chain[VariantFinished]:
-    """The results that should have a page: of each group the first member, then the second ones, and so on; then known failures."""
+    """The results that should have a page: of each group the first member, then the second ones, and so on; then known
+    failures."""
     rounds = itertools.zip_longest(*(group.members for group in results.groups))
     red = (event for members in rounds for event in members if event is not None)
     return itertools.chain(red, (event for event in results.finished if event.verdict == "XFAIL"))

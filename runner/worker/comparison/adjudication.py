@@ -21,8 +21,8 @@ MULTIPLIER_NARROW = 3.0
 MULTIPLIER = 2.0
 
 TYPICAL = 4.0
-"""How many times the median of eager's errors, beside the multiplier, an element may be off: the largest of a million normal errors
-is 7.3 times their median."""
+"""How many times the median of eager's errors, beside the multiplier, an element may be off: the largest of a million
+normal errors is 7.3 times their median."""
 
 Movement = tuple[torch.Tensor, torch.dtype]
 """How far roundings move each element, and the dtype of the coarsest."""
@@ -63,10 +63,11 @@ class _Doubts:
             self._parts.append((start + doubtful.nonzero()[:, 0], errors[doubtful], unit[doubtful]))
 
     def worst(self, multiplier: float, typical: float, movement: Movement | None) -> tuple[int, float] | None:
-        """Return the element that is furthest off, and by how many units; None where roundings account for each of them.
+        """Return the element that is furthest off, and by how many units; None where roundings account for each of
+        them.
 
-        How far roundings move the element itself tells; and ``typical``, eager's usual error in units: where most elements are noise, so
-        is one that eager has right by chance.
+        How far roundings move the element itself tells; and ``typical``, eager's usual error in units: where most
+        elements are noise, so is one that eager has right by chance.
         """
         if not self._parts:
             return None
@@ -103,17 +104,20 @@ def adjudicate(
 ) -> Adjudication:
     """Let the float64 reference decide on what the tolerance does not accept.
 
-    A misplaced NaN or infinity is accepted if the compiled element has the class of the reference rounded to the output's
-    dtype. If finite, it must also lie near the reference. Otherwise any value would pass where eager alone has a NaN.
+    A misplaced NaN or infinity is accepted if the compiled element has the class of the reference rounded to the
+    output's dtype. If finite, it must also lie near the reference. Otherwise any value would pass where eager alone has
+    a NaN.
 
     A finite mismatch is accepted by RMSE and by the worst element, in units of the tolerance at the reference. RMSE
     alone would let one wrong element in a million pass. A mismatch without a finite reference is never accepted.
 
-    One element that is ill-conditioned says nothing about the others. So each element must also lie within the multiplier of the
-    tolerance, or of its own error in eager; else within what roundings move that very element by, or near eager's usual error.
+    One element that is ill-conditioned says nothing about the others. So each element must also lie within the
+    multiplier of the tolerance, or of its own error in eager; else within what roundings move that very element by, or
+    near eager's usual error.
 
     Args:
-        measure_conditioning: gives how far roundings move each element, and the dtype of the coarsest. Called only when it is
+        measure_conditioning: gives how far roundings move each element, and the dtype of the coarsest. Called only when
+        it is
             needed: it takes a dozen runs.
     """
     narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
@@ -171,7 +175,8 @@ def adjudicate(
 
 
 def _units(allowed: torch.Tensor, sizes: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance) -> torch.Tensor:
-    """Return what errors are measured in: what the tolerance allows; without one, the steps between numbers of the dtype."""
+    """Return what errors are measured in: what the tolerance allows; without one, the steps between numbers of the
+    dtype."""
     if tolerance.rtol == 0 and tolerance.atol == 0:
         limits = torch.finfo(dtype)
         allowed = limits.eps * (sizes + limits.smallest_normal)

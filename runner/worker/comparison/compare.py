@@ -66,11 +66,13 @@ def compare_values(
 
     Args:
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
-        measure_sensitivity: gives how far roundings move each element of the reference, and the dtype of the coarsest. None
+        measure_sensitivity: gives how far roundings move each element of the reference, and the dtype of the coarsest.
+        None
             means unknown, or that a result is off by more than roundings explain. Called only when it is needed.
         measure_movement: gives how far a rounding of the inputs moves each element of eager's, and the dtype of that
             rounding, or None where a reference judges. Called only when it is needed.
-        measure_conditioning: gives how far roundings move each element, whatever the dtype and whoever names the tolerance.
+        measure_conditioning: gives how far roundings move each element, whatever the dtype and whoever names the
+        tolerance.
             Called only when the reference accepts the tensor as a whole, and an element is further off than eager's.
     """
     if eager.numel() == 0:
@@ -121,7 +123,8 @@ def compare_values(
 
 
 def lies_within(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> bool:
-    """Return whether NaN and infinities have the same places, and all other elements lie within the tolerance of eager's."""
+    """Return whether NaN and infinities have the same places, and all other elements lie within the tolerance of
+    eager's."""
     scan = _scan(eager, compiled, tolerance)
     return not scan.other_class and not scan.mismatched
 

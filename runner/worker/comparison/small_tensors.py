@@ -1,8 +1,9 @@
 """Tensors whose elements are all smaller than the absolute tolerance, where the tolerance accepts any small numbers.
 
-The second moments of Adam, a softmax over a vocabulary and the gradient of a mean are such tensors: with ``atol`` 1e-5, zeros pass
-for each. An error is reported where the float64 reference shows that eager's numbers are right, and the compiled ones are not.
-Numbers that are small because larger ones cancelled are noise on both sides, and eager's are then not right either.
+The second moments of Adam, a softmax over a vocabulary and the gradient of a mean are such tensors: with ``atol`` 1e-5,
+zeros pass for each. An error is reported where the float64 reference shows that eager's numbers are right, and the
+compiled ones are not. Numbers that are small because larger ones cancelled are noise on both sides, and eager's are
+then not right either.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from runner.worker.tensors.elements import finite_difference, identical, norm, p
 from runner.worker.tensors.tolerance import Tolerance
 
 GROSS = 8
-"""How many times the largest error of eager that still counts as right the compiled one must be. In float32 that is 0.8 % of the
-largest element, and 12.5 % in bfloat16: above what approximate instructions of a GPU are off."""
+"""How many times the largest error of eager that still counts as right the compiled one must be. In float32 that is 0.8
+% of the largest element, and 12.5 % in bfloat16: above what approximate instructions of a GPU are off."""
 
 
 def compare_small_tensors(
@@ -38,7 +39,8 @@ def compare_small_tensors(
         tolerance: that has accepted them. Its ``atol`` must come from the dtype, not from a person.
         reference: gives the float64 (complex128) result of the same shape, or None. Called only when it is needed.
         precision: gives the dtype of the coarsest rounding behind the elements. Called after the reference.
-        measure_response: gives how far roundings move each element of the reference. Called last: it takes a dozen runs.
+        measure_response: gives how far roundings move each element of the reference. Called last: it takes a dozen
+        runs.
     """
     if identical(eager, compiled):  # the common case: no pass in float64 for it
         return Comparison()
@@ -63,10 +65,11 @@ def compare_small_tensors(
 
 
 def _smallest(dtype: torch.dtype, tolerance: Tolerance) -> tuple[float, float]:
-    """Return how large the largest element must be, and the distance between numbers there that counts beside the relative one.
+    """Return how large the largest element must be, and the distance between numbers there that counts beside the
+    relative one.
 
-    Numbers below the normal ones may be flushed to zero. Those of float16 lie above its absolute tolerance, and no CPU or GPU
-    flushes them: they count, down to 64 of the steps between them.
+    Numbers below the normal ones may be flushed to zero. Those of float16 lie above its absolute tolerance, and no CPU
+    or GPU flushes them: they count, down to 64 of the steps between them.
     """
     limits = torch.finfo(dtype)
     step = limits.smallest_normal * limits.eps

@@ -96,7 +96,8 @@ def _draw_steps(chain: Chain, wish: Wish, profile: Profile, length: int) -> int:
 
 
 def _spaces(operators: Sequence[str], in_place: float) -> list[tuple[list[str], float]]:
-    """Return the operators in three parts, each with how often it is drawn from: ATen's names, those in place, the others."""
+    """Return the operators in three parts, each with how often it is drawn from: ATen's names, those in place, the
+    others."""
     parts: dict[str, list[str]] = {"aten": [], "in place": [], "": []}
     for name in operators:
         parts["aten" if name.startswith("aten.") else "in place" if name.endswith("_") else ""].append(name)

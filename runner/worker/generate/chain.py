@@ -1,7 +1,8 @@
-"""Draws a chain of operators step by step. Each step runs on real tensors at once, so that what comes next knows shapes and dtypes.
+"""Draws a chain of operators step by step. Each step runs on real tensors at once, so that what comes next knows shapes
+and dtypes.
 
-A family of operators is a function that takes a ``Chain`` and adds a step or two. A step that raises, or that leaves the
-numbers that are wanted, is taken back, and another one is drawn.
+A family of operators is a function that takes a ``Chain`` and adds a step or two. A step that raises, or that leaves
+the numbers that are wanted, is taken back, and another one is drawn.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Whether a case is worth writing: eager PyTorch takes it, its results say something, and all of them are defined.
 
-Eager runs it twice under one seed and once under another one, and then beside its float64 reference and under other legal choices.
+Eager runs it twice under one seed and once under another one, and then beside its float64 reference and under other
+legal choices.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ LOST = 2.0**-3
 """The part of the largest element by which eager may be off from float64. A sum in bfloat16 is off by less."""
 
 UNTRACED = (
-    "allclose", "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "equal", "gaussian_nll_loss", "histogram", "histogramdd", "index_fill",
-    "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq", "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static",
-    "one_hot", "put", "put_", "repeat_interleave", "take", "tensor_split", "tolist", "unique", "unique_consecutive",
+    "allclose", "argwhere", "bincount", "combinations", "corrcoef", "cov", "ctc_loss", "equal", "gaussian_nll_loss",
+    "histogram", "histogramdd", "index_fill", "index_fill_", "index_put", "index_put_", "item", "linalg_lstsq",
+    "lstsq", "masked_select", "narrow", "nonzero", "nonzero_static", "one_hot", "put", "put_", "repeat_interleave",
+    "take", "tensor_split", "tolist", "unique", "unique_consecutive",
 )  # fmt: skip
 """Operators that read values: those of a mask, and of an index of ``put`` without dimensions, in the backward alone.
 
@@ -41,7 +43,10 @@ Dynamo may leave a function to eager for one of them, with all that is in it."""
 
 
 def _in_place_views() -> Iterator[str]:
-    """Yield the operators that change a tensor's own sizes or strides, such as ``unsqueeze_``. Dynamo refuses them for an input."""
+    """Yield the operators that change a tensor's own sizes or strides, such as ``unsqueeze_``.
+
+    Dynamo refuses them for an input.
+    """
     for name in dir(torch.Tensor):
         operator = getattr(torch.ops.aten, name, None) if name.endswith("_") and not name.endswith("__") else None
         if operator is not None and torch.Tag.inplace_view in getattr(operator, operator.overloads()[0]).tags:
@@ -130,7 +135,8 @@ def _is_ill_conditioned(leaf: Leaf, exact: torch.Tensor) -> bool:
 
 
 def _cancels(exact: torch.Tensor) -> bool:
-    """Return whether arithmetic gave zeros alone: a rounding that another order leaves there is large beside nothing."""
+    """Return whether arithmetic gave zeros alone: a rounding that another order leaves there is large beside
+    nothing."""
     return exact.numel() > 1 and not bool(exact.any())
 
 
@@ -158,7 +164,8 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
 
 
 def _fault_of_graphs(job: Job, source: Source, eager: Observation) -> str:
-    """Return what is wrong with a case of which nothing is compiled. Compiling takes time, so that most cases are not asked.
+    """Return what is wrong with a case of which nothing is compiled. Compiling takes time, so that most cases are not
+    asked.
 
     Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """

@@ -1,4 +1,5 @@
-"""Families of what surrounds operators: modules, state, blocks, breaks, functions of functions, aliased inputs, ``out=``."""
+"""Families of what surrounds operators: modules, state, blocks, breaks, functions of functions, aliased inputs,
+``out=``."""
 
 from __future__ import annotations
 
@@ -137,7 +138,8 @@ def _function_gradient(chain: Chain) -> None:
     """A gradient or a product with a Jacobian inside the chain."""
     x = chain.real(1, 2)
     name = chain.word(
-        "torch.func.grad torch.func.jacrev torch.func.jacfwd torch.func.hessian torch.func.grad_and_value torch.func.vmap"
+        "torch.func.grad torch.func.jacrev torch.func.jacfwd torch.func.hessian torch.func.grad_and_value "
+        "torch.func.vmap"
     )
     squares = Function(
         ["t"], ["torch.sin", {"torch.mul": ["$_", "$t"]}, "torch.sum"], lambda t: (torch.sin(t) * t).sum()

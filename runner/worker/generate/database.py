@@ -1,7 +1,8 @@
 """torch's own operator database: names of operators, and for each the arguments that torch tests it with.
 
-A sample is a pattern. Its tensors become values of the chain where dtype and rank fit, and new inputs elsewhere; sizes that the
-pattern has in several places stay equal. What the format cannot write, or eager refuses, is another step's turn.
+A sample is a pattern. Its tensors become values of the chain where dtype and rank fit, and new inputs elsewhere; sizes
+that the pattern has in several places stay equal. What the format cannot write, or eager refuses, is another step's
+turn.
 """
 
 from __future__ import annotations
@@ -52,12 +53,18 @@ _UNFIT = (
 that nobody wrote), labels that nobody checks (``ctc_loss``), and what gives no tensor."""
 
 _CARELESS = frozenset({"aten.native_group_norm"})
-"""Operators of ATen whose kernel reads memory without a look at strides and dimensions. The functions above them see to that."""
+"""Operators of ATen whose kernel reads memory without a look at strides and dimensions.
+
+The functions above them see to that.
+"""
 
 _TRUSTING = re.compile(
     r"^aten\.|native_|batch_norm|embedding_bag|unpool|grid_sampler|ctc|segment|fused|backward|lstm|rnn|gru"
 )
-"""Operators that may trust sizes: several tensors have the sizes of the sample. Eager would read past the end of others."""
+"""Operators that may trust sizes: several tensors have the sizes of the sample.
+
+Eager would read past the end of others.
+"""
 
 _POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
 """Classes of the database's entries."""
@@ -70,7 +77,8 @@ _DROPPED = ("layout", "pin_memory", "generator")
 def operators() -> Mapping[str, tuple[Any, ...]]:
     """Return the names by which the format may call operators of the database, each with its entries there.
 
-    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Raises ImportError as ``entries`` does.
+    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Raises ImportError
+    as ``entries`` does.
     """
     names: dict[str, list[Any]] = {}
     for entry in entries():
@@ -101,7 +109,10 @@ def _names(entry: Any) -> list[str]:
 
 
 def add_step(chain: Chain, name: str) -> bool:
-    """Add a step of this operator, on values of the chain if it takes them, else on new inputs. Return whether it stays."""
+    """Add a step of this operator, on values of the chain if it takes them, else on new inputs.
+
+    Return whether it stays.
+    """
     try:
         sample = _sample(chain, name)
     except Exception:  # noqa: BLE001  an entry of the database raises what it likes
@@ -122,7 +133,8 @@ def _sample(chain: Chain, name: str) -> Any:
 
 
 def _fits(name: str, sample: Any, value: Any) -> bool:
-    """Return whether a value of the chain may take the place of the first tensor of a sample: of any rank if all have one shape."""
+    """Return whether a value of the chain may take the place of the first tensor of a sample: of any rank if all have
+    one shape."""
     tensors = [leaf for leaf in tree_leaves((sample.input, sample.args)) if isinstance(leaf, torch.Tensor)]
     if not tensors or not isinstance(value, torch.Tensor) or value.dtype != tensors[0].dtype:
         return False
@@ -151,7 +163,10 @@ def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
 
 
 def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bool:
-    """Return whether another argument shares the target's memory. Only pointwise operators define what they then leave."""
+    """Return whether another argument shares the target's memory.
+
+    Only pointwise operators define what they then leave.
+    """
     if all(type(entry).__name__ in _POINTWISE for entry in operators()[name]):
         return False
     storage = target.data.untyped_storage().data_ptr()

@@ -1,4 +1,5 @@
-"""Families of layers and products: matrix products, norms, convolutions, pools, losses, transforms, linear algebra, functions."""
+"""Families of layers and products: matrix products, norms, convolutions, pools, losses, transforms, linear algebra,
+functions."""
 
 from __future__ import annotations
 

@@ -25,14 +25,16 @@ STEPPED = (
 )
 ACTIVATIONS = (
     "F.gelu", "F.silu", "F.softplus", "F.elu", "F.mish", "F.logsigmoid", "F.hardswish", "F.softsign", "F.leaky_relu",
-    "F.relu", "F.relu6", "F.selu", "F.celu", "F.hardtanh", "F.hardsigmoid", "F.tanhshrink", "F.softshrink", "F.hardshrink",
+    "F.relu", "F.relu6", "F.selu", "F.celu", "F.hardtanh", "F.hardsigmoid", "F.tanhshrink", "F.softshrink",
+    "F.hardshrink",
 )  # fmt: skip
 GUARDED = (
     ("torch.log", 0.1, 9.0), ("torch.sqrt", 0.01, 9.0), ("torch.rsqrt", 0.1, 9.0), ("torch.reciprocal", 0.2, 9.0),
     ("torch.log1p", -0.5, 9.0), ("torch.log2", 0.1, 9.0), ("torch.log10", 0.1, 9.0), ("torch.asin", -0.9, 0.9),
     ("torch.acos", -0.9, 0.9), ("torch.atanh", -0.9, 0.9), ("torch.acosh", 1.1, 9.0), ("torch.lgamma", 0.5, 9.0),
     ("torch.digamma", 0.5, 9.0), ("torch.logit", 0.1, 0.9), ("torch.erfinv", -0.9, 0.9), ("torch.tan", -1.2, 1.2),
-    ("torch.sinh", -4.0, 4.0), ("torch.cosh", -4.0, 4.0), ("torch.special.ndtri", 0.1, 0.9), ("torch.special.log_ndtr", -4.0, 4.0),
+    ("torch.sinh", -4.0, 4.0), ("torch.cosh", -4.0, 4.0), ("torch.special.ndtri", 0.1, 0.9), ("torch.special.log_ndtr",
+        -4.0, 4.0),
 )  # fmt: skip
 
 
@@ -326,10 +328,35 @@ def _random(chain: Chain) -> None:
         chain.call("torch.mul", chain.call(name, x), x)
 
 
-IN_PLACE = ("Tensor.add_", "Tensor.mul_", "Tensor.sub_", "operator.iadd", "operator.imul", "operator.isub", "Tensor.copy_",
-            "Tensor.clamp_", "Tensor.fill_", "Tensor.neg_", "Tensor.abs_", "Tensor.zero_", "Tensor.relu_", "Tensor.sigmoid_",
-            "Tensor.div_", "Tensor.addcmul_", "Tensor.masked_fill_", "Tensor.floor_", "Tensor.tanh_", "Tensor.lerp_", "Tensor.pow_",
-            "Tensor.remainder_", "Tensor.where", "Tensor.square_", "Tensor.exp2_", "Tensor.cos_", "Tensor.clamp_min_")  # fmt: skip
+IN_PLACE = (
+    "Tensor.add_",
+    "Tensor.mul_",
+    "Tensor.sub_",
+    "operator.iadd",
+    "operator.imul",
+    "operator.isub",
+    "Tensor.copy_",
+    "Tensor.clamp_",
+    "Tensor.fill_",
+    "Tensor.neg_",
+    "Tensor.abs_",
+    "Tensor.zero_",
+    "Tensor.relu_",
+    "Tensor.sigmoid_",
+    "Tensor.div_",
+    "Tensor.addcmul_",
+    "Tensor.masked_fill_",
+    "Tensor.floor_",
+    "Tensor.tanh_",
+    "Tensor.lerp_",
+    "Tensor.pow_",
+    "Tensor.remainder_",
+    "Tensor.where",
+    "Tensor.square_",
+    "Tensor.exp2_",
+    "Tensor.cos_",
+    "Tensor.clamp_min_",
+)
 
 
 def write_in_place(chain: Chain, x: Value) -> Value:

@@ -1,4 +1,5 @@
-"""What the steps of a chain are made of: values, indices, sizes, functions; each as the format writes it and as Python takes it."""
+"""What the steps of a chain are made of: values, indices, sizes, functions; each as the format writes it and as Python
+takes it."""
 
 from __future__ import annotations
 

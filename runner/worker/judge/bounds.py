@@ -1,4 +1,5 @@
-"""Bounds of a case that are wider than the numbers that they are held against, so that no wrong number could be seen."""
+"""Bounds of a case that are wider than the numbers that they are held against, so that no wrong number could be
+seen."""
 
 from __future__ import annotations
 
@@ -13,14 +14,16 @@ from runner.worker.tensors.elements import largest, norm, pieces, planes
 from runner.worker.tensors.tolerance import Tolerance, tolerance_for
 
 _NOISE = 0.5
-"""Part of the largest element that eager's error against float64 has at least where the numbers are nothing but rounding."""
+"""Part of the largest element that eager's error against float64 has at least where the numbers are nothing but
+rounding."""
 
 
 def blind_bounds(evidence: Evidence) -> str:
     """Return which bounds of the case would pass zeros in place of all numbers at which they hold; empty if none would.
 
     Where other numbers can fail them, a note tells of each output tensor of which none can.
-    Numbers that are rounding alone, such as those of ``x - x`` computed in two ways, are zeros to anybody: they do not count.
+    Numbers that are rounding alone, such as those of ``x - x`` computed in two ways, are zeros to anybody: they do not
+    count.
     """
     tolerance = evidence.job.tolerance
     blind: dict[str, str] = {}
@@ -43,7 +46,8 @@ def blind_bounds(evidence: Evidence) -> str:
             ):
                 name = f"tolerance of {entry}" if entry else "tolerance"
                 reason = (
-                    f"the {name} (rtol {bounds.rtol:g}, atol {bounds.atol:g}) would pass zeros in place of all numbers at "
+                    f"the {name} (rtol {bounds.rtol:g}, atol {bounds.atol:g}) would pass zeros in place of all "
+                    "numbers at "
                     f"{evidence.where(call, leaf.path)}, of which the largest is {_largest(tensor):g}"
                 )
                 blind[entry] = reason

@@ -22,9 +22,9 @@ from runner.worker.rerun.wide_values import WideValues
 class Comparison:
     """What a comparison says: true where everything agrees and at least one value was compared.
 
-    ``findings`` are the disagreements, each with its oracle, place and numbers. ``labels`` say which rule of the judge accepts
-    numbers outside the tolerance. ``notes`` name what cannot be compared. ``values`` counts the tensors and Python values that
-    can, and ``elements`` their elements.
+    ``findings`` are the disagreements, each with its oracle, place and numbers. ``labels`` say which rule of the judge
+    accepts numbers outside the tolerance. ``notes`` name what cannot be compared. ``values`` counts the tensors and
+    Python values that can, and ``elements`` their elements.
     """
 
     findings: tuple[Finding, ...]

@@ -38,7 +38,8 @@ class Evidence:
 
     def pairs(self) -> Iterator[tuple[int, CallRecord, CallRecord]]:
         """Yield (call, eager's record, compiled record) of every call in which both returned."""
-        for call, (eager, compiled) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905  either may have raised
+        # Either may have raised.
+        for call, (eager, compiled) in enumerate(zip(self.eager.calls, self.compiled.calls)):  # noqa: B905
             if eager.error is None and compiled.error is None:
                 yield call, eager, compiled
 
@@ -64,7 +65,8 @@ class Evidence:
         return mask
 
     def excuse(self, where: str, count: int, number: int) -> None:
-        """Note that ``count`` of ``number`` elements differ at a place, and are undefined; no elements at all: an error."""
+        """Note that ``count`` of ``number`` elements differ at a place, and are undefined; no elements at all: an
+        error."""
         if (not count and number) or self.undefined is None:
             return
         if UNSPECIFIED not in self.labels:

@@ -157,7 +157,10 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
             "input" in text for text in evidence.compiled.calls[call].aliases.get(eager.path, ())
         )
         if both_alias and eager.metadata.offset != compiled.metadata.offset:
-            message = f"eager starts at element {eager.metadata.offset} of the storage, compiled at {compiled.metadata.offset}"
+            message = (
+                f"eager starts at element {eager.metadata.offset} of the storage, compiled at "
+                f"{compiled.metadata.offset}"
+            )
             yield Finding("offset", message, where)
 
 
@@ -166,7 +169,8 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
 
 @check("alias")
 def aliases(evidence: Evidence) -> Iterator[Finding]:
-    """Compare which inputs, state and earlier outputs each output is, or shares storage with; also what earlier calls gave."""
+    """Compare which inputs, state and earlier outputs each output is, or shares storage with; also what earlier calls
+    gave."""
     for call, eager, compiled in evidence.pairs():
         if eager.outputs.structure != compiled.outputs.structure:
             continue

@@ -34,7 +34,10 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
             remark = "; its values are not compared" if oracle in ("shape", "dtype") else ""
             yield oracle, f"eager {_plain(getattr(expected, name))}, compiled {_plain(getattr(actual, name))}{remark}"
     if (expected.shape, expected.layout) == (actual.shape, actual.layout) and expected.stride != actual.stride:
-        steps = f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())} for shape {list(expected.shape)}"
+        steps = (
+            f"eager {list(expected.stride or ())}, compiled {list(actual.stride or ())} for shape "
+            f"{list(expected.shape)}"
+        )
         if fixed_strides(evidence, eager) != fixed_strides(evidence, compiled):
             yield "stride", steps
         elif 0 not in expected.shape and "stride" not in evidence.job.ignore:
@@ -84,7 +87,8 @@ def leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, or
 
 
 def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
-    """Report elements of what eager does not write to, and leaves as it was before the call, where compiled code does not.
+    """Report elements of what eager does not write to, and leaves as it was before the call, where compiled code does
+    not.
 
     No tolerance applies to them, since nothing was computed. Where eager writes, equal bits may come from a rounding.
     """
@@ -106,7 +110,10 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
 def place_findings(
     evidence: Evidence, call: int, eager: Mapping[str, str], compiled: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Compare where a call puts another object in place of one that somebody may hold. The outermost ones are reported."""
+    """Compare where a call puts another object in place of one that somebody may hold.
+
+    The outermost ones are reported.
+    """
     differing = sorted(eager.keys() ^ compiled.keys())
     for path in differing:
         if owner(path, [other for other in differing if other != path]):
@@ -137,7 +144,10 @@ BEHIND = "in the memory behind it, between its elements"
 
 
 def gap_findings(evidence: Evidence, call: int, path: str, eager: Gaps, compiled: Gaps) -> Iterator[Finding]:
-    """Compare what two calls write into memory behind an input or state. Before a call nobody need have written there."""
+    """Compare what two calls write into memory behind an input or state.
+
+    Before a call nobody need have written there.
+    """
     (eager_before, eager_after), (compiled_before, compiled_after) = eager, compiled
     if eager_after.shape != compiled_after.shape or eager_after.dtype != compiled_after.dtype:
         return
@@ -226,7 +236,8 @@ def _element_findings(
     named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
 
     def precision() -> torch.dtype:
-        """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more exact."""
+        """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more
+        exact."""
         if sensitivity.unit(dtype) is None:
             return dtype
         rounded = evidence.reference.rounded_in(call, eager_leaf.path)

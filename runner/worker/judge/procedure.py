@@ -23,7 +23,8 @@ def may_be_undefined(finding: Finding) -> bool:
 
 
 def _refuses_overlap(finding: Finding) -> bool:
-    """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let pass."""
+    """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let
+    pass."""
     message = str((finding.error or {}).get("message", ""))
     return row_of(finding.oracle).crash and REFUSAL in message
 
@@ -37,9 +38,9 @@ def judge_defined(
 ) -> tuple[Evidence, list[Finding]]:
     """Return all findings, and the evidence to which they belong: findings about undefined values are left out.
 
-    Eager runs under other choices only if a finding may speak of such values, or eager ``varies``. It does not run without
-    the float64 reference, since a process that dies in these runs is asked again without both: ``begin`` is given that
-    reference's phase when they run, and ``judge`` afterwards.
+    Eager runs under other choices only if a finding may speak of such values, or eager ``varies``. It does not run
+    without the float64 reference, since a process that dies in these runs is asked again without both: ``begin`` is
+    given that reference's phase when they run, and ``judge`` afterwards.
 
     Raises:
         InvalidCase: the case cannot be loaded again.

@@ -23,10 +23,11 @@ ASSUMED_AUTOCAST = (
 
 
 def note_autocast(evidence: Evidence, findings: Iterable[Finding]) -> None:
-    """Note what torch assumes of a backward if gradients differ under autocast, unless the case sets BACKWARD_AUTOCAST itself.
+    """Note what torch assumes of a backward if gradients differ under autocast, unless the case sets BACKWARD_AUTOCAST
+    itself.
 
-    The comment at that switch says it: unless it is "off", the backward is traced under the autocast of the forward. Cases run
-    theirs outside, since torch's page on autocast advises against a backward inside.
+    The comment at that switch says it: unless it is "off", the backward is traced under the autocast of the forward.
+    Cases run theirs outside, since torch's page on autocast advises against a backward inside.
     """
     job = evidence.job
     if not job.autocast or BACKWARD_AUTOCAST in job.config:
@@ -74,7 +75,8 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
 
 
 def _incomparable(observation: Observation, device: str) -> str:
-    """Return why no output can be compared, where none can, and neither mutation nor gradient was compared; else nothing.
+    """Return why no output can be compared, where none can, and neither mutation nor gradient was compared; else
+    nothing.
 
     A tensor on the meta device counts where inputs are there: then its metadata is all that there is.
     """

@@ -65,7 +65,8 @@ class AccessLog:
         trespasses = []
         for (kind, name), access in self.outside.items():
             message = (
-                f"{access.count} {kind}{'s' if access.count > 1 else ''} outside all arguments, the first at element {access.element}"
+                f"{access.count} {kind}{'s' if access.count > 1 else ''} outside all arguments, the first at element "
+                f"{access.element}"
                 f" of {name}, which has elements 0 to {access.last}, in program {access.program}"
             )
             numbers = {
@@ -92,7 +93,10 @@ def interprets(kernel: Any) -> bool:
 
 @contextlib.contextmanager
 def check_accesses(regions: Sequence[Region], path: str) -> Iterator[AccessLog]:
-    """Check what runs in the interpreter while the block lasts. ``path`` is the case's source, for lines of accesses."""
+    """Check what runs in the interpreter while the block lasts.
+
+    ``path`` is the case's source, for lines of accesses.
+    """
     log = AccessLog()
     builder = getattr(sys.modules.get("triton.runtime.interpreter"), "interpreter_builder", None)
     names = ("create_masked_load", "create_masked_store", "create_atomic_rmw", "create_atomic_cas")
@@ -248,7 +252,10 @@ class _AccessChecker:
         if name in self._log.races or not conflict.any():
             return
         byte = int(places[conflict][0])
-        message = f"programs {deed}, without an atomic operation: first at byte {byte} of {name}, in program {self._program()}"
+        message = (
+            f"programs {deed}, without an atomic operation: first at byte {byte} of {name}, in program "
+            f"{self._program()}"
+        )
         numbers = {"byte": byte, "program": list(self._program())}
         self._log.races[name] = Trespass("race", message, name, numbers, self._line())
 

@@ -1,12 +1,13 @@
 """Launches of a case's Triton kernels: plain ones between red zones, or operators of a graph.
 
-The case's source sends each launch through its function ``launch(kernel, grid, arguments, new)``, which is replaced here.
+The case's source sends each launch through its function ``launch(kernel, grid, arguments, new)``, which is replaced
+here.
 
-A plain launch gives the kernel copies. Each storage among the arguments is copied into a buffer with a red zone on either
-side. Red zones, gaps between strided elements and new outputs hold poison, which no computation gives by itself. After
-the launch a changed red zone is a write out of bounds, and poison left in a new output an element that was not written.
-A read from a red zone has made NaN, or a huge integer, of the result. In Triton's interpreter every access is checked
-besides (``interpreter.py``). Then the copies go back into the case's own tensors.
+A plain launch gives the kernel copies. Each storage among the arguments is copied into a buffer with a red zone on
+either side. Red zones, gaps between strided elements and new outputs hold poison, which no computation gives by itself.
+After the launch a changed red zone is a write out of bounds, and poison left in a new output an element that was not
+written. A read from a red zone has made NaN, or a huge integer, of the result. In Triton's interpreter every access is
+checked besides (``interpreter.py``). Then the copies go back into the case's own tensors.
 """
 
 from __future__ import annotations
@@ -34,8 +35,9 @@ _LACKING = re.compile(
     r"unsupported (semantic|rmwOp)|[Uu]nsupported (data ?type|dtype)|KeyError\(triton\.language\.|"
     r"only 0-dimensional arrays can be converted to Python scalars"
 )
-"""What the interpreter says where it cannot do what the compiler can (3.2 and 3.7). The last is of 3.2 beside numpy 2.4,
-where a loop up to an argument, which 3.2 makes an array of one element, has no end that numpy would make a number of."""
+"""What the interpreter says where it cannot do what the compiler can (3.2 and 3.7). The last is of 3.2 beside numpy
+2.4, where a loop up to an argument, which 3.2 makes an array of one element, has no end that numpy would make a number
+of."""
 
 
 @dataclass

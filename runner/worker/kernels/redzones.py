@@ -17,11 +17,12 @@ LARGEST_RED_ZONE = 1 << 20
 ALIGNMENT = 256
 """A copy begins at the same place modulo this as the original: Triton compiles for what pointers are divisible by."""
 FILLED = 1 << 28
-"""Bytes beyond which the gaps between elements are not poisoned: a huge view of few elements would use up the memory."""
+"""Bytes beyond which the gaps between elements are not poisoned: a huge view of few elements would use up the
+memory."""
 
-# Poison by the bytes of an element: what inputs' surroundings hold, and two for what is new. For floats they are quiet NaNs
-# with payloads that no operation makes, each another, so that a copied poison differs from the one that was there; for
-# integers large numbers.
+# Poison by the bytes of an element: what inputs' surroundings hold, and two for what is new. For floats they are quiet
+# NaNs with payloads that no operation makes, each another, so that a copied poison differs from the one that was there;
+# for integers large numbers.
 _FLOATS: dict[torch.dtype, tuple[int, int, int]] = {
     torch.float16: (0x7FA1, 0x7ED5, 0x7FB3),
     torch.bfloat16: (0x7FE1, 0x7FD5, 0x7FF3),
@@ -47,7 +48,8 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
 class Trespass:
     """What a launch did to memory that it should not have.
 
-    ``path`` is the argument's name, after the kernel's where that is known. ``line`` is one of the case's source, where known.
+    ``path`` is the argument's name, after the kernel's where that is known. ``line`` is one of the case's source, where
+    known.
     """
 
     oracle: str
@@ -205,7 +207,8 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
     start = tensor.storage_offset() * size
     if not tensor.numel():
         return start, start
-    return start, start + (sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride())) + 1) * size  # noqa: B905
+    last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride()))  # noqa: B905
+    return start, start + (last + 1) * size
 
 
 def _strided(holder: torch.Tensor, tensor: torch.Tensor, shift: int) -> torch.Tensor:

@@ -27,8 +27,8 @@ class Call:
     func: Any
     arguments: Mapping[str, Any]
     uncertainty: torch.Tensor | None = None
-    """How far a unit roundoff moves each element that it compares, NaN for one that is compared with its copy; None where its arguments
-    are exact."""
+    """How far a unit roundoff moves each element that it compares, NaN for one that is compared with its copy; None
+    where its arguments are exact."""
 
     @staticmethod
     def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
@@ -80,8 +80,8 @@ class Draw:
 
         Draw 3 moves all of them up by this much, and draw 4 down, so that each crosses any number that it may lie on
         either side of. Draw 5 makes those equal to ``other`` that may be equal to it: no random number would hit it.
-        Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a sum of
-        large numbers that is nearly zero has either sign.
+        Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a
+        sum of large numbers that is nearly zero has either sign.
         """
         tolerance = tolerance_for(x.dtype)
         amount = tolerance.atol + tolerance.rtol * x.abs() + torch.as_tensor(uncertainty).to(x.device, x.dtype)
@@ -262,7 +262,8 @@ def grow_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 def _outside(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
     """Return which floating elements do not fit an integer dtype once they are truncated; None where all do.
 
-    torch itself defines what uint8 gets: the lowest byte of an int64 (``c10/util/TypeCast.h``, ``static_cast_with_inter_type``).
+    torch itself defines what uint8 gets: the lowest byte of an int64 (``c10/util/TypeCast.h``,
+    ``static_cast_with_inter_type``).
     """
     if not values.is_floating_point() or dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         return None
@@ -363,7 +364,10 @@ def element_offsets(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def share_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return whether two tensors of one storage have an element in common. Large ones, and those of two dtypes, count as if they had."""
+    """Return whether two tensors of one storage have an element in common.
+
+    Large ones, and those of two dtypes, count as if they had.
+    """
     if not first.numel() or not second.numel():
         return False
     if first.dtype != second.dtype or max(first.numel(), second.numel()) > MOST_PAIRS:

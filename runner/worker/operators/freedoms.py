@@ -1,7 +1,7 @@
 """Operators whose result torch leaves open: each with the sentence of torch's documentation, and another legal choice.
 
-An operator without such a sentence is defined. ``torch.max`` is an example: its documentation says that the index of the
-first maximum is returned. It is here for computed elements alone, where a rounding decides which is the largest.
+An operator without such a sentence is defined. ``torch.max`` is an example: its documentation says that the index of
+the first maximum is returned. It is here for computed elements alone, where a rounding decides which is the largest.
 To add an operator, add its row to the table.
 """
 
@@ -43,20 +43,26 @@ class Freedom:
     sentence: str
     choose: Choose
     compares: bool = False
-    """It makes a step where an element is larger than another, or crosses a number: of computed ones, a rounding decides."""
+    """It makes a step where an element is larger than another, or crosses a number: of computed ones, a rounding
+    decides."""
 
 
 OVERLAP = (
     "Tensor.expand",
-    "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place operations"
+    "More than one element of an expanded tensor may refer to a single memory location. As a result, in-place "
+    "operations"
     " (especially ones that are vectorized) may result in incorrect behavior.",
 )
 SHARED = (
     "a write into memory that the operator reads",
-    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. Please clone() the"
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+    "location. Please clone() the"
     " tensor before performing the operation.",
 )
-"""The sentence is eager's own, with which it refuses most such calls. It lets others pass: products, and slices of matrices."""
+"""The sentence is eager's own, with which it refuses most such calls.
+
+It lets others pass: products, and slices of matrices.
+"""
 ROUNDED = (
     "Computed values are known up to the tolerance only, and so is which of two is larger, or whether they are equal."
 )
@@ -124,7 +130,8 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
     (
         Freedom(
             "torch.median",
-            "``indices`` does not necessarily contain the first occurrence of each median value found, unless it is unique.",
+            "``indices`` does not necessarily contain the first occurrence of each median value found, unless it is "
+            "unique.",
             index_otherwise,
             compares=True,
         ),
@@ -157,7 +164,8 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
     (
         Freedom(
             "Tensor.scatter_",
-            "When indices are not unique, the behavior is non-deterministic (one of the values from ``src`` will be picked"
+            "When indices are not unique, the behavior is non-deterministic (one of the values from ``src`` will be "
+            "picked"
             " arbitrarily)",
             write_otherwise,
         ),
@@ -197,7 +205,8 @@ _ROWS: tuple[tuple[Freedom, str], ...] = (
     (
         Freedom(
             "Tensor.to",
-            "If the truncated value cannot fit into the target type (e.g., casting ``torch.inf`` to ``torch.long``), the"
+            "If the truncated value cannot fit into the target type (e.g., casting ``torch.inf`` to ``torch.long``), "
+            "the"
             " behavior is undefined and the result may vary across platforms.",
             cast_otherwise,
             compares=True,
@@ -255,7 +264,10 @@ FREEDOMS: Mapping[Any, Freedom] = {
 """Each overload that leaves something open, with what it leaves open."""
 
 TWO_SIDED = frozenset({"torch.eq", "torch.floor", "torch.sign", "torch.bernoulli", "Tensor.to"})
-"""Freedoms that choose between the two sides of a step. A maximum or a sort chooses among many, of which few runs show few."""
+"""Freedoms that choose between the two sides of a step.
+
+A maximum or a sort chooses among many, of which few runs show few.
+"""
 
 WHOLE = frozenset(
     overload
@@ -279,13 +291,19 @@ EXACT = frozenset({
     "slice_scatter", "sort", "stack", "take", "threshold", "topk", "tril", "tril_", "triu", "triu_", "unfold_copy",
     "where", "zero_", "zeros_like",
 })  # fmt: skip
-"""Operators without arithmetic: floating results of exact arguments are exact. A cast to less rounds as it is defined."""
+"""Operators without arithmetic: floating results of exact arguments are exact.
+
+A cast to less rounds as it is defined.
+"""
 
 SELECTING = frozenset({"index_reduce", "index_reduce_", "scatter_reduce", "scatter_reduce_"})
 """Operators that choose among their elements where they reduce by ``amax`` or ``amin``."""
 
 CHECKED = frozenset({"add", "ceil", "floor", "mul", "round", "rsub", "square", "sub", "sum", "trunc"})
-"""Operators that round once, or add in an order of their own. Where they round nothing, any order of them gives the same."""
+"""Operators that round once, or add in an order of their own.
+
+Where they round nothing, any order of them gives the same.
+"""
 
 NARROW = {
     torch.float64: torch.float32,
@@ -296,7 +314,10 @@ NARROW = {
 """For each dtype one with half as many bits, or fewer."""
 
 STEPPED = frozenset({"linspace", "logspace"})
-"""Operators that compute their elements from numbers alone. Their decompositions may round in another way than their kernels."""
+"""Operators that compute their elements from numbers alone.
+
+Their decompositions may round in another way than their kernels.
+"""
 
 RUNNING = ("running_mean", "running_var")
 """Arguments that batch norms write to in training, also those whose schema does not say so."""
@@ -352,7 +373,8 @@ def is_view(func: Any) -> bool:
 
 
 def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:
-    """Return whether no rounding can occur in a call of arithmetic, in this order of it or in another: its numbers have few bits.
+    """Return whether no rounding can occur in a call of arithmetic, in this order of it or in another: its numbers have
+    few bits.
 
     All are exact in a dtype with half as many bits, as small whole numbers are, and the result is that of float64.
     """

@@ -1,4 +1,5 @@
-"""Operators that make a step where their argument crosses a value: comparisons, sorts, rounding to whole numbers, coins.
+"""Operators that make a step where their argument crosses a value: comparisons, sorts, rounding to whole numbers,
+coins.
 
 Of a computed argument it is not known on which side it lies. The legal runs see it moved by a rounding.
 """
@@ -37,7 +38,8 @@ def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
 
 
 def _opposite(call: Call) -> Any:
-    """Return what a comparison compares its argument with, of the argument's shape or a number; zero for other operators."""
+    """Return what a comparison compares its argument with, of the argument's shape or a number; zero for other
+    operators."""
     x, other = call.arguments["self"], call.arguments.get("other", 0)
     if isinstance(other, torch.Tensor) and torch.broadcast_shapes(other.shape, x.shape) != x.shape:
         return 0
@@ -50,7 +52,8 @@ def toss_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 
 def _is_smooth(call: Call) -> bool:
-    """Return whether a result moves as its argument does: a cast to a floating dtype, or a quotient that is not rounded."""
+    """Return whether a result moves as its argument does: a cast to a floating dtype, or a quotient that is not
+    rounded."""
     given = call.arguments
     if call.func is aten.copy_.default:
         return True  # what is moved would be the memory that is written to

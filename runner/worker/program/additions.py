@@ -1,7 +1,7 @@
 """Values that a run adds to torch's public modules and classes, such as a table kept in ``torch.nn.Linear``.
 
-Every run loads the case's source anew, and so computes again what it keeps there. What it keeps in torch would stay: eager
-would fill a table and compiled code only read it. So it is removed before the source is loaded again.
+Every run loads the case's source anew, and so computes again what it keeps there. What it keeps in torch would stay:
+eager would fill a table and compiled code only read it. So it is removed before the source is loaded again.
 """
 
 from __future__ import annotations

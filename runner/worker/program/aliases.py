@@ -16,7 +16,8 @@ from runner.worker.program.writes import paths_written
 def find_relations(outputs: Iterable[tuple[str, Any]], sources: Iterable[tuple[str, Any]]) -> dict[str, frozenset[str]]:
     """Return for every tensor or array among outputs what it *is* and what it shares memory with.
 
-    These are ``sources``, the inputs and the state, and earlier outputs. An array only shares: who gives it makes it anew.
+    These are ``sources``, the inputs and the state, and earlier outputs. An array only shares: who gives it makes it
+    anew.
     """
     known = [_Memory.of(path, value) for path, value in sources if _has_memory(value)]
     relations: dict[str, frozenset[str]] = {}

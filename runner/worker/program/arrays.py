@@ -9,7 +9,8 @@ import torch
 
 
 def is_array(cls: type, scalars: bool = True) -> bool:
-    """Return whether a class is one of NumPy's arrays or, if asked for, scalars; a ``float64`` is a Python float too."""
+    """Return whether a class is one of NumPy's arrays or, if asked for, scalars; a ``float64`` is a Python float
+    too."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and issubclass(cls, (numpy.ndarray, numpy.generic) if scalars else numpy.ndarray)
 
@@ -26,7 +27,8 @@ def inside(array: Any) -> list[tuple[str, Any]] | None:
 
 
 def array_reach(array: Any) -> range:
-    """Return the addresses from the first byte of an array's elements to the last one's: none where it has no elements."""
+    """Return the addresses from the first byte of an array's elements to the last one's: none where it has no
+    elements."""
     first = array.__array_interface__["data"][0]
     steps = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
     below, above = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)

@@ -29,8 +29,9 @@ def build(backend: Mapping[str, Any]) -> Compile:
 
     Args:
         backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
-            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. LAUNCH compiles nothing; what it
-            gives back has ``launches``. Under every other backend kernels are operators (``torch.library.triton_op``).
+            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. LAUNCH compiles nothing; what
+            it gives back has ``launches``. Under every other backend kernels are operators
+            (``torch.library.triton_op``).
 
     Raises:
         BackendNotFound: torch does not know the name, or the package has no such function.
@@ -104,7 +105,8 @@ def find(name: str) -> str | Callable[..., Any]:
 
 @cache
 def packages(name: str) -> frozenset[str]:
-    """Return the packages that hold the code of a backend that ``build`` knows; empty for torch's own and for launches."""
+    """Return the packages that hold the code of a backend that ``build`` knows; empty for torch's own and for
+    launches."""
     return frozenset() if name in (LAUNCH, COMPILED_LAUNCH) else packages_of(name, find(name))
 
 

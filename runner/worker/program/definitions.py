@@ -1,8 +1,8 @@
 """Functions and classes of Python, torch and this worker: whether a case has replaced one.
 
 A case that replaces ``torch.nn.functional.relu`` or ``torch.equal`` changes what later jobs of its process compute, and
-how it is compared itself. A living process therefore ends (``server/persistent.py``), and what the judge calls is put back
-before it begins (``program/replacements.py``).
+how it is compared itself. A living process therefore ends (``server/persistent.py``), and what the judge calls is put
+back before it begins (``program/replacements.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from runner.worker.torch_private.definitions import GENERATED, HOOKS, is_inside, python_kernels
 
-__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
+# The functions below call no builtin that a case has replaced.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 _PACKAGES = frozenset(
     {"builtins", "functools", "functorch", "itertools", "math", "operator", "runner", "torch", "triton"}
@@ -145,7 +146,8 @@ class Definitions:
 
 
 def _is_own_change(name: str, value: object) -> bool:
-    """Return whether torch or Triton may have put an object of its own into a module of its insides, as at the first kernel of a GPU."""
+    """Return whether torch or Triton may have put an object of its own into a module of its insides, as at the first
+    kernel of a GPU."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     while isinstance(value, functools.partial):  # as Inductor's at its first kernel for Triton

@@ -26,7 +26,8 @@ def synchronize(device: str) -> None:
 def end_if_lost(device: str) -> None:
     """End this process without a result if an assertion has spoilt its device for every later call.
 
-    For runs beside the program's own, such as one with perturbed inputs: control asks again without them, in another process.
+    For runs beside the program's own, such as one with perturbed inputs: control asks again without them, in another
+    process.
     """
     try:
         synchronize(device)

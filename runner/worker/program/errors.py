@@ -42,8 +42,8 @@ class ErrorRecord:
     """One exception of a run.
 
     ``info`` is the record sent to the control half: type, message, chain, bases, trace, line, and its ``origin``: type,
-    telling line and frame of the exception that the compiler wrapped, and the package that raised it. ``bases`` are the qualified names of its class and
-    base classes, where the case's own module is called ``source``.
+    telling line and frame of the exception that the compiler wrapped, and the package that raised it. ``bases`` are the
+    qualified names of its class and base classes, where the case's own module is called ``source``.
     """
 
     info: dict[str, Any]
@@ -158,7 +158,10 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
 
 
 def refutation(error: ErrorRecord | None, expected: Mapping[str, Any]) -> str:
-    """Return why eager's exception is not the one that a case expects; empty if it is. ``expected`` is the case's ``expect.raises``."""
+    """Return why eager's exception is not the one that a case expects; empty if it is.
+
+    ``expected`` is the case's ``expect.raises``.
+    """
     name, pattern = expected["type"], expected.get("match")
     if error is None:
         return f"eager was to raise {name}, and returned"
@@ -190,7 +193,8 @@ def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseExceptio
 
 
 def _origin(error: BaseException, folder: str, packages: Collection[str], module: str) -> dict[str, str]:
-    """Return the innermost exception behind the compiler's own: its class, its telling line, its frame, and who raised it.
+    """Return the innermost exception behind the compiler's own: its class, its telling line, its frame, and who raised
+    it.
 
     The frame is the innermost one inside torch, or inside the backend where its own package raised.
     """
@@ -272,7 +276,8 @@ def _is_memory(error: BaseException) -> bool:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException as failure:  # noqa: BLE001  an exception of the model may fail to print itself, by any exception
+    # An exception of the model may fail to print itself, by any exception.
+    except BaseException as failure:  # noqa: BLE001
         return f"<its message cannot be had: {class_name(type(failure))}>"
 
 

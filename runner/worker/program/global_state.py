@@ -1,7 +1,7 @@
 """Settings of torch that hold for the whole process: how each is read, compared and put back.
 
-torch itself is asked which there are: functions that read, beside ones that set (``get_X`` and ``set_X``), properties of
-``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does.
+torch itself is asked which there are: functions that read, beside ones that set (``get_X`` and ``set_X``), properties
+of ``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does.
 """
 
 from __future__ import annotations

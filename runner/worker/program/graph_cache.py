@@ -1,10 +1,10 @@
 """Graphs that an earlier run compiled, for jobs that may load them: torch's own graph caches, under a key of ours.
 
-torch's keys hold the graph, its inputs and most settings. ``torch.compiler.config.cache_key_tag`` adds what they lack, such as
-the compiler's version, and the job's own flags. A torch without that tag compiles every graph.
+torch's keys hold the graph, its inputs and most settings. ``torch.compiler.config.cache_key_tag`` adds what they lack,
+such as the compiler's version, and the job's own flags. A torch without that tag compiles every graph.
 
-Only a job that passed leaves graphs to later ones. One that compiles its second graph otherwise when it has loaded the first one could
-fail in one run and pass in the next.
+Only a job that passed leaves graphs to later ones. One that compiles its second graph otherwise when it has loaded the
+first one could fail in one run and pass in the next.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")
 _KEYS = ("graphs", "threads", "config", "backend")
 FORCED = "env_value_force"
-"""Attribute of a flag's entry in ``torch.utils._config_module``. A worker's environment turns both caches off, and no other
-way to set these flags counts as long as a variable is set."""
+"""Attribute of a flag's entry in ``torch.utils._config_module``. A worker's environment turns both caches off, and no
+other way to set these flags counts as long as a variable is set."""
 
 
 class GraphStore:
@@ -45,7 +45,10 @@ class GraphStore:
             self.tag = f"{digest}-{os.urandom(8).hex()}"
 
     def keep(self) -> None:
-        """Let later jobs load the graphs: this one passed. Where the folder cannot be written to, they compile theirs."""
+        """Let later jobs load the graphs: this one passed.
+
+        Where the folder cannot be written to, they compile theirs.
+        """
         own = self._path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +58,8 @@ class GraphStore:
 
 @contextlib.contextmanager
 def stored_graphs(job: Job) -> Iterator[GraphStore | None]:
-    """Let torch load graphs that were compiled before, and store new ones, while the block lasts, if the job has ``graphs``.
+    """Let torch load graphs that were compiled before, and store new ones, while the block lasts, if the job has
+    ``graphs``.
 
     ``graphs`` is a digest of all that decides what is compiled, beside the job.
     """

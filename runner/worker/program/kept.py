@@ -21,7 +21,8 @@ class KeptTensors:
 
     @staticmethod
     def of(tensors: Iterable[tuple[str, torch.Tensor]], leaves: Iterable[Leaf]) -> KeptTensors:
-        """Return what can be compared later: plain dense tensors by their paths, and the copies that a snapshot holds."""
+        """Return what can be compared later: plain dense tensors by their paths, and the copies that a snapshot
+        holds."""
         copies = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)}
         plain = {
             p: t.detach()
@@ -41,13 +42,15 @@ class KeptTensors:
         return frozenset(changed)
 
     def repeated(self, calls: Iterable[KeptTensors]) -> frozenset[tuple[str, int, str]]:
-        """Return what is shared with earlier ``calls``, in their order: a path, a call's number and a path of that call."""
+        """Return what is shared with earlier ``calls``, in their order: a path, a call's number and a path of that
+        call."""
         return frozenset((path, call, same) for call, one in enumerate(calls) for path, same in self.shared_with(one))
 
     def shared_with(self, earlier: KeptTensors) -> Iterator[tuple[str, str]]:
         """Yield a path and one of ``earlier`` for all tensors that have an element in common.
 
-        They may have storages of their own over the same memory. All are alive, so that no allocator has given it twice.
+        They may have storages of their own over the same memory. All are alive, so that no allocator has given it
+        twice.
         """
         with disable_modes():
             places = earlier._places()

@@ -173,7 +173,8 @@ class Source:
 
 @contextlib.contextmanager
 def open_source(job: Job, folder: str | None = None) -> Iterator[Source]:
-    """Write a job's source into ``folder``, to stay there, or else into a temporary one, and set the job's ``environment``.
+    """Write a job's source into ``folder``, to stay there, or else into a temporary one, and set the job's
+    ``environment``.
 
     Raises:
         InvalidCase: see ``environment``.

@@ -13,7 +13,8 @@ def reach(tensor: torch.Tensor) -> range:
 
 
 def element_bytes(row: torch.Tensor, start: int, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the part of ``row``, one element for each byte from the address ``start`` on, that belongs to those of ``tensor``."""
+    """Return the part of ``row``, one element for each byte from the address ``start`` on, that belongs to those of
+    ``tensor``."""
     size = tensor.element_size()
     steps = (*(step * size for step in tensor.stride()), 1)
     return row.as_strided((*tensor.shape, size), steps, tensor.data_ptr() - start)

@@ -11,7 +11,8 @@ from runner.worker.torch_private.dispatch import COMPILED_MODULE
 
 _TABLES = vars(torch.nn.Module())
 _INSIDES = frozenset({*_TABLES, "_is_torch_compile", "_compiled_call_impl"})
-"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it compiled."""
+"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it
+compiled."""
 
 _HOOKS = tuple(name for name in _TABLES if name.endswith("_hooks"))
 _MOST = 10_000
@@ -22,7 +23,8 @@ Named = Sequence[tuple[str, torch.nn.Module]]
 
 
 def named_modules(model: torch.nn.Module) -> Named:
-    """Return a model and the modules below it, in the order of ``torch.nn.Module.named_modules``, as often as they stand there."""
+    """Return a model and the modules below it, in the order of ``torch.nn.Module.named_modules``, as often as they
+    stand there."""
     modules: list[tuple[str, torch.nn.Module]] = []
     stack: list[tuple[str, torch.nn.Module, tuple[int, ...]]] = [("", model, ())]
     while stack and len(modules) < _MOST:

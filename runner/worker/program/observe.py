@@ -135,8 +135,8 @@ def observe(
 
     Inputs are made anew for each call; state carries on, and so do torch's settings until the run has ended.
     ``change_inputs`` may replace the inputs (float64, probes).
-    By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a context
-    that ``around_backward`` gives.
+    By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a
+    context that ``around_backward`` gives.
 
     Raises:
         InvalidCase: making the inputs raised.
@@ -206,7 +206,10 @@ def _run_call(
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
 ) -> list[tuple[str, torch.Tensor]]:
-    """Call once, fill ``record``, return the tensors that the caller has then. ``during`` holds the phase for the handler of an error."""
+    """Call once, fill ``record``, return the tensors that the caller has then.
+
+    ``during`` holds the phase for the handler of an error.
+    """
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
     input_leaves, input_places = _open(names, args, module)
@@ -330,7 +333,8 @@ def _backward(
     given: Sequence[torch.Tensor | None],
     python: contextlib.AbstractContextManager[None],
 ) -> tuple[dict[str, Leaf | None], list[tuple[str, torch.Tensor]]]:
-    """Differentiate the outputs, ``order`` times. Return copies of the gradients of inputs and parameters, and these themselves.
+    """Differentiate the outputs, ``order`` times. Return copies of the gradients of inputs and parameters, and these
+    themselves.
 
     Only floating and complex outputs that require a gradient count. Names of a later round end in ``, order 2``.
     """
@@ -361,8 +365,8 @@ def _heads(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
     """Return what to differentiate and with which cotangents: those that are ``given`` by place, where they fit.
 
-    A seeded cotangent holds multiples of 1/128 in (0, 1]. bfloat16 (8 significant bits) and every wider dtype hold those
-    exactly, so that the float64 reference gets the same one.
+    A seeded cotangent holds multiples of 1/128 in (0, 1]. bfloat16 (8 significant bits) and every wider dtype hold
+    those exactly, so that the float64 reference gets the same one.
     """
     if cotangent == "sum":
         sums = [(torch.view_as_real(root) if root.is_complex() else root).sum() for _, root in roots]

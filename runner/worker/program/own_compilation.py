@@ -1,4 +1,5 @@
-"""Models that compile parts of themselves: eager runs go without, since compiled code is no reference for compiled code."""
+"""Models that compile parts of themselves: eager runs go without, since compiled code is no reference for compiled
+code."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ from runner.worker.torch_private.counters import start_counting
 
 _TORCH = Path(torch.__file__).parent
 _OPERATORS = tuple(str(_TORCH / folder) for folder in ("_higher_order_ops", "nn/attention"))
-"""Where torch itself has Dynamo trace what it then runs eagerly: ``torch.cond`` and its like, and ``flex_attention``."""
+"""Where torch itself has Dynamo trace what it then runs eagerly: ``torch.cond`` and its like, and
+``flex_attention``."""
 
 
 def own_compilations() -> list[str]:
-    """Return the functions that were compiled since ``start_counting``, apart from what operators of torch trace by themselves."""
+    """Return the functions that were compiled since ``start_counting``, apart from what operators of torch trace by
+    themselves."""
     frames = [metrics for metrics in counters.compilations() if metrics.co_filename]
     names = [str(frame.co_name) for frame in frames if not str(frame.co_filename).startswith(_OPERATORS)]
     return list(dict.fromkeys(names)) or (["a graph"] if (counters.of("aot_autograd") or {}).get("total") else [])

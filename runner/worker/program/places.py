@@ -1,4 +1,5 @@
-"""Which objects stand where: whoever holds one sees what is written into it, and nothing of another one in its place."""
+"""Which objects stand where: whoever holds one sees what is written into it, and nothing of another one in its
+place."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from runner.worker.program.snapshot import storage_key
 
 @dataclass(frozen=True)
 class Places:
-    """Objects that can change, by their paths, each with its storage. Both are held, so that their addresses stay theirs.
+    """Objects that can change, by their paths, each with its storage. Both are held, so that their addresses stay
+    theirs.
 
     NumPy's arrays do not count: Dynamo puts another array in the place of one that ``+=`` writes into.
     """

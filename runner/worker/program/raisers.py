@@ -32,7 +32,8 @@ def packages_of(backend: str, target: str | Any) -> frozenset[str]:
 def package_of(module: str) -> str:
     """Return the package that an error is put down to: the first part of the module's name.
 
-    The standard library raises for its callers, so it has none. Modules of the runner stand for themselves: one holds backends.
+    The standard library raises for its callers, so it has none. Modules of the runner stand for themselves: one holds
+    backends.
     """
     first = module.partition(".")[0]
     if first == OWN:
@@ -41,7 +42,8 @@ def package_of(module: str) -> str:
 
 
 def raiser(links: Iterable[BaseException], packages: Collection[str], case: str) -> dict[str, str]:
-    """Return ``raised_by``, the package that raised, and ``called_by``, the backend's package if it is on the way there.
+    """Return ``raised_by``, the package that raised, and ``called_by``, the backend's package if it is on the way
+    there.
 
     Nothing is returned for torch's own backends, and for what the case itself raised.
 

@@ -1,8 +1,9 @@
 """Eager's random numbers for compiled code, in cases that draw any, and in no other.
 
 Inductor draws other numbers than eager by itself, so that no value of such a case could be compared. Its flag
-``fallback_random`` gives it eager's generator. It also changes how a graph is decomposed and which passes run, so that it
-may hide a defect that a user meets: a case that draws nothing runs without it. What numpy and Python draw does not count.
+``fallback_random`` gives it eager's generator. It also changes how a graph is decomposed and which passes run, so that
+it may hide a defect that a user meets: a case that draws nothing runs without it. What numpy and Python draw does not
+count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Which parts of the compiler one compiled run reaches: decompositions, lowerings, calls of kernels made elsewhere, passes, and lines.
+"""Which parts of the compiler one compiled run reaches: decompositions, lowerings, calls of kernels made elsewhere,
+passes, and lines.
 
-torch says so itself: its structured trace has the graphs and the code, and its counters name the passes that changed something.
-Of decompositions neither has a record, so that the function of ``torch.fx`` that applies them is watched.
+torch says so itself: its structured trace has the graphs and the code, and its counters name the passes that changed
+something. Of decompositions neither has a record, so that the function of ``torch.fx`` that applies them is watched.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class Reach:
 
 @contextlib.contextmanager
 def _lines(lines: dict[str, set[int]]) -> Iterator[None]:
-    """Add the lines of torch's folders that run in this thread, by file. A debugger's own function is put back afterwards."""
+    """Add the lines of torch's folders that run in this thread, by file.
+
+    A debugger's own function is put back afterwards.
+    """
     unwatched: set[str] = set()
 
     def enter(frame: types.FrameType, event: str, argument: object) -> Callable[..., Any] | None:
@@ -107,7 +111,10 @@ def _short(file: str) -> str:
 
 
 def line_table() -> list[str]:
-    """Return all lines of torch's folders that are in functions. Others run when torch is imported, which nobody watches."""
+    """Return all lines of torch's folders that are in functions.
+
+    Others run when torch is imported, which nobody watches.
+    """
     texts = []
     for file in sorted(file for folder in _FOLDERS for file in Path(folder).rglob("*.py")):
         try:

@@ -1,8 +1,9 @@
 """What a case's Python replaces: in force while that Python runs, and at no other time.
 
-A case may replace ``torch.equal``, ``torch.Tensor.__ne__``, ``json.dumps`` or ``time.monotonic``, in eager and compiled code alike.
-The judge and this worker call these functions too, and so must find the original ones: with others a wrong result could pass.
-Functions that neither this worker nor torch's top level names, such as those of ``torch.nn.functional``, stay as a case leaves them.
+A case may replace ``torch.equal``, ``torch.Tensor.__ne__``, ``json.dumps`` or ``time.monotonic``, in eager and compiled
+code alike. The judge and this worker call these functions too, and so must find the original ones: with others a wrong
+result could pass. Functions that neither this worker nor torch's top level names, such as those of
+``torch.nn.functional``, stay as a case leaves them.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ class Replays:
 def count_replays() -> Iterator[Replays]:
     """Count while the block lasts. A graph is replayed once right after it was recorded, and at each later call.
 
-    Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``). It counts the
-    graphs that it skips, but not those that it replays.
+    Inductor replays through ``torch.cuda.CUDAGraph.replay`` alone (``torch/_inductor/cudagraph_trees.py``). It counts
+    the graphs that it skips, but not those that it replays.
     """
     replays = Replays()
     original = torch.cuda.CUDAGraph.replay

@@ -21,9 +21,9 @@ from runner.worker.torch_private.dispatch import plain_functions
 class TensorMetadata:
     """What a user can see of a tensor besides its elements. ``stride`` and ``offset`` (in elements) are None where
     the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
-    dimensions of a sparse one, and whether it is coalesced. ``indices`` are the dtype of the indices of a compressed sparse tensor,
-    and the sizes of its blocks. ``quantizer`` is how a quantized one maps numbers to integers. ``is_leaf`` holds for one that
-    requires a gradient."""
+    dimensions of a sparse one, and whether it is coalesced. ``indices`` are the dtype of the indices of a compressed
+    sparse tensor, and the sizes of its blocks. ``quantizer`` is how a quantized one maps numbers to integers.
+    ``is_leaf`` holds for one that requires a gradient."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -153,7 +153,10 @@ def _opaque(path: str, kind: str) -> Leaf:
 
 
 def _has_equality(leaf: Any) -> bool:
-    """Return whether an object compares by value, and at least with itself. Tensors in a set compare by identity alone."""
+    """Return whether an object compares by value, and at least with itself.
+
+    Tensors in a set compare by identity alone.
+    """
     if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
         return False
     if isinstance(leaf, (set, frozenset)):
@@ -226,7 +229,8 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 
 
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
-    """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in one row.
+    """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in
+    one row.
 
     Raises:
         TypeError: such a subclass does not name its parts.

@@ -20,7 +20,8 @@ _TABLES = (dict, list, set)
 _COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, *FIXED)
 
 _LONGEST = 1000
-"""Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it takes time."""
+"""Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it
+takes time."""
 
 
 class State(NamedTuple):
@@ -41,7 +42,8 @@ class Variable(NamedTuple):
 
 
 def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
-    """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or its name."""
+    """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or
+    its name."""
     loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
     pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
     return frozenset(path for path, leaf, first in pairs if leaf is first or _are_equal(leaf, first))
@@ -53,7 +55,10 @@ def _are_equal(leaf: Any, first: Any) -> bool:
 
 
 def file_variables(module: ModuleType) -> tuple[Variable, ...]:
-    """Return the variables that a case's file has once it is loaded. Dynamo adds others, whose names begin with two underscores."""
+    """Return the variables that a case's file has once it is loaded.
+
+    Dynamo adds others, whose names begin with two underscores.
+    """
     holders: list[tuple[str, Any]] = [("global ", module)]
     for name, value in vars(module).items():
         if issubclass(type(value), type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
@@ -105,11 +110,12 @@ def argument_names(model: torch.nn.Module, count: int) -> list[str]:
 
 
 def state_leaves(model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()) -> State:
-    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in ``variables``.
+    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in
+    ``variables``.
 
-    Attributes and variables count that are such values, or containers of them: also objects of the case's own classes, optimizers,
-    and modules that are not registered. One object is opened at its first place. The structure is a text, with the names of the
-    modules in training mode.
+    Attributes and variables count that are such values, or containers of them: also objects of the case's own classes,
+    optimizers, and modules that are not registered. One object is opened at its first place. The structure is a text,
+    with the names of the modules in training mode.
     """
     every = modules.named_modules(model)
     parts = modules.distinct(every)

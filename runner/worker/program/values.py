@@ -28,8 +28,8 @@ NOTHING = object()
 def python_value(leaf: Any, module: str) -> Any:
     """Return a value that is the same in every run, and that no later call changes; ``NOTHING`` for other leaves.
 
-    An enumeration's member has its name, a class its full name, and a text that of the module under which the case's source
-    was loaded only as ``source``.
+    An enumeration's member has its name, a class its full name, and a text that of the module under which the case's
+    source was loaded only as ``source``.
     """
     cls = type(leaf)
     if cls in _NUMBERS:  # as most leaves are

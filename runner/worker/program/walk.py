@@ -32,7 +32,8 @@ LARGEST = 1 << 19
 _ALL = 1 << 21
 """The same for all roots of a walk."""
 _DEEPEST = 64
-"""Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the memory."""
+"""Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the
+memory."""
 
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
 _NAMED = (type, types.ModuleType, BaseException)
@@ -55,7 +56,8 @@ class Unread:
 
 
 class _Kind(NamedTuple):
-    """How objects of a class are opened: ``read`` returns None for a leaf. One that ``is_leaf`` stays so whatever else it holds.
+    """How objects of a class are opened: ``read`` returns None for a leaf. One that ``is_leaf`` stays so whatever else
+    it holds.
 
     One that is ``mutable`` is opened once. Equal tuples may be one object in eager and two in compiled code, so these
     are opened at each place.
@@ -207,7 +209,8 @@ class Walk:
         return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
 
     def _extended(self, children: list[Child], value: Any, known: Collection[str] = ()) -> list[Child]:
-        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are elements or ``known``."""
+        """Return the elements of a builtin container and the attributes that its subclass adds, unless these are
+        elements or ``known``."""
         elements = {id(child) for _, child in children if type(child) not in PYTHON}  # equal ones may be one object
         is_own = self._is_own(type(value))
         added = [(f".{name}", child) for name, child in _members(value).items() if id(child) not in elements
@@ -215,7 +218,8 @@ class Walk:
         return children + added
 
     def _with_attributes(self, cls: type, read: Callable[[Any], list[Child]]) -> Callable[[Any], list[Child]]:
-        """Return how objects of a class are opened: those of the case's own have attributes beside what ``read`` returns."""
+        """Return how objects of a class are opened: those of the case's own have attributes beside what ``read``
+        returns."""
         if not self._is_own(cls):
             return read
 
@@ -317,9 +321,10 @@ def _read(kind: _Kind, value: Any) -> tuple[list[Child] | None, Unread | None]:
 def flatten(value: Any, root: str, module: str = "") -> tuple[str, Leaves]:
     """Return the structure of one value as a text, and the leaves with their paths, in order.
 
-    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces, objects of
-    the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside an opaque leaf
-    would not be compared. An object that stands in several places is opened at the first, and has its path elsewhere.
+    Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces,
+    objects of the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside
+    an opaque leaf would not be compared. An object that stands in several places is opened at the first, and has its
+    path elsewhere.
     """
     return Walk(module).flatten(value, root)
 
@@ -351,7 +356,8 @@ def _elements(value: Any) -> list[Child]:
 
 
 def _named(value: Any) -> list[Child]:
-    return [(f".{name}", child) for name, child in zip(value._fields, tuple.__iter__(value))]  # noqa: B905  a namedtuple's own
+    # A namedtuple's own.
+    return [(f".{name}", child) for name, child in zip(value._fields, tuple.__iter__(value))]  # noqa: B905
 
 
 def _object(value: Any) -> list[Child]:
@@ -385,14 +391,20 @@ def _fields(value: Any) -> list[Child]:
 
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
-    """Return the state of an optimizer and its groups, in which numbers stand for parameters. Compilers set ``capturable``."""
+    """Return the state of an optimizer and its groups, in which numbers stand for parameters.
+
+    Compilers set ``capturable``.
+    """
     saved = ask(value.state_dict)
     groups = [{name: child for name, child in group.items() if name != "capturable"} for group in saved["param_groups"]]
     return [(".state", saved["state"]), (".param_groups", groups)]
 
 
 def _attributes(value: Any) -> list[Child]:
-    """Return the attributes of an instance of the case's own class. Bases that keep their own in private ones lose those."""
+    """Return the attributes of an instance of the case's own class.
+
+    Bases that keep their own in private ones lose those.
+    """
     is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or arrays.is_masked(type(value))
     members = _members(value).items()
     return [(f".{name}", child) for name, child in members if not (is_public and name.startswith("_"))]

@@ -20,8 +20,8 @@ LARGEST = 1 << 20
 def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, torch.Tensor]]) -> list[frozenset[str]]:
     """Return for each output the paths of ``tensors`` that a write into its first element changes. All is put back.
 
-    No write is tried into an output that is empty, not strided, overlapping itself, on the meta device, or an inference tensor.
-    Its set is empty.
+    No write is tried into an output that is empty, not strided, overlapping itself, on the meta device, or an inference
+    tensor. Its set is empty.
     """
     writable = [(path, tensor) for path, tensor in tensors if is_plain(tensor)]
     if sum(tensor.numel() for _, tensor in writable) > LARGEST:

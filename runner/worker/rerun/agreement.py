@@ -19,8 +19,8 @@ class Agreement:
     """Whether a tensor of one eager run agrees with the same of another.
 
     On the CPU they must agree bit for bit. Other devices may add in another order each time
-    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward do.
-    There the tolerance that the backend is allowed holds, unless it allows nothing.
+    (https://docs.pytorch.org/docs/stable/notes/randomness.html), as atomic additions under ``index_select``'s backward
+    do. There the tolerance that the backend is allowed holds, unless it allows nothing.
     """
 
     def __init__(self, device: str, tolerance: Mapping[str, Any] | None) -> None:
@@ -56,8 +56,8 @@ def find_disagreement(
 ) -> str | None:
     """Return where two eager runs, made alike, disagree; None if nowhere.
 
-    ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random); ``agree`` says whether
-    two tensors are the same.
+    ``compare_elements`` False leaves out the values of tensors (the case ignores them, being random); ``agree`` says
+    whether two tensors are the same.
     """
     if len(first.calls) != len(second.calls):
         return "the number of calls before the first error"

@@ -1,7 +1,8 @@
 """Definitions of operators whose result torch leaves open: what still holds for every legal result.
 
-Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among its
-results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it does not.
+Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among
+its results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it
+does not.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from runner.worker.tensors.tolerance import tolerance_for
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
 
 ROUNDINGS = 100.0
-"""How many units roundoff times the size of a matrix its decomposition may be off: the bound of LAPACK's own tests is 30
-(``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
+"""How many units roundoff times the size of a matrix its decomposition may be off: the bound of LAPACK's own tests is
+30 (``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
 
 
 def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
@@ -104,7 +105,10 @@ def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: t
 
 
 def _set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
-    """The same elements in any order; places of them that name each as often, and how often that is. Only of a plain ``unique``."""
+    """The same elements in any order; places of them that name each as often, and how often that is.
+
+    Only of a plain ``unique``.
+    """
     if "dim" in call.arguments:
         return ""
     if place:
@@ -115,7 +119,10 @@ def _set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torc
 
 
 def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
-    """Places of elements (the second result) lie in the set. Each element is named as often as in eager, and counted so."""
+    """Places of elements (the second result) lie in the set.
+
+    Each element is named as often as in eager, and counted so.
+    """
     count, least = results[0].numel(), int(place > 1)
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < least or (place == 1 and highest >= count):
@@ -146,7 +153,8 @@ def _orthonormal(vectors: torch.Tensor) -> bool:
 def _are_others(own: torch.Tensor, compiled: torch.Tensor, matrix: torch.Tensor) -> bool:
     """Return whether values of a decomposition lie outside the tolerance and further apart than its rounding.
 
-    A matrix that is off by a rounding has values that are off by no more than that (H. Weyl's inequality), also the small ones.
+    A matrix that is off by a rounding has values that are off by no more than that (H. Weyl's inequality), also the
+    small ones.
     """
     return _differ(own, compiled) and _off(compiled, own, own.abs().max(), max(matrix.shape[-2:]))
 
@@ -229,4 +237,7 @@ DEFINITIONS: Mapping[str, Definition] = {
     "torch.linalg.qr": _vectors,
     "torch.linalg.eig": _pairs,
 }
-"""By the name of a ``Freedom``. What is not here may be anything: memory that nobody wrote, a cast that does not fit."""
+"""By the name of a ``Freedom``.
+
+What is not here may be anything: memory that nobody wrote, a cast that does not fit.
+"""

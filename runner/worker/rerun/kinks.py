@@ -1,7 +1,8 @@
-"""Gradients at a kink: of relu, abs, clamp and their like, where a rounding decides on which side a computed argument lies.
+"""Gradients at a kink: of relu, abs, clamp and their like, where a rounding decides on which side a computed argument
+lies.
 
-Eager's backward runs again, and each such operator sees its argument moved by a rounding. Elements of gradients that move with it
-are open between the gradients of these runs.
+Eager's backward runs again, and each such operator sees its argument moved by a rounding. Elements of gradients that
+move with it are open between the gradients of these runs.
 """
 
 from __future__ import annotations
@@ -26,10 +27,14 @@ DRAWS = (3, 4, 5, 6, 7, 8)
 """Of ``choices.Draw``: all up, all down, onto what they are compared with, and three times at random."""
 
 UNITS = 16.0
-"""How many times what a unit roundoff moves it by an argument is moved. Sums of 10,007 equal numbers were off by one."""
+"""How many times what a unit roundoff moves it by an argument is moved.
+
+Sums of 10,007 equal numbers were off by one.
+"""
 
 FAR = 4.0
-"""How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and kinks may be many."""
+"""How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and
+kinks may be many."""
 
 _ARGUMENTS: Mapping[str, str] = {
     "threshold_backward": "self",
@@ -62,12 +67,16 @@ _EQUALITIES = tuple(overload for overload in KINKS if overload.overloadpacket in
 RELUS = (aten.relu.default, aten.relu_.default)
 """Their backward asks for their result, which is zero on the whole other side: the argument is moved in the forward."""
 _BY_RESULT = frozenset({"celu_", "elu_", "hardtanh_", "leaky_relu_", "relu", "relu_", "selu_", "threshold_"})
-"""Operators whose result their backward asks for. It does not tell where the argument was, so that it is not moved there."""
+"""Operators whose result their backward asks for.
+
+It does not tell where the argument was, so that it is not moved there.
+"""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The lowest and the highest of each element of a leaf in several runs, as planes; without bounds where one is not finite."""
+    """The lowest and the highest of each element of a leaf in several runs, as planes; without bounds where one is not
+    finite."""
 
     shape: torch.Size
     low: torch.Tensor
@@ -103,10 +112,11 @@ def spread_of(values: torch.Tensor) -> Spread:
 
 
 def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[int, str], Spread]:
-    """Return the spreads of the gradients that are not the same in all runs, by call and path. A call that raised in one has none.
+    """Return the spreads of the gradients that are not the same in all runs, by call and path. A call that raised in
+    one has none.
 
-    NaN and infinity of a moved run say nothing: the gradient of a maximum divides by the number of elements that equal it, and none
-    of the moved ones may.
+    NaN and infinity of a moved run say nothing: the gradient of a maximum divides by the number of elements that equal
+    it, and none of the moved ones may.
     """
     spreads = {}
     for call, (own, *moved_records) in enumerate(zip(eager.calls, *(run.calls for run in runs), strict=False)):
@@ -132,12 +142,14 @@ def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[in
 
 
 class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
-    """Follows in a forward how large the numbers behind each tensor are, and moves arguments of ``KINKS`` in its ``backward``."""
+    """Follows in a forward how large the numbers behind each tensor are, and moves arguments of ``KINKS`` in its
+    ``backward``."""
 
     supports_higher_order_operators = True  # of torch 2.7 and later
 
     def __init__(self, draw: Draw, amounts: list[torch.Tensor | None] | None = None) -> None:
-        """Keep the draw, which says where arguments are moved to, and the ``amounts`` of an earlier run; None for the first."""
+        """Keep the draw, which says where arguments are moved to, and the ``amounts`` of an earlier run; None for the
+        first."""
         super().__init__()
         self.has_kinks = False
         """Whether a gradient depends on the side of a kink on which a computed argument lies."""
@@ -219,7 +231,10 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return result.copy_(torch.where(near, moved, result))
 
     def _equal(self, call: Call, own: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
-        """Return which elements may equal what they are compared with: all, none, or some at random. No moved one would."""
+        """Return which elements may equal what they are compared with: all, none, or some at random.
+
+        No moved one would.
+        """
         near = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
         noise = self._draw.move(torch.zeros(own.shape), 0, torch.ones(own.shape)).to(near.device)
         equal = near if self._draw.number == 5 else near & (noise > 0)

@@ -1,6 +1,7 @@
 """Values that torch leaves undefined: eager runs again, and each operator that has a choice makes another one.
 
-What differs between legal eager runs has no defined value. A compiled result that differs from eager only there is right.
+What differs between legal eager runs has no defined value. A compiled result that differs from eager only there is
+right.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ from runner.worker.tensors.tolerance import tolerance_for
 
 DRAWS = 10
 """Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three
-equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down, onto what they
-are compared with, and at random."""
+equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down,
+onto what they are compared with, and at random."""
 
 
 M = TypeVar("M", "LegalChoices", kinks.Kinks)
@@ -221,7 +222,8 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
 def _find_kinks(
     source: Source, settings: Settings, eager: Observation
 ) -> tuple[dict[tuple[int, str], kinks.Spread], list[str]]:
-    """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these are."""
+    """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these
+    are."""
     runs: list[Observation] = []
     names: set[str] = set()
     amounts: list[torch.Tensor | None] | None = None
@@ -243,8 +245,8 @@ def disagreement_of_same_choices(
 ) -> str | None:
     """Return where eager disagrees with itself though every operator makes the same choices; None if nowhere.
 
-    Two plain runs disagreed at ``place``, which stays the answer where these choices make eager raise. ``find`` returns the
-    place where two runs disagree.
+    Two plain runs disagreed at ``place``, which stays the answer where these choices make eager raise. ``find`` returns
+    the place where two runs disagree.
     """
     first, second = (_run(source, settings, LegalChoices(Draw(1), []), [])[0] for _ in range(2))
     return place if first.error is not None else find(first, second)
@@ -286,10 +288,11 @@ def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[
 def _read_first(
     func: Any, written: Sequence[torch.Tensor], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return arguments with copies of what an operator reads or writes where it writes besides; None where there is no such place.
+    """Return arguments with copies of what an operator reads or writes where it writes besides; None where there is no
+    such place.
 
-    Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements that it
-    writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
+    Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements
+    that it writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
     """
     if func.overloadpacket is torch.ops.aten.set_:
         return None  # it writes no elements

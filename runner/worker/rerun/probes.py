@@ -33,7 +33,8 @@ def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool
 
 
 def _looks_saturated(observation: Observation) -> bool:
-    """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was compared."""
+    """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was
+    compared."""
     for call in observation.calls:
         if call.mutated or any(leaf is not None for leaf in call.gradients.values()) or not call.outputs.leaves:
             return False

@@ -25,8 +25,8 @@ from runner.worker.tensors.tolerance import tolerance_for
 from runner.worker.torch_private.dispatch import disable_modes
 
 NEAR = 32.0
-"""How many roundings the norms of two results of eager may be apart: attention in half precision has other kernels, with roundings between.
-Another function is further off."""
+"""How many roundings the norms of two results of eager may be apart: attention in half precision has other kernels,
+with roundings between. Another function is further off."""
 
 
 class NoReference(Exception):
@@ -110,7 +110,8 @@ class Reference(WideValues):
         return tensor if tensor is not None and tensor.dtype in (torch.float64, torch.complex128) else None
 
     def original(self, call: int, path: str) -> Leaf | None:
-        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any other leaf.
+        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any
+        other leaf.
 
         The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
         """
@@ -121,12 +122,14 @@ class Reference(WideValues):
         return self._originals.get((call, path))
 
     def rounded_in(self, call: int, path: str) -> torch.dtype | None:
-        """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was rounded."""
+        """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was
+        rounded."""
         self.leaf(call, path)
         return self._rounded[call].get(path) if call < len(self._rounded) else None
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
-        """Return how far roundings move each element: of inputs and parameters, of what operators read, of halves as they are stored.
+        """Return how far roundings move each element: of inputs and parameters, of what operators read, of halves as
+        they are stored.
 
         None means that there is no reference.
         """
@@ -134,7 +137,8 @@ class Reference(WideValues):
         return None if exact is None else self._response(exact, call, path, None)
 
     def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite one.
+        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite
+        one.
 
         Both have the shape of the leaf; the size is float64. None means that there is no reference.
         """
@@ -147,7 +151,8 @@ class Reference(WideValues):
     def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
         """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
 
-        It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be had.
+        It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be
+        had.
         """
         result = _elements_at([call_leaves(record) for record in self._eager.calls], call, path)
         if result is None or not self._enabled or sensitivity.unit(dtype) is None:
@@ -281,8 +286,9 @@ def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
 def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | None) -> bool:
     """Return whether a run gives eager's numbers: up to the tolerance, or by their norm up to ``NEAR`` roundings.
 
-    An operator may take another kernel under a mode. A run does not where something that ran since, such as a backend at its first
-    compilation, has replaced a function of torch. ``rounded`` is the dtype of the coarsest rounding behind the numbers.
+    An operator may take another kernel under a mode. A run does not where something that ran since, such as a backend
+    at its first compilation, has replaced a function of torch. ``rounded`` is the dtype of the coarsest rounding behind
+    the numbers.
     """
     if first.dtype != second.dtype:
         return False

@@ -36,13 +36,14 @@ class Result:
 
 
 FAR = 4.0
-"""How many times the range of a leaf's legal elements an undefined one may lie outside of it. Legal runs are few, and do not reach every
-legal element."""
+"""How many times the range of a leaf's legal elements an undefined one may lie outside of it. Legal runs are few, and
+do not reach every legal element."""
 
 
 @dataclass
 class Range:
-    """The elements of a leaf in all legal runs: from the lowest to the highest finite one, and whether all are finite."""
+    """The elements of a leaf in all legal runs: from the lowest to the highest finite one, and whether all are
+    finite."""
 
     low: float = math.inf
     high: float = -math.inf
@@ -65,15 +66,18 @@ class Range:
         outside = flat[flat.isfinite() & ((flat < self.low - reach) | (flat > self.high + reach))]
         if self.low > self.high or not outside.numel():
             return ""
-        return f"an element that may hold several values is {float(outside[0]):.6g}; legal ones lie from {self.low:.6g} to {self.high:.6g}"
+        return (
+            f"an element that may hold several values is {float(outside[0]):.6g}; legal ones lie from {self.low:.6g} "
+            f"to {self.high:.6g}"
+        )
 
 
 @dataclass(frozen=True)
 class Undefined:
     """What is undefined of a case.
 
-    ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs that
-    are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
+    ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs
+    that are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
     ``ranges`` say where legal elements lie; it is empty where an operator may give anything.
     """
 
@@ -82,7 +86,8 @@ class Undefined:
     operators: Mapping[str, str]
     ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
     spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
-    """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal values."""
+    """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal
+    values."""
 
     def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
         """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""

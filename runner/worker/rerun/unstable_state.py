@@ -1,4 +1,5 @@
-"""State that cannot be compared: what eager itself leaves differently each time, or what is written while torch traces."""
+"""State that cannot be compared: what eager itself leaves differently each time, or what is written while torch
+traces."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def _differing(first: Tree, second: Tree, disagrees: Disagrees) -> Iterable[str]
 def traced_state(
     findings: Iterable[Finding], source: Source, settings: Settings, eager: Observation, disagrees: Disagrees
 ) -> frozenset[str]:
-    """Return parts of the state that findings are about and that the model's Python writes only on tensors without elements.
+    """Return parts of the state that findings are about and that the model's Python writes only on tensors without
+    elements.
 
     A compiler calls such code, as a fake kernel, while it traces; eager never does. Parts with tensors do not count.
 

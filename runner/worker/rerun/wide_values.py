@@ -10,7 +10,10 @@ from runner.worker.program.snapshot import Leaf
 
 
 class WideValues:
-    """Float64 and complex128 values by path, of one call. With no model to run again, how far roundings move them is unknown."""
+    """Float64 and complex128 values by path, of one call.
+
+    With no model to run again, how far roundings move them is unknown.
+    """
 
     overflow = ""
     """The first operator by which eager alone has NaN or an infinity."""
@@ -40,5 +43,6 @@ class WideValues:
         return None
 
     def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite one."""
+        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite
+        one."""
         return None

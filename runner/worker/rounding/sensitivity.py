@@ -3,8 +3,8 @@
 Another order of addition gives another sum. Inductor adds in another order than eager, whose sums are cascaded. Then
 eager's own error against float64 does not bound the allowed error: it is smaller by the square root of the count.
 The sensitivity does: each input is perturbed by one unit roundoff, up or down at random, and the results are compared.
-So is each number that an operator with arithmetic reads, since its own inputs were rounded: a difference of two such numbers
-that nearly cancel is uncertain, though the program's inputs may not be.
+So is each number that an operator with arithmetic reads, since its own inputs were rounded: a difference of two such
+numbers that nearly cancel is uncertain, though the program's inputs may not be.
 Results in float16 or bfloat16 are rounded once more where they are stored, and are perturbed there too.
 This is Monte Carlo arithmetic (D. S. Parker, "Monte Carlo Arithmetic", 1997).
 
@@ -24,12 +24,16 @@ UNIT = 2.0**-24
 """Unit roundoff of float32."""
 
 FACTOR = 128.0
-"""How many times the sensitivity counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers are off by up to
-about half the square root of n times it (N. J. Higham, "The Accuracy of Floating Point Summation", 1993); measured with
-Inductor on the CPU: 22 for 4,096 numbers, 87 for 40,960, 66 for a million, which are added in several lanes."""
+"""How many times the sensitivity counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers
+are off by up to about half the square root of n times it (N. J. Higham, "The Accuracy of Floating Point Summation",
+1993); measured with Inductor on the CPU: 22 for 4,096 numbers, 87 for 40,960, 66 for a million, which are added in
+several lanes."""
 
 PAIRS = 6
-"""Draws; each is made up and down. The root mean square of six is below a tenth of what it should be once in a million times."""
+"""Draws; each is made up and down.
+
+The root mean square of six is below a tenth of what it should be once in a million times.
+"""
 
 SMALL = 2.0**-10
 """Of the largest element of a tensor: what is off by more is no rounding, and not asked about."""
@@ -41,8 +45,8 @@ UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, 
 """Unit roundoff of the dtypes whose roundings are measured."""
 
 FACTOR_NARROW = 4.0
-"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator. The roundings of 16 operators come to
-16 units at most, and to four by their root mean square, which is what the movement is."""
+"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator. The roundings of 16
+operators come to 16 units at most, and to four by their root mean square, which is what the movement is."""
 
 
 def unit(dtype: torch.dtype) -> float | None:
@@ -61,12 +65,14 @@ def factor(dtype: torch.dtype) -> float:
 
 
 def small(dtype: torch.dtype) -> float:
-    """Return the part of a tensor's largest element that roundings in this dtype can reach: four units of a narrow one."""
+    """Return the part of a tensor's largest element that roundings in this dtype can reach: four units of a narrow
+    one."""
     return max(SMALL, FACTOR_NARROW * (unit(dtype) or 0.0))
 
 
 def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
-    """Return whether the roundings of the first dtype are larger than those of the second; False where one is unknown."""
+    """Return whether the roundings of the first dtype are larger than those of the second; False where one is
+    unknown."""
     own, other = unit(first), unit(second)
     return own is not None and other is not None and own > other
 
@@ -78,7 +84,8 @@ def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
 
 
 def steps(dtype: torch.dtype) -> int:
-    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still small."""
+    """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still
+    small."""
     return 8 if (unit(dtype) or 0.0) > UNIT else 64
 
 
@@ -102,8 +109,8 @@ def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float =
 def blur(draw: int, sign: int) -> Blur:
     """Return a function that gives a tensor with every element perturbed by a rounding in a dtype.
 
-    Each is perturbed by itself, also those that lie in one place of memory. ``draw`` and ``sign`` are those of ``perturb``:
-    calls in the same order move the same elements, up or down.
+    Each is perturbed by itself, also those that lie in one place of memory. ``draw`` and ``sign`` are those of
+    ``perturb``: calls in the same order move the same elements, up or down.
     """
     generator = torch.Generator().manual_seed(draw)
 
@@ -118,9 +125,9 @@ def blur(draw: int, sign: int) -> Blur:
 def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> torch.Tensor:
     """Return how far each element moves: the root mean square over (up, down) pairs of results, shaped like ``exact``.
 
-    An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not finite
-    has no distance. Both give 0, so that nothing is accepted there. The root mean squares of all pairs tell: in a single pair
-    two perturbations may cancel, and what is left of their product moves the element to the same side.
+    An element has crossed a step (a comparison, a floor) if it does not move up as it moves down. One that is not
+    finite has no distance. Both give 0, so that nothing is accepted there. The root mean squares of all pairs tell: in
+    a single pair two perturbations may cancel, and what is left of their product moves the element to the same side.
     """
     squares, smooth = torch.zeros(exact.shape, dtype=torch.float64), torch.ones(exact.shape, dtype=torch.bool)
     uneven = torch.zeros(exact.shape, dtype=torch.float64)
@@ -136,9 +143,9 @@ def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor,
 def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return which elements a rounding makes finite or not, and the largest absolute value of a finite one, as float64.
 
-    A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element that is finite
-    in no perturbed run is not counted: the perturbation itself has taken it from its domain, as the gradient of a norm that divides by the
-    number of elements that equal it.
+    A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element
+    that is finite in no perturbed run is not counted: the perturbation itself has taken it from its domain, as the
+    gradient of a norm that divides by the number of elements that equal it.
     """
     finite = torch.stack([run.isfinite() for run in runs])
     sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in (exact, *runs)])
@@ -177,7 +184,8 @@ def explains(
 def movement_explains(
     eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, rtol: float, atol: float
 ) -> bool:
-    """Return whether two results that no wider one judges differ by no more than the movement of eager's explains, everywhere.
+    """Return whether two results that no wider one judges differ by no more than the movement of eager's explains,
+    everywhere.
 
     Each finite element lies within the tolerance, or within the tolerance plus a multiple of the movement. Then it also
     lies within ``small`` of the largest element.

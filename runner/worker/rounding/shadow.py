@@ -1,10 +1,10 @@
 """Shadow execution: eager runs as it is, and beside each tensor stands the value that it would have in float64.
 
-Casting a model and its inputs to float64 makes another program: ``x.float()`` is ``x`` in float32 and a copy in float64, a
-generator draws other numbers, autocast casts otherwise, autograd meets dtypes that it did not record. Here the program
-stays. Each operator runs twice, on the tensors and on their shadows. Shadow values are computed from shadow values alone,
-so that no rounding to a smaller dtype enters them. This is how Herbgrind finds rounding errors in binaries
-(A. Sanchez-Stern and others, "Finding Root Causes of Floating Point Error", 2018).
+Casting a model and its inputs to float64 makes another program: ``x.float()`` is ``x`` in float32 and a copy in
+float64, a generator draws other numbers, autocast casts otherwise, autograd meets dtypes that it did not record. Here
+the program stays. Each operator runs twice, on the tensors and on their shadows. Shadow values are computed from shadow
+values alone, so that no rounding to a smaller dtype enters them. This is how Herbgrind finds rounding errors in
+binaries (A. Sanchez-Stern and others, "Finding Root Causes of Floating Point Error", 2018).
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ FROM_HALF = frozenset({aten._softmax, aten._log_softmax})
 """Operators whose last argument says that float32 is computed from halves, on CUDA. Shadows are no halves."""
 
 DRAWS = frozenset({
-    "_sample_dirichlet", "_standard_gamma", "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_", "geometric_",
-    "log_normal_", "multinomial", "normal", "normal_", "normal_functional", "poisson", "rand", "rand_like", "randint",
-    "randint_like", "randn", "randn_like", "random", "random_", "randperm", "uniform", "uniform_",
+    "_sample_dirichlet", "_standard_gamma", "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_",
+    "geometric_", "log_normal_", "multinomial", "normal", "normal_", "normal_functional", "poisson", "rand",
+    "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "random_", "randperm", "uniform",
+    "uniform_",
 })  # fmt: skip
 """Random operators whose result is what was drawn: the shadow has the same numbers."""
 
@@ -83,9 +84,9 @@ class NoShadow(Exception):
 class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     """Keeps a float64 value, or complex128, for each tensor that operators meet while the mode is on.
 
-    Values are kept by storage. Views, writes through views, and inputs that share memory are therefore as in the program.
-    ``problem`` says why the shadows are worth nothing, once an operator had no float64 form. ``overflow`` is the first operator
-    that gave NaN or an infinity where float64 has a number.
+    Values are kept by storage. Views, writes through views, and inputs that share memory are therefore as in the
+    program. ``problem`` says why the shadows are worth nothing, once an operator had no float64 form. ``overflow`` is
+    the first operator that gave NaN or an infinity where float64 has a number.
     """
 
     supports_higher_order_operators = True
@@ -93,8 +94,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def __init__(self, device: str, blur: Blur | None = None) -> None:
         """Prepare for a run on ``device``, whose random numbers are the program's.
 
-        ``blur`` is given each shadow that an operator with arithmetic reads, and returns what it reads instead. It is given
-        float32, or the dtype of a result in float16 or bfloat16. Then it is given the shadow of the result too.
+        ``blur`` is given each shadow that an operator with arithmetic reads, and returns what it reads instead. It is
+        given float32, or the dtype of a result in float16 or bfloat16. Then it is given the shadow of the result too.
         """
         super().__init__()
         self._blur = blur
@@ -140,7 +141,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return refuse
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the shadow of a tensor: of its shape and strides, in float64 or complex128, or in its dtype if that is neither.
+        """Return the shadow of a tensor: of its shape and strides, in float64 or complex128, or in its dtype if that is
+        neither.
 
         A write into the shadow changes it for all tensors that share the memory.
 
@@ -198,7 +200,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return result
 
     def rounded_in(self, tensor: torch.Tensor) -> torch.dtype | None:
-        """Return the dtype of the coarsest rounding behind a tensor's numbers, or None where there was no arithmetic."""
+        """Return the dtype of the coarsest rounding behind a tensor's numbers, or None where there was no
+        arithmetic."""
         memory = self._storages.get(tensor.untyped_storage()._cdata) if _has_storage(tensor) else None
         return memory.rounded if memory is not None else None
 

@@ -1,6 +1,7 @@
 """How far roundings may have moved each element of a program's tensors, followed through its operators.
 
-A mask of -1e9 that is added to some elements says nothing about the others, so that the amount stands beside each element.
+A mask of -1e9 that is added to some elements says nothing about the others, so that the amount stands beside each
+element.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ STEP = 8.0
 LINEAR = frozenset({
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "cumsum", "dot", "mean", "mm", "mv", "sum",
 })  # fmt: skip
-"""Operators whose result is a sum of products. Roundings of the summands are taken for independent, so that their squares add up:
-the sum of their sizes grows with each layer of a network far beyond what any run shows (N. Higham and T. Mary, A new approach to
-probabilistic rounding error analysis, 2019)."""
+"""Operators whose result is a sum of products. Roundings of the summands are taken for independent, so that their
+squares add up: the sum of their sizes grows with each layer of a network far beyond what any run shows (N. Higham and
+T. Mary, A new approach to probabilistic rounding error analysis, 2019)."""
 
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten
@@ -56,10 +57,12 @@ class Uncertainties:
         return None if not known else known[0] if len(known) == 1 else torch.maximum(known[0], known[1])
 
     def of_compared(self, arguments: Mapping[str, Any]) -> torch.Tensor | None:
-        """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both are exact.
+        """Return the amounts of an operator's first argument and what it compares that with, broadcast; None where both
+        are exact.
 
-        An amount is NaN where no rounding moves an element, such as a whole number that ``floor`` gave, and where the two are one number
-        and its copy, as a maximum is of one of its arguments. A copy of one of two numbers that a rounding may tie is no such copy.
+        An amount is NaN where no rounding moves an element, such as a whole number that ``floor`` gave, and where the
+        two are one number and its copy, as a maximum is of one of its arguments. A copy of one of two numbers that a
+        rounding may tie is no such copy.
         """
         x, other = arguments.get("self"), arguments.get("other", arguments.get("threshold"))
         amount = self.of(x, other)
@@ -137,7 +140,8 @@ class Uncertainties:
             self._pairs = {key: entry for key, entry in self._pairs.items() if not entry[0].expired()}
 
     def _store_pair(self, tensor: torch.Tensor, pair: Pair | None, written: bool) -> None:
-        """Keep what a tensor is with all roundings up and down; forget it of others in memory that was ``written`` to."""
+        """Keep what a tensor is with all roundings up and down; forget it of others in memory that was ``written``
+        to."""
         storage = tensor.untyped_storage()
         if written:
             self._pairs = {key: entry for key, entry in self._pairs.items() if key[0] != storage._cdata}
@@ -148,7 +152,8 @@ class Uncertainties:
 
 
 def fitting(amount: torch.Tensor | None, x: Any) -> torch.Tensor | None:
-    """Return what another run knows of ``x``; a rounding of its largest element where that run had another shape there."""
+    """Return what another run knows of ``x``; a rounding of its largest element where that run had another shape
+    there."""
     if amount is None or not _is_plain(x) or not amount.dim() or amount.shape[-x.dim() :] == x.shape:
         return amount
     with contextlib.suppress(RuntimeError):  # shapes that are broadcast to no common one
@@ -177,7 +182,8 @@ class _Trial:
         return self._run(lambda other: other, leaf, amount)
 
     def squares(self, computed: Computed) -> list[torch.Tensor]:
-        """Return the roots of the sums of squares of the summands' roundings: their own, and those of each computed factor."""
+        """Return the roots of the sums of squares of the summands' roundings: their own, and those of each computed
+        factor."""
         eps = max(torch.finfo(leaf.dtype).eps for leaf in tree_leaves((self._args, self._kwargs)) if _is_plain(leaf))
         squares = [total * eps**2 for total in self._run(_square)]
         for leaf, amount in computed:
@@ -188,7 +194,8 @@ class _Trial:
         return [_finite(square.clamp_min(0).sqrt()) for square in squares]
 
     def moves(self, computed: Computed) -> list[torch.Tensor]:
-        """Return how far results move with each computed argument: up, down, and for operators that mix elements, both."""
+        """Return how far results move with each computed argument: up, down, and for operators that mix elements,
+        both."""
         if not computed or self._func.namespace not in ("aten", "prims"):  # another operator may do more than compute
             return []
         if torch.Tag.nondeterministic_seeded in self._func.tags:

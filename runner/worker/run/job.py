@@ -76,7 +76,10 @@ class Phases:
 
 
 def judge_job(job: Job, send: Send) -> Record:
-    """Run a model in eager and under a backend, and return what the comparison says. A case that is wrong is INVALID."""
+    """Run a model in eager and under a backend, and return what the comparison says.
+
+    A case that is wrong is INVALID.
+    """
     phases = Phases(send)
     run = _Run(job, phases)
     phases.begin("load")
@@ -135,8 +138,8 @@ def is_installed(package: str) -> bool:
 def validate_distributions(on: bool) -> None:
     """Set whether torch.distributions checks its arguments, as it would be in a process of its own.
 
-    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``, ``TorchPatcher``).
-    Without this, eager would no longer raise what it raises for users once the process has compiled.
+    The first torch.compile of a process turns the checks off for good (``torch/_dynamo/eval_frame.py``,
+    ``TorchPatcher``). Without this, eager would no longer raise what it raises for users once the process has compiled.
     """
     torch.distributions.Distribution.set_default_validate_args(on)
 
@@ -222,7 +225,8 @@ class _Run:
         doubt_counts(compiled, (name for name, bound in self.job.expect.items() if bound is not None))
         if reach:
             self.record = replace(self.record, reached=tuple(sorted(reach.names)))
-        self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
+        self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks,
+        recompiles=compiled.recompiles,
                   break_reasons=tuple(compiled.break_reasons))  # fmt: skip
         if self.job.backend["backend"] == "inductor":
             self.record = replace(
@@ -253,7 +257,8 @@ class _Run:
         return tree_disagreement(first, second, "value" not in self.job.ignore, self.agree) is not None
 
     def _check_eager(self, eager: Observation) -> None:
-        """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case names.
+        """Check that eager raised what ``expect.raises`` says, and nothing else, and that it returned what the case
+        names.
 
         Raises:
             InvalidCase: it did otherwise.
@@ -290,7 +295,8 @@ class _Run:
     def _judge(self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str]) -> None:
         """Compare and fill the record.
 
-        ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was there alone.
+        ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was
+        there alone.
         """
         reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
         evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset())

@@ -1,9 +1,9 @@
 """A job's process, freshly forked by the server: prepares itself, runs the job, reports its outcome, and exits.
 
 Preparing means: a session of its own, output into the job's log, stacks at a crash, limits. Its messages go over a
-connection of its own (see ``server.py``), each with the job's ticket. First comes who it is, then the job's phases. Last
-comes ``{"outcome": record, "kin": whether processes are left}`` or ``{"broken": traceback}``. If processes are left it
-waits until control has ended them and hangs up.
+connection of its own (see ``server.py``), each with the job's ticket. First comes who it is, then the job's phases.
+Last comes ``{"outcome": record, "kin": whether processes are left}`` or ``{"broken": traceback}``. If processes are
+left it waits until control has ended them and hangs up.
 
 An order with ``keep`` (bytes that the process may grow by) makes a persistent worker. After a job that went well it
 restores its state (``persistent.py``) and sends ``{"rest": bytes held}``. Then it reads its next order from the same
@@ -152,7 +152,10 @@ class _Process:
 
 
 def _told() -> str:
-    """Return the exception that is handled now as text. The class may be the case's, and raise when it is asked for its name."""
+    """Return the exception that is handled now as text.
+
+    The class may be the case's, and raise when it is asked for its name.
+    """
     try:
         return traceback.format_exc()
     except BaseException:  # noqa: BLE001
@@ -250,8 +253,8 @@ def _spare_others() -> None:
 def _limit(memory: int | None) -> None:
     """Allow ``memory`` bytes and a quarter of data beyond today's (control watches the finer limit).
 
-    It stops one huge allocation that would hurt the machine before control looks. Compilers inherit the limit, so it is never
-    below their own allowance. Accelerators have none: their runtimes reserve address space at will.
+    It stops one huge allocation that would hurt the machine before control looks. Compilers inherit the limit, so it is
+    never below their own allowance. Accelerators have none: their runtimes reserve address space at will.
     """
     soft, hard = _DATA
     with contextlib.suppress(ValueError, OSError):  # a case may have lowered the hard limit

@@ -1,9 +1,9 @@
 """State that a persistent worker restores between jobs, and reasons to end it instead.
 
 A job restores what it sets itself (``environment`` in ``load.py``). This module restores what a case may leave behind:
-compiled code, flags, modes, the process's own state. A process in which a case has replaced a function of torch ends, for a
-wrong result could pass there. Some state is not known here. That is why control runs a failure of such a process again
-elsewhere.
+compiled code, flags, modes, the process's own state. A process in which a case has replaced a function of torch ends,
+for a wrong result could pass there. Some state is not known here. That is why control runs a failure of such a process
+again elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _MANY_MODULES = 20
-"""So many new modules are worth setting their objects aside. Each time what the caches of torch hold is set aside too, for good."""
+"""So many new modules are worth setting their objects aside.
+
+Each time what the caches of torch hold is set aside too, for good.
+"""
 
 
 def resident() -> int:
@@ -95,7 +98,8 @@ class Base:
     def _collect(self) -> None:
         """Collect what the job left: what is compiled lies in cycles and holds some of the device's memory.
 
-        What its imports made stays for good. It is set aside, because the collector takes 0.3 s to look at all of Inductor.
+        What its imports made stays for good. It is set aside, because the collector takes 0.3 s to look at all of
+        Inductor.
         """
         gc.collect()
         if len(sys.modules) > self._modules + _MANY_MODULES:
@@ -112,7 +116,8 @@ def _folder() -> str:
 
 
 def _threads() -> list[str]:
-    """Return the names of threads that are left, without those that a package keeps for itself (such as tqdm's monitor)."""
+    """Return the names of threads that are left, without those that a package keeps for itself (such as tqdm's
+    monitor)."""
     native = threading._DummyThread  # started by native code, such as autograd's for a device
     return [
         thread.name

@@ -5,12 +5,13 @@ torch loaded takes about 0.1 s instead of several seconds.
 
 A zygote forks the servers of an interpreter, so that torch is imported once for all of them.
 
-Messages are JSON objects, one a line. The connection of a server carries ``{"hello": ...}`` first. Each job line that it
-reads is ``{"ticket", "job", "log", "stack", "limit"}``. The answer is ``{"forked": pid}`` or ``{"refused": reason}``,
-and in the end ``{"exit": pid, "status": wait status}``, each with the ticket. A child opens a connection of its own. The
-job's phases and its outcome travel on that, so that no other process can garble them.
+Messages are JSON objects, one a line. The connection of a server carries ``{"hello": ...}`` first. Each job line that
+it reads is ``{"ticket", "job", "log", "stack", "limit"}``. The answer is ``{"forked": pid}`` or ``{"refused":
+reason}``, and in the end ``{"exit": pid, "status": wait status}``, each with the ticket. A child opens a connection of
+its own. The job's phases and its outcome travel on that, so that no other process can garble them.
 
-A zygote says ``{"zygote": pid}``. It reads ``{"ticket", "environ", "warm", "token", "log"}`` and answers as a server does.
+A zygote says ``{"zygote": pid}``. It reads ``{"ticket", "environ", "warm", "token", "log"}`` and answers as a server
+does.
 
 Both live as long as control holds the other end of their connection, and take their children along.
 """
@@ -285,7 +286,8 @@ class Forks:
 
 
 def _end_children(pids: dict[int, int]) -> None:
-    """Kill the children ``pids`` (the values are of no matter), all others, their groups, and whatever they leave to us."""
+    """Kill the children ``pids`` (the values are of no matter), all others, their groups, and whatever they leave to
+    us."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
         for pid in [*pids, *_children_of(os.getpid())]:

@@ -24,8 +24,8 @@ def preparing(*more: Callable[[], object]) -> Iterator[None]:
     """Probe the vector instruction sets and precompile torch's header while the block runs, all at the same time.
 
     Leaves no thread. What runs in the block must compile nothing for the CPU. An instruction set that cannot be built
-    is probed again after the block. What the block does to torch can fail a probe beside it: torch 2.6 raises KeyError if
-    ``torch._dynamo.reset()`` runs meanwhile. Torch takes any failure for the processor's answer, and keeps it.
+    is probed again after the block. What the block does to torch can fail a probe beside it: torch 2.6 raises KeyError
+    if ``torch._dynamo.reset()`` runs meanwhile. Torch takes any failure for the processor's answer, and keeps it.
 
     Args:
         more: what else can be done beside the block.

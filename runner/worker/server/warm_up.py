@@ -23,10 +23,10 @@ from runner.worker.torch_private.registry import backend_names
 from runner.worker.torch_private.vectors import probe
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
-"""How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed; Dynamo
-prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing compiled; everything.
-Each level costs up to a second more, so that a run asks for what its variants need. Where an accelerator is in sight nothing is
-compiled or probed, and ``import`` stands for all levels from ``aot`` on."""
+"""How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed;
+Dynamo prepared; a graph compiled under ``aot_eager``; one with a backward too; all compilers prepared and nothing
+compiled; everything. Each level costs up to a second more, so that a run asks for what its variants need. Where an
+accelerator is in sight nothing is compiled or probed, and ``import`` stands for all levels from ``aot`` on."""
 
 _SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -84,8 +84,9 @@ def warm_up(level: str) -> None:
     mode = "off"
     if level in ("backward", "inductor"):
         if _built_for_accelerators(torch):
-            # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be there
-            # a device or not ("Unable to handle autograd's threading in combination with fork-based multiprocessing").
+            # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be
+            # there a device or not ("Unable to handle autograd's threading in combination with fork-based
+            # multiprocessing").
             preparation.load(preparation.LAZY_FOR_BACKWARDS)
         else:
             mode = "backward"
@@ -110,7 +111,8 @@ def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, graphs
 
 
 def load_for_devices() -> None:
-    """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process there."""
+    """Load what a first compilation for an accelerator does, and let Triton hash itself: a second of each process
+    there."""
     preparation.load(preparation.LAZY_FOR_DEVICES)
     hash_triton()
 
@@ -156,7 +158,8 @@ def _built_for_accelerators(torch: Any) -> bool:
 def _threads() -> int:
     """Return the number of threads of this process, native ones included, that a child would miss.
 
-    CUDA's driver starts one of its own where somebody asks for devices, even if none is visible. No job on the CPU needs it.
+    CUDA's driver starts one of its own where somebody asks for devices, even if none is visible. No job on the CPU
+    needs it.
     """
     return sum(not _thread_name(thread).startswith("cuda") for thread in os.listdir("/proc/self/task"))
 

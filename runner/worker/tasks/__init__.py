@@ -1,1 +1,2 @@
-"""What a job may ask for besides a verdict: benchmarks, bisection, debug folders, graphs, minified scripts, generated cases."""
+"""What a job may ask for besides a verdict: benchmarks, bisection, debug folders, graphs, minified scripts, generated
+cases."""

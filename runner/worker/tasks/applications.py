@@ -1,4 +1,5 @@
-"""The applications that torch's bisector counts: the operator of each graph node, and the line of the case that each came from.
+"""The applications that torch's bisector counts: the operator of each graph node, and the line of the case that each
+came from.
 
 The bisector names an application by a node or an operator alone. Its number is the place in the order of calls of
 ``CompilerBisector.disable_subsystem``.

@@ -54,11 +54,12 @@ def run_bench(job: Job, send: Send) -> dict[str, Any]:
     Returns:
         Every part: ``device`` (its name) and ``threads``.
         ``copy``: ``seconds`` (a spread, see ``stopwatch.spread``) and ``bytes`` (read and written by one copy).
-        ``cold`` and ``warm``: ``compile`` (``seconds`` of the first call, ``caches``: hits and misses of torch's caches),
-        ``graphs``, ``graph_breaks``, ``recompiles``, ``notes``.
-        ``cold``: ``generated`` (kernels, or null where Inductor compiled nothing), ``bytes`` (moved by a call), ``bytes_source``.
-        ``warm``: ``eager`` and ``compiled``, each ``seconds``, ``memory`` (bytes or null) and ``launches`` (or null).
-        ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is wrong.
+        ``cold`` and ``warm``: ``compile`` (``seconds`` of the first call, ``caches``: hits and misses of torch's
+        caches), ``graphs``, ``graph_breaks``, ``recompiles``, ``notes``.
+        ``cold``: ``generated`` (kernels, or null where Inductor compiled nothing), ``bytes`` (moved by a call),
+        ``bytes_source``. ``warm``: ``eager`` and ``compiled``, each ``seconds``, ``memory`` (bytes or null) and
+        ``launches`` (or null). ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is
+        wrong.
     """
     send({"phase": "load"})
     return with_source(job, lambda source: _part(job, source, send))

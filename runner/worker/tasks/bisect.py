@@ -2,7 +2,8 @@
 
 ``CompilerBisector`` asks again and again "is the answer right now?" while it turns parts of the compiler off. Here the
 answer is the whole judgement of the job, in a forked copy of this process. So a crash or a hang is an answer like
-any other. It counts only if the failure is one that the job names. The bisector keeps its state in files, which copies find.
+any other. It counts only if the failure is one that the job names. The bisector keeps its state in files, which copies
+find.
 """
 
 from __future__ import annotations
@@ -48,15 +49,17 @@ _NO_CACHE = {
 
 
 def run_bisect(job: Job, send: Send) -> dict[str, Any]:
-    """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being right.
+    """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being
+    right.
 
     ``job.arguments``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them. Any of
     them is the failure. ``seconds`` and ``budget``: see SECONDS and BUDGET.
 
     Returns:
-        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name``, ``operator`` and ``line``, which is that
-        of the source (each may be null).
-        ``note``: why there is no more. ``runs``: how often it was judged. ``log``: what the bisector printed. ``error``: null.
+        ``culprit``: null, or ``backend``, ``subsystem``, ``number`` (from 0), ``name``, ``operator`` and ``line``,
+        which is that of the source (each may be null).
+        ``note``: why there is no more. ``runs``: how often it was judged. ``log``: what the bisector printed.
+        ``error``: null.
     """
     send({"phase": "backend"})
     marks = [tuple(mark) for mark in job.arguments["wanted"]]
@@ -120,8 +123,9 @@ class _Stop(Exception):
 class _Question:
     """What the bisector calls: True when the failure does not show.
 
-    ``reproduced``: it has shown at least once. ``fixed_by``: the subsystem without which it does not show. ``operators``: the
-    operators of the graph's nodes by name. ``lines``: those of the source that applications come from, by ``key_of``.
+    ``reproduced``: it has shown at least once. ``fixed_by``: the subsystem without which it does not show.
+    ``operators``: the operators of the graph's nodes by name. ``lines``: those of the source that applications come
+    from, by ``key_of``.
     """
 
     job: Job
@@ -175,7 +179,8 @@ class _Question:
             and not answer.broken
             and answer.death()["oracle"] not in {oracle for oracle, *_ in self.marks}
         ):
-            # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it is asked twice.
+            # A copy can hang on a lock that another thread held when it was made. One wrong answer ends a search, so it
+            # is asked twice.
             answer = ask(self._judged, self._seconds)
         self.operators.update(answer.operators)
         self.lines = {**answer.lines, **self.lines}  # the first run counts: in later ones parts are switched off
@@ -296,7 +301,10 @@ def _ended_within(pid: int, seconds: float) -> int | None:
 
 
 def _answer(job: Job, writing: int) -> NoReturn:
-    """Judge in the copy, send the record, and exit. Nothing of this process may be unwound: the bisector would tidy up."""
+    """Judge in the copy, send the record, and exit.
+
+    Nothing of this process may be unwound: the bisector would tidy up.
+    """
     own = os.getpid()
 
     def say(message: Mapping[str, Any]) -> None:

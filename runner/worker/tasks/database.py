@@ -1,4 +1,5 @@
-"""torch's own operator database: which names it tests, how a case may spell each, and with which dtypes torch tests it."""
+"""torch's own operator database: which names it tests, how a case may spell each, and with which dtypes torch tests
+it."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 
 
 def run_database(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or nothing.
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or
+    nothing.
 
     ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """

@@ -1,7 +1,7 @@
 """The task ``debug``: one run of a case with everything that torch's compiler can be made to write, in a folder.
 
-Files are written as it happens, so that a compiler that crashes leaves what there was. Nothing is taken from a cache: on
-a hit torch would write neither kernels nor graphs.
+Files are written as it happens, so that a compiler that crashes leaves what there was. Nothing is taken from a cache:
+on a hit torch would write neither kernels nor graphs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SUFFIX = {"json": ".json", "string": ".py"}
 def run_debug(job: Job, send: Send) -> dict[str, Any]:
     """Return the record of a debugging run.
 
-    ``job.arguments``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or null
-    for all), ``artifacts`` (of ``TORCH_LOGS``).
+    ``job.arguments``: ``folder`` (of the bundle; the case's source goes there too), ``function`` (a frame's name, or
+    null for all), ``artifacts`` (of ``TORCH_LOGS``).
 
     Returns:
-        ``raised``: null, or the error that ended the run. ``graphs``. ``frames``: names that Dynamo compiled. ``times``:
-        phase, count, seconds. ``compilations``. ``counters``. ``kernels``: Inductor's counts. ``missing``: artifacts that
-        this torch does not know. ``error`` if the case is wrong.
+        ``raised``: null, or the error that ended the run. ``graphs``. ``frames``: names that Dynamo compiled.
+        ``times``: phase, count, seconds. ``compilations``. ``counters``. ``kernels``: Inductor's counts. ``missing``:
+        artifacts that this torch does not know. ``error`` if the case is wrong.
     """
     send({"phase": "load"})
     # In the bundle, so that the paths in its logs and graphs lead somewhere.

@@ -11,7 +11,8 @@ from runner.worker.run.job import Send
 
 
 def run_environment(job: Job, send: Send) -> dict[str, Any]:
-    """Return ``text`` as ``python -m torch.utils.collect_env`` prints it, ``torch``, the whole version, and ``error``, null."""
+    """Return ``text`` as ``python -m torch.utils.collect_env`` prints it, ``torch``, the whole version, and ``error``,
+    null."""
     from torch.utils.collect_env import get_pretty_env_info
 
     send({"phase": "load"})

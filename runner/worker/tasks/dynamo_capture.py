@@ -1,4 +1,5 @@
-"""Dynamo's view of a case while it runs: graphs and their operators, breaks, guards, recompiles, frames left to eager."""
+"""Dynamo's view of a case while it runs: graphs and their operators, breaks, guards, recompiles, frames left to
+eager."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ class Capture:
         return rows
 
     def compilations(self) -> list[dict[str, Any]]:
-        """Return torch's metrics of each compilation: frame, seconds, guards, and why the frame was given up, if it was."""
+        """Return torch's metrics of each compilation: frame, seconds, guards, and why the frame was given up, if it
+        was."""
         rows = []
         broken = {row["compile_id"]: row["reason"] for row in self.breaks()}
         for event in self._of("compilation_metrics"):

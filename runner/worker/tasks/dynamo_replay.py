@@ -1,7 +1,8 @@
 """Dynamo's record and replay: an internal error of Dynamo with the frame that it was in, into a file and out again.
 
-Torch pickles the frame with dill, which writes a class of ``__main__`` by value and any other by its module's name. A case's
-module exists only while it runs. So it takes the place of ``__main__`` here, and the file needs nothing but torch and dill.
+Torch pickles the frame with dill, which writes a class of ``__main__`` by value and any other by its module's name. A
+case's module exists only while it runs. So it takes the place of ``__main__`` here, and the file needs nothing but
+torch and dill.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from runner.worker.torch_private import dynamo
 from runner.worker.torch_private.counters import start_counting
 
 LIMIT = 100_000
-"""Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the default."""
+"""Compilations of a frame that a replay may claim: ``torch._dynamo.replay`` calls its own the 999th, far above the
+default."""
 
 
 def run_dynamo_record(job: Job, send: Send) -> dict[str, Any]:
@@ -84,7 +86,8 @@ def _missing() -> dict[str, str] | None:
 
 
 def _unreadable(file: str, recording_class: Any) -> dict[str, str] | None:
-    """Return the error of a file that is no recording, or one that another torch or Python made; None if it is readable."""
+    """Return the error of a file that is no recording, or one that another torch or Python made; None if it is
+    readable."""
     try:
         with open(file, "rb") as stream:
             recording = recording_class.load(stream)

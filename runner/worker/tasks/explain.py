@@ -1,7 +1,8 @@
 """The task ``explain``: what torch.compile made of a case over all its calls, under the variant's own settings.
 
 ``torch._dynamo.explain`` sees one call, under a backend of its own, and no recompile. So the compiled object itself is
-called as often as the case says and captured (``dynamo_capture.py``). The report of ``explain`` on the first call is added.
+called as often as the case says and captured (``dynamo_capture.py``). The report of ``explain`` on the first call is
+added.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def run_explain(job: Job, send: Send) -> dict[str, Any]:
 
     Returns:
         ``calls``, ``compilations``, ``graphs``, ``graph_breaks``, ``guards``, ``recompiles``, ``limits``, ``counters``,
-        ``first_call`` and ``raised`` (null, or the error that ended the run). ``runner.cli.explain`` describes them; places
-        have ``line``. ``error`` if the case is wrong.
+        ``first_call`` and ``raised`` (null, or the error that ended the run). ``runner.cli.explain`` describes them;
+        places have ``line``. ``error`` if the case is wrong.
     """
     send({"phase": "load"})
     return with_source(job, lambda source: _explain(job, source, send))

@@ -57,7 +57,8 @@ def run_picture(job: Job, send: Send) -> dict[str, Any]:
 
     Returns:
         ``picture``: see ``draw``, with ``path`` and ``oracle``, or None where ``reason`` says why. ``inputs``: see
-        ``measure``. ``eager_error``, ``compiled_error``: what was raised. ``error``: as in findings, when the case is wrong.
+        ``measure``. ``eager_error``, ``compiled_error``: what was raised. ``error``: as in findings, when the case is
+        wrong.
     """
     record: dict[str, Any] = {
         "picture": None,
@@ -194,11 +195,12 @@ def draw(
 ) -> dict[str, Any]:
     """Return the difference of two dense CPU tensors of one shape and dtype.
 
-    ``grid``: the tensor as a matrix of ``width`` columns. Leading dimensions are flattened; a vector is broken into rows of
-    ``width``. Each cell covers ``row_span`` rows and ``column_span`` columns. A cell holds the largest ``absolute`` and
-    ``relative`` error |compiled - eager| (/ |eager|), and ``kind`` (0, ALIKE, MISPLACED).
+    ``grid``: the tensor as a matrix of ``width`` columns. Leading dimensions are flattened; a vector is broken into
+    rows of ``width``. Each cell covers ``row_span`` rows and ``column_span`` columns. A cell holds the largest
+    ``absolute`` and ``relative`` error |compiled - eager| (/ |eager|), and ``kind`` (0, ALIKE, MISPLACED).
     ``worst``: the elements furthest beyond the tolerance, NaN and infinities of one side alone first.
-    ``histogram``: see ``_histogram``. ``counts``: NaN and infinities per side. Infinite numbers are text, as ``number`` has it.
+    ``histogram``: see ``_histogram``. ``counts``: NaN and infinities per side. Infinite numbers are text, as ``number``
+    has it.
     """
     shape = list(eager.shape)
     width = _width(shape, eager.numel())
@@ -283,7 +285,8 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
     """Count relative errors |x - float64| / |float64| of both sides by decade.
 
     ``decades``: exponents, all that either side needs. ``eager``, ``compiled``: counts of errors in [10**d, 10**(d+1)).
-    ``exact``: errors of 0. ``unscaled``: float64 is 0 and the side is not. ``left_out``: one of the three is not finite.
+    ``exact``: errors of 0. ``unscaled``: float64 is 0 and the side is not. ``left_out``: one of the three is not
+    finite.
     """
     sides = ("eager", "compiled")
     counts = {side: torch.zeros(LARGEST - SMALLEST + 1, dtype=torch.int64) for side in sides}

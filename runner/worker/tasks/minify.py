@@ -1,7 +1,7 @@
 """Torch's own minifier, one step a process: provoke its launcher, let that cut the graph, run what is left.
 
-The minifier changes global settings, the current folder and ``sys.argv``, and leaves them changed. The process of a step is
-thrown away afterwards, so nothing is put back here. Each workaround and its cause: ``docs/minifying.md``.
+The minifier changes global settings, the current folder and ``sys.argv``, and leaves them changed. The process of a
+step is thrown away afterwards, so nothing is put back here. Each workaround and its cause: ``docs/minifying.md``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def run_minify(job: Job, send: Send) -> dict[str, Any]:
     * for ``provoke`` (run the case under the settings that write a launcher): ``folder``, ``after`` (dynamo or aot),
       ``level`` (2, 3 or 4), ``tolerance`` (of level 4, or None), ``alias`` (a name for the backend).
       ``signal`` is the name of the signal that ends the process, or empty;
-    * for ``cut`` (run the launcher, which leaves ``repro.py`` in ``folder``): the same, ``launcher`` and ``flags`` for it;
+    * for ``cut`` (run the launcher, which leaves ``repro.py`` in ``folder``): the same, ``launcher`` and ``flags`` for
+      it;
     * for ``run``: ``script``.
     """
     send({"phase": "backend"})
@@ -144,9 +145,10 @@ def _prepare(job: Job) -> str:
 def plain(compile_graph: Function) -> Function:
     """Return the backend without what misleads the minifier after Dynamo.
 
-    It compiles a copy, since the minifier goes on with the graph that it gives away. Its result is called as Dynamo calls it:
-    torch 2.13 lets AOT's functions inherit ``_boxed_call``, and the minifier then passes one list. The result has a graph's
-    parameters and buffers. The minifier asks for them; Dynamo does not, and backends return plain functions.
+    It compiles a copy, since the minifier goes on with the graph that it gives away. Its result is called as Dynamo
+    calls it: torch 2.13 lets AOT's functions inherit ``_boxed_call``, and the minifier then passes one list. The result
+    has a graph's parameters and buffers. The minifier asks for them; Dynamo does not, and backends return plain
+    functions.
     """
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
@@ -202,8 +204,8 @@ def ended_by(act: Callable[[], Any]) -> int:
 def _keep_inputs(number: int, threads: int) -> None:
     """Make the test of the minifier after AOT keep its inputs.
 
-    Compiled code empties the list that it is given, and ``inductor_fails`` gives it the minifier's own. The next step then
-    has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
+    Compiled code empties the list that it is given, and ``inductor_fails`` gives it the minifier's own. The next step
+    then has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
     ``number``, each test runs in a child.
     """
     tests = minifier.TESTS.need()

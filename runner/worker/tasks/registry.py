@@ -29,11 +29,13 @@ TASKS = {
     "shapes": "runner.worker.tasks.shapes:run_shapes",
     "try": "runner.worker.tasks.generate:run_try",
 }
-"""What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its own."""
+"""What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its
+own."""
 
 
 def run_job(data: Mapping[str, Any], send: Send) -> dict[str, Any]:
-    """Run the job of a plain dict, and return its answer as one: a ``Record`` of a job that compares, or what its task answers.
+    """Run the job of a plain dict, and return its answer as one: a ``Record`` of a job that compares, or what its task
+    answers.
 
     ``send`` is given ``{"phase": name}`` whenever a part begins. Only a defect of the harness raises.
     """

@@ -1,6 +1,7 @@
 """Every value of a case's ``forward`` in eager: so that a reducer can put an input in its place.
 
-The function's local variables are read when it returns, or when something raises in it: each value has a variable there.
+The function's local variables are read when it returns, or when something raises in it: each value has a variable
+there.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def run_shapes(job: Job, send: Send) -> dict[str, Any]:
     """Return the record ``{"values": {variable: facts}}`` of the first call, run in eager.
 
-    Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or None),
-    ``python`` (value), ``list`` (items), ``fields`` (items by name, of a named tuple), or ``other``.
+    Facts have a ``kind``: ``tensor`` (shape, dtype, requires_grad, contiguous, low and high of its finite elements or
+    None), ``python`` (value), ``list`` (items), ``fields`` (items by name, of a named tuple), or ``other``.
     A case that cannot be loaded has no values.
     """
     send({"phase": "load"})

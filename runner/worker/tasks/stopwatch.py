@@ -2,8 +2,8 @@
 
 On the CPU ``torch.utils.benchmark.Timer`` measures. On CUDA it would measure something else: a block of calls by the
 host's clock, which holds the launches and finds the last call's data in the L2 cache. ``do_bench`` measures one call
-between two events of the GPU, with that cache cleared. Neither measures memory or counts kernels. Eager and compiled are
-timed in turns, and a ``Measurement`` is of one series, so the quartiles of all are taken here.
+between two events of the GPU, with that cache cleared. Neither measures memory or counts kernels. Eager and compiled
+are timed in turns, and a ``Measurement`` is of one series, so the quartiles of all are taken here.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def _cpu_times(call: Call, least: int) -> list[float]:
     """Return means of blocks of calls, so long that the clock does not matter."""
     from torch.utils.benchmark import Timer
 
-    timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())  # type: ignore[no-untyped-call,unused-ignore]
+    threads = torch.get_num_threads()
+    timer = Timer("call()", globals={"call": call}, num_threads=threads)  # type: ignore[no-untyped-call,unused-ignore]
     measurement = timer.blocked_autorange(min_run_time=ROUND)
     seconds = [float(value) for value in measurement.times]
     while len(seconds) < least:
@@ -94,7 +95,8 @@ def _cuda_times(call: Call, least: int) -> list[float]:
 
 
 def spread(seconds: list[float]) -> dict[str, Any]:
-    """Return ``median``, ``low`` and ``high`` (quartiles by linear interpolation), ``best`` and ``count`` of ``seconds``."""
+    """Return ``median``, ``low`` and ``high`` (quartiles by linear interpolation), ``best`` and ``count`` of
+    ``seconds``."""
     series = seconds if len(seconds) > 1 else seconds * 2  # quantiles asks for two
     low, median, high = statistics.quantiles(series, n=4, method="inclusive")
     return {"median": median, "low": low, "high": high, "best": min(seconds), "count": len(seconds)}
@@ -103,8 +105,8 @@ def spread(seconds: list[float]) -> dict[str, Any]:
 def memory(call: Call, device: str) -> int | None:
     """Return the bytes that one call takes at its peak beyond what was held; None if that cannot be measured.
 
-    On CUDA it is what torch's allocator gave out. On the CPU it is the growth of the process's resident set (``ru_maxrss``).
-    That comes in pages, and some hundred KiB late: a process's counters are kept by thread.
+    On CUDA it is what torch's allocator gave out. On the CPU it is the growth of the process's resident set
+    (``ru_maxrss``). That comes in pages, and some hundred KiB late: a process's counters are kept by thread.
     """
     gc.collect()
     if device.startswith("cuda"):

@@ -18,7 +18,8 @@ DEFAULTS = {dtype: default_tolerances(dtype) for dtype in vars(torch).values() i
 class Tolerance:
     """As ``torch.testing.assert_close`` has them; ``exact`` asks for equal bits, where any NaN equals any other.
 
-    ``entry`` says where the case has them: at a place, for a dtype, or ``""`` for all; None where they are torch's default, or exact.
+    ``entry`` says where the case has them: at a place, for a dtype, or ``""`` for all; None where they are torch's
+    default, or exact.
     """
 
     rtol: float
@@ -58,14 +59,16 @@ def tolerance_for(dtype: torch.dtype, overrides: Mapping[str, Any] | None = None
 
 
 def missing_place(overrides: Mapping[str, Any] | None, paths: Iterable[str]) -> str | None:
-    """Return a place of ``overrides`` at which none of the outputs stands, whose ``paths`` these are; None without one."""
+    """Return a place of ``overrides`` at which none of the outputs stands, whose ``paths`` these are; None without
+    one."""
     table = (overrides or {}).get("by_place") or {}
     used = {place for path in paths for place in table if own_bounds({"by_place": {place: ()}}, path) is not None}
     return next((place for place in table if place != GRADIENTS and place not in used), None)
 
 
 def own_bounds(overrides: Mapping[str, Any] | None, path: str) -> Sequence[float | None] | None:
-    """Return rtol and atol that ``overrides`` has for the place of a leaf, by the longest of its places; None without one."""
+    """Return rtol and atol that ``overrides`` has for the place of a leaf, by the longest of its places; None without
+    one."""
     place = _own_place(overrides or {}, path)
     table: Mapping[str, Sequence[float | None]] = (overrides or {}).get("by_place") or {}
     return None if place is None else table[place]

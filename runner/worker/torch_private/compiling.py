@@ -12,8 +12,8 @@ import torch._dynamo
 class CompileWatch:
     """While the block lasts, says when torch begins to compile and how many seconds it has compiled.
 
-    ``torch._dynamo.reset()`` forgets the callbacks, so a block begins after it. torch 2.6 and 2.7 call them for each frame that
-    is compiled within another one.
+    ``torch._dynamo.reset()`` forgets the callbacks, so a block begins after it. torch 2.6 and 2.7 call them for each
+    frame that is compiled within another one.
     """
 
     def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:

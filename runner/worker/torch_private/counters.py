@@ -71,8 +71,8 @@ def graphs() -> int | None:
 def recompiles() -> int | None:
     """Return how often a frame was compiled that had been compiled.
 
-    The id of such a compilation is ``frame/n`` with n > 0, on 2.6 as on 2.13. Of more compilations than ``MOST`` it is a lower
-    bound.
+    The id of such a compilation is ``frame/n`` with n > 0, on 2.6 as on 2.13. Of more compilations than ``MOST`` it is
+    a lower bound.
     """
     if _METRICS.find() is None or _CLEAR.find() is None:
         return None
@@ -100,7 +100,8 @@ def kernels() -> tuple[int | None, int | None]:
 
 
 def generated() -> int | None:
-    """Return how many kernels Inductor has generated, also where it was not loaded before; None where it has lowered no graph."""
+    """Return how many kernels Inductor has generated, also where it was not loaded before; None where it has lowered no
+    graph."""
     return _KERNELS.now() if _NODES.now() else None
 
 
@@ -111,7 +112,10 @@ def bytes_accessed() -> int:
 
 @contextlib.contextmanager
 def counting_bytes() -> Iterator[None]:
-    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on. Nobody reads it."""
+    """Let Inductor count bytes: newer versions (2.13; 2.6 always does) count only where this log is on.
+
+    Nobody reads it.
+    """
     log = _BYTES_LOG.now()
     if log is None:
         yield
@@ -145,8 +149,8 @@ def times() -> dict[str, list[float]]:
 def lost(counts: Iterable[str]) -> frozenset[str]:
     """Return which of COUNTS this torch no longer counts under the names that are read here. What is lost is reported.
 
-    A function is compiled by a backend that counts for itself. Nothing is lost where torch compiles nothing at all, as a case
-    may ask it to: then zeros are right.
+    A function is compiled by a backend that counts for itself. Nothing is lost where torch compiles nothing at all, as
+    a case may ask it to: then zeros are right.
     """
     global _lost
     if _lost is None:
@@ -158,7 +162,8 @@ def lost(counts: Iterable[str]) -> frozenset[str]:
 
 
 def _try_counts() -> frozenset[str] | None:
-    """Compile, with a graph break and a recompilation, and return which counts did not move; None if torch compiled nothing."""
+    """Compile, with a graph break and a recompilation, and return which counts did not move; None if torch compiled
+    nothing."""
     called: list[int] = []
 
     def backend(graph: Any, inputs: Any) -> Any:

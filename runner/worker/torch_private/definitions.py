@@ -8,7 +8,8 @@ from typing import Any
 
 from runner.worker.torch_private.doors import Door
 
-__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
+# The functions below call no builtin that a case has replaced.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 _IMPLS = Door("torch.library:_impls", "kernels that a case registers for torch's operators are not seen")
 _PRINTING = Door("torch._tensor_str:PRINT_OPTS", "settings of printing are not compared")
@@ -26,7 +27,8 @@ HOOKS = "torch.nn.modules.module._global_"
 
 
 def is_inside(name: str) -> bool:
-    """Return whether torch or Triton may put an object of its own under a name of its insides, as at the first kernel of a GPU."""
+    """Return whether torch or Triton may put an object of its own under a name of its insides, as at the first kernel
+    of a GPU."""
     return name.startswith(("triton", "torch.cuda")) or ("._" in name and not name.startswith("torch._C"))
 
 
@@ -45,7 +47,8 @@ def print_options() -> dict[str, Any]:
 
 
 def setters() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
-    """Yield the settings of torch's C++ part that it both reads and sets: the name of the reader, the reader and the setter."""
+    """Yield the settings of torch's C++ part that it both reads and sets: the name of the reader, the reader and the
+    setter."""
     insides = _C.find()
     for setter in (name for name in dir(insides) if name.startswith("_set_")):
         word = setter.removeprefix("_set_")

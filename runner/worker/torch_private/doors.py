@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import reduce
 from typing import Any
 
-__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # the functions below call no builtin that a case has replaced
+# The functions below call no builtin that a case has replaced.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 BOTH = ("2.6", "2.13")
 """The versions that this project is tested on."""
@@ -38,7 +39,8 @@ class Door:
         DOORS.append(self)
 
     def find(self) -> Any:
-        """Return what torch has under the name, imported if need be; None where it has nothing, which is reported if it was expected."""
+        """Return what torch has under the name, imported if need be; None where it has nothing, which is reported if it
+        was expected."""
         if self._found is None:
             self._found = self.now()
         return self._found
@@ -85,7 +87,8 @@ class Door:
         return found
 
     def is_expected(self) -> bool:
-        """Return whether the torch at hand is to have the name: it is one of the known versions, between them, or newer."""
+        """Return whether the torch at hand is to have the name: it is one of the known versions, between them, or
+        newer."""
         here = _numbers(version())
         return _numbers(self.known[0]) <= here and (self.known[-1] == BOTH[-1] or here <= _numbers(self.known[-1]))
 
@@ -94,7 +97,8 @@ class Door:
         return self.module in sys.modules
 
     def loaded(self) -> Any:
-        """Return what ``find`` does if its module has been imported already; else None, and nothing is imported or reported."""
+        """Return what ``find`` does if its module has been imported already; else None, and nothing is imported or
+        reported."""
         return self.find() if self.is_loaded() else None
 
 

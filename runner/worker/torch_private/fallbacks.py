@@ -31,10 +31,11 @@ class Fallbacks:
 
 
 def find_fallbacks(raised: bool) -> Fallbacks:
-    """Return what ran eagerly since ``counters.start_counting``. The last error of a run that ``raised`` may be the one it raised.
+    """Return what ran eagerly since ``counters.start_counting``. The last error of a run that ``raised`` may be the one
+    it raised.
 
-    A frame that torch does not support is left alone and noted. Any other error is raised, unless ``suppress_errors`` hides it or
-    the case's Python catches it. It may catch what eager raises too.
+    A frame that torch does not support is left alone and noted. Any other error is raised, unless ``suppress_errors``
+    hides it or the case's Python catches it. It may catch what eager raises too.
     """
     found = Fallbacks()
     exceptions = _EXCEPTIONS.find()

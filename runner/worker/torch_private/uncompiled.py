@@ -12,7 +12,8 @@ FLAG = re.compile(r"torch\._dynamo\.config\.\w+(?= ?= ?True)")
 
 
 def why_uncompiled() -> str:
-    """Return why no graph was compiled since torch's counters were cleared, and the flag that changes it; empty if torch names no reason."""
+    """Return why no graph was compiled since torch's counters were cleared, and the flag that changes it; empty if
+    torch names no reason."""
     for reason in (str(key) for kind in ("unimplemented", "graph_break") for key in counters.of(kind) or ()):
         flag = FLAG.search(reason)
         remedy = f"; to have it traced: config: {{{flag[0]}: true}}" if flag else ""

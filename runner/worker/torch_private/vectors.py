@@ -38,8 +38,8 @@ def candidates() -> list[Any]:
 def probe() -> None:
     """Let torch probe the processor's vector instructions: a second of each process that is forked afterwards.
 
-    What torch would then take is left open, because it depends on flags. A probe that says no is forgotten, so that each process
-    asks for itself: torch takes any failure of a probe for the processor's answer.
+    What torch would then take is left open, because it depends on flags. A probe that says no is forgotten, so that
+    each process asks for itself: torch takes any failure of a probe for the processor's answer.
     """
     if not all([bool(isa) for isa in candidates()]):
         forget_answers()
