@@ -27,7 +27,8 @@ def find_loaded_code(known: Iterable[str] = ()) -> list[str]:
     places = {place if place[:1] == os.sep and ".." not in place else os.path.abspath(place) for place in places}
     left_out = tuple(folder + os.sep for folder in known if folder)
     code: list[str] = []
-    for place in sorted(places, key=lambda place: place.split(os.sep)):
+    # A folder comes right before what it holds, as no character of a name is smaller than this separator.
+    for place in sorted(places, key=lambda place: place.replace(os.sep, "\0")):
         is_inside = bool(code) and place.startswith(code[-1] + os.sep)
         if not (is_inside or place.startswith(left_out) or _is_library(place)):
             code.append(place)
