@@ -55,11 +55,11 @@ class Job:
     isolation: Isolation = "fork"
     alone: bool = False  # nothing else may run on this machine meanwhile
     variables: Mapping[str, str] = field(default_factory=dict)  # of the process, before it imports anything
-    coverage: Literal["", "parts", "lines"] = (
-        ""  # what of the compiler the record says was reached; lines are parts too
-    )
+    # What of the compiler the record says was reached; lines are parts too.
+    coverage: Literal["", "parts", "lines"] = ""
     graphs: str = ""  # a digest of what decides about compiled graphs, where those of an earlier run may be loaded
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
+    lists_code: bool = False  # the record says where the code of its process came from: it may answer a later run
     foreign: bool = False  # somebody else's Python runs in it: of the case, a backend or an imported module
 
     def to_json(self) -> dict[str, Any]:

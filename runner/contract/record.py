@@ -51,7 +51,7 @@ class Record:
     drew_random: bool = False  # eager's calls drew from torch's generators
     eager_error: Mapping[str, Any] | None = None  # eager raised, as expected
     seconds: Mapping[str, float] = field(default_factory=dict)  # by phase
-    code: tuple[str, ...] = ()  # where all came from that the process had loaded (``loaded_code.py``), but the runner
+    code: tuple[str, ...] = ()  # if the job asks: where the process's code came from (``loaded_code.py``)
     unchecked: tuple[str, ...] = ()  # what this torch lacks, and what its processes do not check therefore
 
     def to_json(self) -> dict[str, Any]:

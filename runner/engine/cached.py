@@ -46,7 +46,19 @@ ANY = re.compile(r".*", re.DOTALL)
 """Paths in a folder that holds nothing but the runner's files."""
 
 NOT_IN_KEY = frozenset(
-    {"key", "id", "environment", "timeout", "memory", "isolation", "alone", "cacheable", "foreign", "graphs"}
+    {
+        "key",
+        "id",
+        "environment",
+        "timeout",
+        "memory",
+        "isolation",
+        "alone",
+        "cacheable",
+        "foreign",
+        "graphs",
+        "lists_code",
+    }
 )
 """Fields of a job that are not part of its question: names, and limits, since what was reached under one is valid
 under another. ``isolation`` is added to the question apart."""
@@ -112,9 +124,8 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         self.reused = self.stored = 0
         self.problem = ""
         self._hits: list[Outcome] = []
-        self._cache_keys: dict[
-            str, str
-        ] = {}  # key of a job that the engine has -> its question, or "" if it is not to be kept
+        # Key of a job that the engine has -> its question, or "" if it is not to be kept.
+        self._cache_keys: dict[str, str] = {}
         self._answers: dict[str, _Answer | None] = {}  # question -> this run's answer; None when there were two
 
     def __getattr__(self, name: str) -> Any:

@@ -38,9 +38,8 @@ class Outcome:
     stack: str = ""  # faulthandler's, for a signal or a timeout
     output: str = ""  # the last of stdout and stderr
     detail: str = ""
-    earlier_jobs: tuple[
-        str, ...
-    ] = ()  # ids of the jobs that the same process had run before, oldest first (living workers)
+    # Ids of the jobs that the same process had run before, oldest first (living workers).
+    earlier_jobs: tuple[str, ...] = ()
     host: str = ""  # the node, when it was not this machine
     lost: int = 0  # how many nodes went away while they ran it, before this one
     busy: float = 0.0  # seconds of a slot, from the order until the slot was free again

@@ -150,13 +150,11 @@ class VariantFinished(_Variant):
     spent: Mapping[str, float] = field(
         default_factory=dict
     )  # seconds over all its jobs: busy (of a slot), torch, load, judge
-    operator: str = (
-        ""  # of the first step of the chain whose result its main finding is about; empty where nobody knows
-    )
+    # Of the first step of the chain whose result its main finding is about; empty where nobody knows.
+    operator: str = ""
     severity: str | None = None  # the worst of its findings'
-    signature: str = (
-        ""  # what results that fail alike have in common; empty for a result without findings that is not red
-    )
+    # What results that fail alike have in common; empty for a result without findings that is not red.
+    signature: str = ""
     signature_id: str = ""  # by which people refer to that: 8 hexadecimal digits of its hash
     unclaimed: str = ""  # what the variant needs and its backend does not claim; empty for any verdict but SKIP
 

@@ -188,7 +188,7 @@ class _Attempt:
         )  # fmt: skip
         wanted = replace(
             wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache,
-            coverage=settings.compiler_coverage() if purpose == "main" else "",
+            coverage=settings.compiler_coverage() if purpose == "main" else "", lists_code=settings.cached,
         )  # fmt: skip
         fingerprint = context.fingerprints.get(wanted.environment) if purpose == "main" else None
         return replace(wanted, graphs=graphs_digest(wanted, fingerprint))

@@ -31,6 +31,12 @@ def test_a_pass_is_one_job(one: list[Variant]) -> None:
     assert (event.verdict, event.findings, event.stages, event.repro, event.entry) == ("PASS", (), {}, "", None)
 
 
+@pytest.mark.parametrize("cached", [True, False])
+def test_jobs_list_loaded_code_in_runs_that_keep_results(one: list[Variant], cached: bool) -> None:
+    _, engine, _ = run(one, passes, cached=cached)
+    assert [job.lists_code for job in engine.jobs] == [cached]
+
+
 # --- the ladder ---
 
 

@@ -94,7 +94,8 @@ def judge_job(job: Job, send: Send) -> Record:
         run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
     seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
-    return replace(run.record, seconds=seconds, code=tuple(find_loaded_code(_KNOWN)), unchecked=absences())
+    code = tuple(find_loaded_code(_KNOWN)) if job.lists_code else ()
+    return replace(run.record, seconds=seconds, code=code, unchecked=absences())
 
 
 class Unavailable(Exception):
