@@ -11,8 +11,10 @@ from dataclasses import replace
 
 from runner.builder import operators
 from runner.builder.scope import Scope
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
+    DTYPES,
     Arguments,
+    Case,
     Constant,
     Function,
     Index,
@@ -24,7 +26,6 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
-from runner.cases.model import DTYPES, Case
 from runner.cases.python_calls import yaml_arguments
 from runner.cases.references import split
 from runner.cases.serialize import call_text, step_text, value_of

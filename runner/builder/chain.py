@@ -11,7 +11,7 @@ from runner.builder.arguments import check_arguments, check_result, complete_cal
 from runner.builder.render import Renderer, call, fill
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
     Arithmetic,
     Function,
     If,

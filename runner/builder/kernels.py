@@ -5,8 +5,7 @@ from __future__ import annotations
 from runner.builder.operators import Operator, Refusal
 from runner.builder.render import Renderer, call
 from runner.builder.scope import Scope, python_name
-from runner.cases.chain_nodes import Step
-from runner.cases.model import Kernel
+from runner.cases.model import Kernel, Step
 from runner.diagnostics import nearest
 from runner.quote import identifier
 

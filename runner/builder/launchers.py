@@ -11,8 +11,7 @@ from runner.builder.chain import ChainWriter, Line, names_made
 from runner.builder.kernels import launcher, reference
 from runner.builder.scope import Scope, python_name, temporary
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arithmetic, Items, Literal, Ref, Value
-from runner.cases.model import Kernel, Output, Variant
+from runner.cases.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.cases.problems import Problems
 from runner.cases.python_files import top_names
 from runner.cases.yaml.scalars import show_value

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from runner.builder import aten
-from runner.cases.chain_nodes import Function, Literal, Ref, Step, Value
 from runner.cases.inventory import inventory, with_namespace
+from runner.cases.model import Function, Literal, Ref, Step, Value
 from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from runner.builder import operators
 from runner.builder.scope import Scope
 from runner.cases import expressions
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
     Arguments,
     Arithmetic,
     Constant,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.builder.operators import BUILTINS, has_only_a_value
-from runner.cases.chain_nodes import Step
-from runner.cases.model import Kernel
+from runner.cases.model import Kernel, Step
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
 from runner.diagnostics import Span, nearest

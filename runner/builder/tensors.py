@@ -7,9 +7,8 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.render import Renderer
 from runner.builder.scope import Scope
-from runner.cases.chain_nodes import Items, Literal, Value
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import Input
+from runner.cases.model import Input, Items, Literal, Value
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arithmetic, Index, Literal, Ref, Value
-from runner.cases.model import Call, Case, Compile, Kernel, Variant
+from runner.cases.model import Arithmetic, Call, Case, Compile, Index, Kernel, Literal, Ref, Value, Variant
 from runner.cases.walk import change_entry, change_input, change_nodes, change_value, names_made
 
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 
-from runner.cases.chain_nodes import (
+from runner.cases.complex_numbers import is_complex, parse_complex
+from runner.cases.inits import FILLS, check_numbers, read_init
+from runner.cases.model import (
     Arguments,
     Constant,
     Function,
@@ -22,8 +24,6 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
-from runner.cases.complex_numbers import is_complex, parse_complex
-from runner.cases.inits import FILLS, check_numbers, read_init
 from runner.cases.problems import Problems, within
 from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name

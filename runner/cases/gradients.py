@@ -6,8 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from runner.cases.chain_nodes import Literal, Node, TensorLiteral
-from runner.cases.model import Case, Grad, Input
+from runner.cases.model import Case, Grad, Input, Literal, Node, TensorLiteral
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.tree import YamlMapping, YamlNode, fields, scalar, several

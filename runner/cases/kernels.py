@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.inputs import check_dtype, dtype_name
-from runner.cases.model import Kernel, Output
+from runner.cases.model import Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import Signature, read_signatures, resolve_python_file
 from runner.cases.python_names import NAME_HINT, RESERVED, is_name

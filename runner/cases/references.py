@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arithmetic, Index, Literal, Ref, Value
+from runner.cases.model import Arithmetic, Index, Literal, Ref, Value
 from runner.cases.problems import Problems, within
 from runner.cases.yaml.scalars import show_value
 from runner.cases.yaml.tree import YamlScalar

@@ -15,28 +15,36 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.axes import resolve_axes
-from runner.cases.chain_nodes import (
-    Arguments,
-    Arithmetic,
-    Constant,
-    Function,
-    If,
-    Index,
-    Initial,
-    Items,
-    Literal,
-    Node,
-    Ref,
-    Step,
-    Table,
-    TensorLiteral,
-    Value,
-)
 from runner.cases.chain_reader import INDEXED
 from runner.cases.complex_numbers import complex_text, is_complex
 from runner.cases.inputs import AFTER_LAYOUT
 from runner.cases.kernels import launches
-from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
+from runner.cases.model import (
+    Arguments,
+    Arithmetic,
+    Case,
+    Constant,
+    Function,
+    Grad,
+    If,
+    Index,
+    Initial,
+    Input,
+    Items,
+    Kernel,
+    Known,
+    Literal,
+    Node,
+    Output,
+    PythonModule,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Tolerance,
+    Value,
+    Variant,
+)
 from runner.cases.walk import entry_text
 from runner.cases.yaml.emitter import emit
 from runner.cases.yaml.scalars import flow

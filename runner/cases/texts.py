@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from runner.cases.chain_nodes import Literal, Node, Step, Table, Value
-from runner.cases.model import Case, Input
+from runner.cases.model import Case, Input, Literal, Node, Step, Table, Value
 from runner.cases.problems import Problems
 from runner.cases.walk import all_steps, parts_of, values_of
 from runner.cases.yaml.scalars import show_value

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
     Arguments,
     Arithmetic,
     Function,
     If,
     Index,
+    Input,
     Items,
     Node,
     Ref,
@@ -22,7 +23,6 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
-from runner.cases.model import Input
 from runner.diagnostics import Span
 from runner.quote import literal
 

@@ -15,8 +15,8 @@ import pytest
 from built import Built, audit, folder, strings
 
 from runner.builder.source import build, check
-from runner.cases.chain_nodes import Literal, Value
 from runner.cases.expand import expand
+from runner.cases.model import Literal, Value
 from runner.cases.suites import Reader
 from runner.cases.walk import change_nodes
 from runner.cases.yaml.scalars import split_lines

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_nodes import Items, Literal, Step
 from runner.cases.complex_numbers import complex_text, is_complex, parse_complex
+from runner.cases.model import Items, Literal, Step
 from runner.cases.serialize import case_text
 
 NUMBERS = ["1+2j", "-0.5j", ".5e-3-2.e4j", "+1-0j", "nan+1j", "-inf-infj", "0j"]

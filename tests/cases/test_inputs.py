@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_nodes import Arithmetic, Items, Literal
 from runner.cases.inits import INITS
 from runner.cases.inputs import dtype_name, parse_inputs
-from runner.cases.model import Input
+from runner.cases.model import Arithmetic, Input, Items, Literal
 from runner.cases.problems import Problems
 from runner.cases.yaml.reader import load
 
