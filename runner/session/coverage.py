@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from runner.builder.operators import SUBNAMESPACES, Operator, resolve
-from runner.cases.axes import resolve_axes
 from runner.cases.inventory import inventory
 from runner.cases.model import Case, Constant, Input, Literal, Variant
+from runner.cases.serialize import resolve_axes
 from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND as LINE
 from runner.contract.lines import Lines
