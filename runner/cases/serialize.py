@@ -53,7 +53,6 @@ from runner.cases.yaml.scalars import flow
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
 
-HEAD = "# yaml-language-server: $schema={schema}\n"
 _BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 

@@ -55,7 +55,7 @@ def paste_text() -> None:
 
 
 COMPOSER, EXPRESSIONS, SERIALIZE = (
-    "runner.cases.yaml.composer:Builder",
+    "runner.cases.yaml.reader:Builder",
     "runner.cases.expressions",
     "runner.cases.serialize",
 )

@@ -10,12 +10,15 @@ from __future__ import annotations
 import gc
 import os
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
 
 from runner.cases.limits import Limits, show_size
-from runner.cases.yaml.composer import Builder
-from runner.cases.yaml.scalars import excerpt, split_lines
-from runner.cases.yaml.tree import YamlNode
+from runner.cases.yaml.scalars import excerpt, resolve, split_lines, syntax_problem
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Diagnostic, Span, nearest
 from runner.files import open_regular
 
@@ -92,3 +95,350 @@ def similar_file(path: Path) -> str:
         return nearest(path.name, os.listdir(path.parent))
     except (OSError, ValueError):
         return ""
+
+
+C_PARSER: Any = getattr(yaml, "CSafeLoader", None)
+"""None for a PyYAML without libyaml. Only its events are asked for: no loader composes or constructs anything."""
+
+_CORE = "tag:yaml.org,2002:"
+_KINDS: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "null": (type(None),),
+}
+# Line breaks of YAML 1.1 that YAML 1.2 and editors do not have: they would shift every later line number.
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_PROPERTIES = re.compile(r"(?:[&!]\S*[ \t]*)*")
+
+
+class _Stop(Exception):
+    """Reading on is pointless."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A collection that is still open."""
+
+    event: Any
+    is_mapping: bool
+    items: list[YamlNode] = field(default_factory=list)
+    entries: list[tuple[YamlScalar, YamlNode]] = field(default_factory=list)
+    seen: dict[str, YamlScalar] = field(default_factory=dict)
+    key: YamlScalar | None = None
+    skip: bool = False  # the key was refused: its value is read and dropped
+    count: int = 1
+    height: int = 1
+    size: int = 0
+
+
+class Builder:
+    """Builds the tree of one text. Iterative, so that deep nesting cannot exhaust Python's stack."""
+
+    def __init__(self, file: str, text: str, limits: Limits) -> None:
+        """``file`` is what places name; nothing is read from it."""
+        self.file = file
+        self.text = text
+        self.limits = limits
+        self.lines = split_lines(text)
+        self.diagnostics: list[Diagnostic] = []
+        self._reset()
+
+    def _reset(self) -> None:
+        self.stack: list[_Frame] = []
+        self.root: YamlNode | None = None
+        # node, nodes in it, height, characters; None while open
+        self.anchors: dict[str, tuple[YamlNode, int, int, int] | None] = {}
+        self.written = self.expanded = self.repeated = 0
+        self.memo: dict[str, bool | int | float | str | None] = {}
+        self.documents = 0
+
+    def build(self) -> YamlNode | None:
+        """Return the tree, or None without one; ``diagnostics`` says why."""
+        if self._check_characters():
+            return None
+        try:
+            self._run(C_PARSER)
+        except _Stop:
+            return None
+        if self.root is None or (isinstance(self.root, YamlScalar) and not self.root.quoted and not self.root.text):
+            start = (
+                "a suite starts with `suite:`" if self.file.endswith(".suite.yaml") else "a spec starts with `cases:`"
+            )
+            self._report(Span(self.file, 1, 1), "this file is empty: there is nothing in it", start)
+            return None
+        return self.root
+
+    def _run(self, c_parser: Any) -> None:
+        try:
+            self._consume((c_parser or yaml.SafeLoader)(self.text))
+        except yaml.MarkedYAMLError as error:
+            if c_parser and "found unexpected ':'" in str(error.problem):
+                # libyaml refuses `{Tensor.abs:, out: y}`, which YAML 1.2 allows and PyYAML's own parser reads.
+                self.diagnostics.clear()
+                self._reset()
+                return self._run(None)
+            self._syntax_error(error)
+            raise _Stop from None
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: an escape beyond Unicode
+            self._report(Span(self.file, 1, 1), f"this is not YAML: {error}")
+            raise _Stop from None
+
+    def _consume(self, parser: Any) -> None:
+        scalar, alias = yaml.ScalarEvent, yaml.AliasEvent
+        sequence, mapping = yaml.SequenceStartEvent, yaml.MappingStartEvent
+        while True:
+            event = parser.get_event()
+            kind = type(event)
+            if kind is scalar:
+                node = self._scalar(event)
+                size = len(node.text)
+                if event.anchor:
+                    self.anchors[event.anchor] = (node, 1, 0, size)
+                self._add(node, 1, 0, size)
+            elif kind is sequence or kind is mapping:
+                self._open(event, kind is mapping)
+            elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
+                self._close(event)
+            elif kind is alias:
+                self._add(*self._alias(event))
+            elif kind is yaml.DocumentStartEvent:
+                self._document(event)
+            elif event is None or kind is yaml.StreamEndEvent:
+                return
+
+    def _document(self, event: Any) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            self._report(
+                self._span(event.start_mark, 3), "a second document starts here; a file holds one", "use two files"
+            )
+            raise _Stop
+        if event.version and tuple(event.version) < (1, 2):
+            version = ".".join(map(str, event.version))
+            self._report(
+                self._span(event.start_mark, 5),
+                f"this file says YAML {version} and is read as YAML 1.2",
+                severity="warning",
+            )
+
+    # --- nodes ---
+
+    def _count(self, span: Span) -> None:
+        """Books a node that is written out."""
+        self.written += 1
+        if self.written > self.limits.nodes:
+            self._exceed("nodes", span, f"this file has more than {self.limits.nodes} values")
+
+    def _scalar(self, event: Any) -> YamlScalar:
+        text: str = event.value
+        start, end = event.start_mark, event.end_mark
+        column = start.column
+        if event.anchor or event.tag:
+            column = self._after_properties(start)
+        line = start.line
+        length = end.column - column if end.line == line else len(self.lines[line]) - column
+        if event.style in ("|", ">"):
+            length = 1
+        span = Span(self.file, line + 1, column + 1, max(length, 1))
+        self._count(span)
+        if len(text) > self.limits.text_characters:
+            message = f"this text has {len(text)} characters, more than {self.limits.text_characters}"
+            self._report(span, message, self.limits.hint("text_characters"))
+            text = text[: self.limits.text_characters]
+        quoted = bool(event.style)
+        value: bool | int | float | str | None = text
+        if event.tag and event.tag != "!":
+            value = self._tagged(event, text, quoted, span)
+        elif not quoted and not event.tag:
+            value = self._resolved(text, span)
+        if event.style == '"' and not text.isascii() and _SURROGATE.search(text):
+            self._report(span, "half of a surrogate pair is no character", "write \\U and eight digits")
+            value = text = _SURROGATE.sub("\ufffd", text)
+        return YamlScalar(value, span, text, quoted)
+
+    def _resolved(self, text: str, span: Span) -> bool | int | float | str | None:
+        try:
+            return self.memo[text]
+        except KeyError:
+            pass
+        try:
+            value = resolve(text)
+        except ValueError as error:
+            self._report(span, str(error))
+            value = text
+        self.memo[text] = value
+        return value
+
+    def _tagged(self, event: Any, text: str, quoted: bool, span: Span) -> bool | int | float | str | None:
+        name = event.tag.removeprefix(_CORE) if event.tag.startswith(_CORE) else ""
+        if name not in _KINDS:
+            self._bad_tag(event)
+            return text if quoted else self._resolved(text, span)
+        if name == "str":
+            return text
+        value = self._resolved(text, span)
+        if not isinstance(value, _KINDS[name]) or (isinstance(value, bool) and name != "bool"):
+            self._report(span, f"{text[:60]!r} is tagged !!{name} and is not one")
+            return value
+        return float(value) if name == "float" and value is not None and not isinstance(value, str) else value
+
+    def _bad_tag(self, event: Any) -> None:
+        tag = event.tag[:60].replace(_CORE, "!!", 1)
+        self._report(
+            self._span(event.start_mark, len(tag)),
+            f"the tag {tag} has no place here: tags construct nothing here",
+            "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
+        )
+
+    def _alias(self, event: Any) -> tuple[YamlNode, int, int, int]:
+        name = event.anchor
+        span = self._span(event.start_mark, len(name) + 1)
+        self._count(span)
+        none = YamlScalar(None, span, ""), 1, 0, 0
+        if name not in self.anchors:
+            close = nearest(name, self.anchors)
+            hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
+            self._report(span, f"there is no anchor &{name[:60]}", hint)
+            return none
+        target = self.anchors[name]
+        if target is None:
+            self._report(span, f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself")
+            return none
+        self.expanded += target[1]
+        if self.expanded > self.limits.expanded_nodes:
+            message = f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes"
+            self._exceed("expanded_nodes", span, message)
+        self.repeated += target[3]
+        if self.repeated > self.limits.expanded_characters:
+            message = f"the aliases up to here stand for more than {self.limits.expanded_characters} characters"
+            self._exceed("expanded_characters", span, message)
+        if len(self.stack) + target[2] > self.limits.depth:
+            self._too_deep(span)
+        return target
+
+    def _open(self, event: Any, is_mapping: bool) -> None:
+        if event.tag and event.tag not in ("!", _CORE + ("map" if is_mapping else "seq")):
+            self._bad_tag(event)
+        if event.anchor:
+            self.anchors[event.anchor] = None
+        self._count(self._span(event.start_mark))
+        if len(self.stack) >= self.limits.depth:
+            self._too_deep(self._span(event.start_mark))
+        self.stack.append(_Frame(event, is_mapping))
+
+    def _close(self, event: Any) -> None:
+        frame = self.stack.pop()
+        start, end = frame.event.start_mark, event.end_mark
+        column, length = start.column, 1
+        if frame.event.anchor or frame.event.tag:
+            column = self._after_properties(start)
+        if frame.event.flow_style or self.lines[start.line][column : column + 1] in ("[", "{"):
+            length = end.column - column if end.line == start.line else len(self.lines[start.line]) - column
+        elif frame.entries and frame.entries[0][0].span.line == start.line + 1:
+            length = frame.entries[0][0].span.length  # a block mapping is shown by its first key
+        span = Span(self.file, start.line + 1, column + 1, max(length, 1))
+        node: YamlNode = (
+            YamlMapping(tuple(frame.entries), span) if frame.is_mapping else YamlSequence(tuple(frame.items), span)
+        )
+        if frame.event.anchor:
+            self.anchors[frame.event.anchor] = (node, frame.count, frame.height, frame.size)
+        self._add(node, frame.count, frame.height, frame.size)
+
+    def _add(self, node: YamlNode, count: int, height: int, size: int) -> None:
+        """Puts a finished node into the collection that is open."""
+        if not self.stack:
+            self.root = node
+            return
+        frame = self.stack[-1]
+        frame.count += count
+        frame.size += size
+        if height >= frame.height:
+            frame.height = height + 1
+        if not frame.is_mapping:
+            frame.items.append(node)
+        elif frame.skip:
+            frame.skip = False
+        elif frame.key is None:
+            frame.key = self._checked_key(frame, node)
+            frame.skip = frame.key is None
+        else:
+            frame.entries.append((frame.key, node))
+            frame.key = None
+
+    def _checked_key(self, frame: _Frame, node: YamlNode) -> YamlScalar | None:
+        """``node`` as a key, or None when its entry cannot stand."""
+        if not isinstance(node, YamlScalar):
+            kind = "list" if isinstance(node, YamlSequence) else "mapping"
+            self._report(
+                node.span, f"a {kind} cannot be a key: keys are text", "quote a `{` or `[` that is meant as text"
+            )
+            return None
+        if not isinstance(node.value, str):
+            if not node.text:
+                self._report(node.span, "a key is missing before the colon")
+                return None
+            self._report(node.span, f"the key {node.text[:60]} is not text", f'keys are text: write "{node.text[:60]}"')
+            node = YamlScalar(node.text, node.span, node.text)
+        key = str(node.value)
+        if key == "<<" and not node.quoted:
+            self._report(
+                node.span, "the merge key `<<` is not part of YAML 1.2", "put what cases share under `defaults:`"
+            )
+            return None
+        first = frame.seen.get(key)
+        if first is not None:  # even the same node: an alias of a key is a second key
+            where = f"line {first.span.line}, column {first.span.column}"
+            self._report(node.span, f"the key {key[:60]!r} is here twice", f"the first one is on {where}")
+            return None
+        frame.seen[key] = node
+        return node
+
+    # --- reporting ---
+
+    def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
+        text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        self.diagnostics.append(Diagnostic(span, message, hint, severity, excerpt(text)))
+        if len(self.diagnostics) > self.limits.diagnostics:  # one more, so that it is known that there are more
+            raise _Stop
+
+    def _span(self, mark: Any, length: int = 1) -> Span:
+        return Span(self.file, mark.line + 1, mark.column + 1, length)
+
+    def _after_properties(self, mark: Any) -> int:
+        """The column where a value starts, behind its anchor and tag on the same line."""
+        match = _PROPERTIES.match(self.lines[mark.line], mark.column)
+        end = match.end() if match else mark.column
+        return end if end < len(self.lines[mark.line]) else mark.column
+
+    def _exceed(self, limit: str, span: Span, message: str) -> NoReturn:
+        self._report(span, message, self.limits.hint(limit))
+        raise _Stop
+
+    def _too_deep(self, span: Span) -> NoReturn:
+        self._exceed("depth", span, f"nested deeper than {self.limits.depth} levels")
+
+    def _check_characters(self) -> bool:
+        """Reports characters that no YAML file may hold. True when there are any."""
+        if not _CONTROL.search(self.text):
+            return False
+        for number, line in enumerate(self.lines, 1):
+            match = _CONTROL.search(line)
+            if match and len(self.diagnostics) < self.limits.diagnostics:
+                code = ord(match[0])
+                escape = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+                message = f"the character U+{code:04X} cannot stand in YAML"
+                self._report(Span(self.file, number, match.start() + 1), message, f'write "{escape}" in double quotes')
+        return True
+
+    def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
+        marks = [(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)]
+        if error.problem_mark and "maximum nesting depth" in str(error.problem):
+            # libyaml 0.2.6 reads ahead of its events, and stops at 1,000 levels.
+            self._too_deep(self._span(error.problem_mark))
+        line, column, message, hint = syntax_problem(
+            self.lines, str(error.problem or ""), str(error.context or ""), *marks
+        )
+        self._report(Span(self.file, line + 1, column + 1), message, hint)
