@@ -21,9 +21,8 @@ from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases.expressions import LAUNCH_FUNCTIONS
-from runner.cases.gradients import GIVEN
 from runner.cases.limits import Limits
-from runner.cases.model import Case, Input, Literal, Variant
+from runner.cases.model import GIVEN, Case, Input, Literal, Variant
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.texts import numpy_step
 from runner.cases.walk import places_made

@@ -3,40 +3,48 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
 from runner.cases.chain_reader import parse_chain, parse_value
 from runner.cases.flags import check_flags
-from runner.cases.gradients import check_cotangents, check_leaves, parse_grads
 from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
+    DTYPES,
+    GIVEN,
     Call,
     Case,
     Compile,
     Expect,
+    Grad,
+    Input,
     Kernel,
     Known,
+    Literal,
+    Node,
     PythonModule,
     Raises,
     Requires,
+    TensorLiteral,
+    Tolerance,
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
-from runner.cases.tolerances import GRADIENTS, parse_tolerance
 from runner.cases.versions import parse_range
+from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.tree import (
     NUMBERS,
     SCALARS,
     YamlMapping,
     YamlNode,
     YamlScalar,
+    YamlSequence,
     count_nodes,
     entries,
     fields,
@@ -46,7 +54,7 @@ from runner.cases.yaml.tree import (
     several,
     table,
 )
-from runner.diagnostics import nearest
+from runner.diagnostics import Span, nearest
 
 _LONGEST_RANGE = 200
 BOTH = "torch.compile takes mode or options, and refuses both"
@@ -360,3 +368,155 @@ def _review(review: YamlNode | None, problems: Problems) -> None:
         return
     if due < date.today():
         problems.warning(review.span, f"this entry was to be looked at again by {text}")
+
+
+# --- tolerance: ---
+
+OUTPUT, GRADIENTS = "output", "gradients"
+"""Places that a tolerance may have of their own: an output is called as findings call it, such as ``output[1]``."""
+
+
+def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Problems) -> Tolerance:
+    """Read a tolerance, and report what a schema cannot say.
+
+    ``result`` is what the model returns, which says which outputs there are. Raises Mistyped.
+    """
+    if node is None:
+        return Tolerance()
+    keys = fields(node)
+    by_dtype: dict[str, tuple[float | None, float | None]] = {}
+    by_place: dict[str, tuple[float | None, float | None]] = {}
+    if "rtol" in keys or "atol" in keys:
+        by_dtype[""] = _bounds(keys)
+    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
+    for name, bounds in own.items():
+        if name == GRADIENTS or name.startswith(OUTPUT):
+            by_place[name] = _bounds(bounds)
+            continue
+        by_dtype[dtype_name(name)] = _bounds(bounds)
+        if dtype_name(name) not in DTYPES:
+            problems.error(node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES))
+    reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
+    reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
+    _places(node, _outputs(result), problems)
+    if not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
+        problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
+    return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason, by_place)
+
+
+def _outputs(result: YamlNode | None) -> list[str]:
+    """How the outputs of a model are called that ``return:`` lists; none where it lists none."""
+    if isinstance(result, YamlSequence):
+        return [f"{OUTPUT}[{place}]" for place in range(len(result.items))]
+    return [f"{OUTPUT}[{str(key.value)!r}]" for key, _ in entries(result)] if isinstance(result, YamlMapping) else []
+
+
+def _places(node: YamlNode, outputs: list[str], problems: Problems) -> None:
+    """Report tolerances of outputs that are not among ``outputs``, if anything is."""
+    for key, _ in entries(node):
+        place = str(key.value)
+        if not outputs or not place.startswith(OUTPUT) or place == OUTPUT:
+            continue
+        if not any(place == output or place.startswith((f"{output}[", f"{output}.")) for output in outputs):
+            problems.error(key.span, f"the case returns no {place}", f"it returns {', '.join(outputs[:5])}")
+
+
+def _bounds(keys: Mapping[str, YamlNode]) -> tuple[float | None, float | None]:
+    return scalar(keys.get("rtol"), *NUMBERS), scalar(keys.get("atol"), *NUMBERS)
+
+
+# --- grad: ---
+
+_WITH_PARAMETERS = re.compile(
+    r"nn\.(AdaptiveLogSoftmax|(Sync)?BatchNorm|Bilinear|Conv|Embedding|GRU|GroupNorm|InstanceNorm|LSTM|LayerNorm|"
+    r"Lazy|Linear|"
+    r"MultiheadAttention|PReLU|RMSNorm|RNN|Transformer)"
+)
+
+
+def holds_parameters(operator: str) -> bool:
+    """Return whether the module ``nn.X`` can have parameters; some have none with certain arguments."""
+    return _WITH_PARAMETERS.match(operator) is not None
+
+
+def check_leaves(case: Case, place: Span, problems: Problems) -> None:
+    """Report a case that runs backward although nothing in it requires a gradient: no gradient would be compared.
+
+    ``place`` is where ``grad:`` stands. A model in Python may have parameters that nobody sees here.
+    """
+    if case.module is not None or all(grad.mode != "backward" for grad in case.grad):
+        return
+    inputs = (*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs))
+    if any(map(_requires_grad, inputs)) or _makes_leaf(case.chain):
+        return
+    name = case.inputs[0].name if case.inputs else "x"
+    problems.error(
+        place,
+        f"nothing in case {case.name!r} requires a gradient, so backward would compare nothing",
+        f"write requires_grad: true for an input, such as {name}: {{shape: [2, 3], requires_grad: true}}, or take "
+        "grad: out",
+    )
+
+
+def _requires_grad(item: Input) -> bool:
+    return item.requires_grad or any(map(_requires_grad, item.items)) or _makes_leaf(item.layout)
+
+
+def _makes_leaf(chain: Iterable[Node]) -> bool:
+    """Whether a chain has a module with parameters, or asks for a gradient itself."""
+    nodes = tuple(chain)
+    for step in all_steps(nodes):
+        if holds_parameters(step.operator) or step.operator == "Tensor.requires_grad_":
+            return True
+        if dict(step.arguments.keywords).get("requires_grad", Literal(False)) != Literal(False):
+            return True
+    return any(
+        isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes)
+    )
+
+
+def parse_grads(node: YamlNode | None) -> tuple[Grad, ...]:
+    """Return every mode of ``grad:``. Raises Mistyped."""
+    return (Grad(),) if node is None else tuple(map(_grad, several(node)))
+
+
+def _grad(node: YamlNode) -> Grad:
+    if not isinstance(node, YamlMapping):
+        return Grad(scalar(node, str))
+    keys = fields(node)
+    order = scalar(keys.get("order"), int, default=1)
+    words = (
+        [scalar(item, str, type(None)) for item in several(keys["cotangent"])] if "cotangent" in keys else ["seeded"]
+    )
+    if len(words) == 1 and words[0] is not None and not words[0].startswith("$"):
+        return Grad("backward", words[0], order)
+    return Grad("backward", GIVEN, order, tuple(None if word is None else word.removeprefix("$") for word in words))
+
+
+def check_cotangents(case: Case, node: YamlNode | None, problems: Problems) -> None:
+    """Report cotangents that are no plain hidden inputs. ``node`` is the case's ``grad:``."""
+    names = dict.fromkeys(name for grad in case.grad for name in grad.given if name is not None)
+    if node is None or not names:
+        return
+    inputs = {item.name: item for item in case.inputs}
+    for name in names:
+        if name not in inputs:
+            problems.error(node.span, f"the cotangent ${name} is no input", nearest(name, inputs) or _hint(name))
+        elif reason := _objection(inputs[name], case.inputs):
+            problems.error(inputs[name].span, f"{name!r} is a cotangent, and {reason}", _hint(name))
+
+
+def _objection(item: Input, inputs: Sequence[Input]) -> str:
+    """Why an input is no cotangent."""
+    if item.kind not in ("tensor", "values"):
+        return "a cotangent is a tensor with a shape: or values:"
+    if not item.hidden:
+        return "the model gets it too"
+    if item.requires_grad:
+        return "it requires a gradient itself"
+    viewing = next((other.name for other in inputs if other.view_of == item.name), None)
+    return "" if viewing is None else f"{viewing!r} is a view of it"
+
+
+def _hint(name: str) -> str:
+    return f"such as inputs: {{{name}: {{shape: [2, 3], hidden: true}}}}"

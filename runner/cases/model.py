@@ -29,6 +29,9 @@ KERNEL_BACKENDS = (LAUNCH, COMPILED_LAUNCH)
 THREADS = 2
 """Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
 
+GIVEN = "given"
+"""The cotangent of a case that names inputs for it."""
+
 # --- values in arguments -------------------------------------------------------------------
 
 
