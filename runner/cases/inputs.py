@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.inits import check_numbers, read_init
+from runner.cases.chain_reader import check_numbers, parse_chain, parse_value, read_init
 from runner.cases.model import DTYPES, Arithmetic, Input, Literal, Ref, Value
 from runner.cases.problems import Problems
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name

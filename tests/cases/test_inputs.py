@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.inits import INITS
+from runner.cases.chain_reader import INITS
 from runner.cases.inputs import dtype_name, parse_inputs
 from runner.cases.model import Arithmetic, Input, Items, Literal
 from runner.cases.problems import Problems
