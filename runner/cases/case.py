@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from runner.cases.chain_reader import parse_chain, parse_value
+from runner.cases.chains_and_inputs import check_dtype, dtype_name, parse_chain, parse_inputs, parse_value
 from runner.cases.flags import check_flags
-from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.inputs import check_dtype, dtype_name
+from runner.cases.chains_and_inputs import check_dtype, dtype_name, parse_chain, parse_value
 from runner.cases.model import Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import Signature, read_signatures, resolve_python_file

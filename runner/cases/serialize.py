@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_reader import INDEXED
+from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED
 from runner.cases.complex_numbers import complex_text, is_complex
-from runner.cases.inputs import AFTER_LAYOUT
 from runner.cases.kernels import launches
 from runner.cases.model import (
     Arguments,

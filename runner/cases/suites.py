@@ -11,9 +11,9 @@ from fnmatch import translate
 from pathlib import Path, PurePath
 
 from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.chains_and_inputs import dtype_name
 from runner.cases.expand import SelectError, parse_selection
 from runner.cases.flags import check_flags
-from runner.cases.inputs import dtype_name
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed

@@ -1,4 +1,4 @@
-"""``runner.cases.inputs``: how tensors are made."""
+"""``runner.cases.chains_and_inputs``: how tensors are made."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_reader import INITS
-from runner.cases.inputs import dtype_name, parse_inputs
+from runner.cases.chains_and_inputs import INITS, dtype_name, parse_inputs
 from runner.cases.model import Arithmetic, Input, Items, Literal
 from runner.cases.problems import Problems
 from runner.cases.yaml.reader import load

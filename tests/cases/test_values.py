@@ -1,4 +1,4 @@
-"""``runner.cases.chain_reader``: the values in arguments."""
+"""``runner.cases.chains_and_inputs``: the values in arguments."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_reader import parse_arguments, parse_value
+from runner.cases.chains_and_inputs import parse_arguments, parse_value
 from runner.cases.model import (
     Arguments,
     Arithmetic,

@@ -47,9 +47,9 @@ class Changed:
 def paste_text() -> None:
     """Any text goes into Python as it is, between quotes."""
     from runner.builder import render
-    from runner.cases import chain_reader
+    from runner.cases import chains_and_inputs
 
-    chain_reader.plain_text = lambda text, *_: text
+    chains_and_inputs.plain_text = lambda text, *_: text
     whole = render.literal
     render.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
 
