@@ -26,9 +26,8 @@ from runner.cases.model import (
     TensorLiteral,
     Value,
 )
-from runner.cases.python_calls import yaml_arguments
-from runner.cases.references import split
 from runner.cases.serialize import call_text, step_text, value_of
+from runner.cases.texts import split, yaml_arguments
 from runner.cases.walk import change_value, parts_of, values_of
 from runner.cases.yaml.scalars import flow, show_value
 from runner.diagnostics import Span, nearest

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from runner.cases.complex_numbers import is_complex, parse_complex
 from runner.cases.model import (
     DTYPES,
     Arguments,
@@ -32,10 +31,19 @@ from runner.cases.model import (
     With,
 )
 from runner.cases.problems import Problems, within
-from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
-from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
-from runner.cases.texts import plain_text
+from runner.cases.texts import (
+    has_keyword,
+    is_complex,
+    parse_arithmetic,
+    parse_complex,
+    parse_index,
+    parse_reference,
+    plain_text,
+    split,
+    takes_receiver,
+    yaml_arguments,
+)
 from runner.cases.yaml.scalars import describe_value, show_value
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
 from runner.diagnostics import Span, nearest

@@ -15,7 +15,6 @@ from typing import Any
 
 from runner.cases import expressions
 from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED
-from runner.cases.complex_numbers import complex_text, is_complex
 from runner.cases.kernels import launches
 from runner.cases.model import (
     Arguments,
@@ -45,6 +44,7 @@ from runner.cases.model import (
     Value,
     Variant,
 )
+from runner.cases.texts import complex_text, is_complex
 from runner.cases.walk import change_entry, change_input, change_nodes, change_value, entry_text, names_made
 from runner.cases.yaml.emitter import emit
 from runner.cases.yaml.scalars import flow

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
-from runner.cases.python_calls import yaml_call
+from runner.cases.texts import yaml_call
 from runner.cases.yaml.scalars import count, describe_value, expected, flow, show_value, such_as
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
 from runner.diagnostics import Diagnostic, Span, nearest, source_line
