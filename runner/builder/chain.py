@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from runner.builder import aten, kernels, operators
+from runner.builder import operators
 from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
+from runner.builder.operators import Operator, Refusal
 from runner.builder.render import Renderer, call, fill
 from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
@@ -17,6 +18,7 @@ from runner.cases.model import (
     If,
     Index,
     Items,
+    Kernel,
     Node,
     Ref,
     Step,
@@ -105,7 +107,7 @@ class ChainWriter:
 
     def _step(self, step: Step, direct: bool) -> None:
         problems = self.scope.problems
-        operator = kernels.resolve(step.operator, self.scope) or operators.resolve(step.operator)
+        operator = _kernel(step.operator, self.scope) or operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
             for arguments in (step.arguments, step.call):  # what they name still counts as used
@@ -161,7 +163,7 @@ class ChainWriter:
         if operator.kind == "operator":
             return self._operator(step, operator.python)
         if operator.kind == "kernel":
-            return kernels.call_of(step, operator.python, self.scope, render)
+            return _kernel_call(step, operator.python, self.scope, render)
         positional, keywords = render.arguments(step.arguments, step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
@@ -191,7 +193,7 @@ class ChainWriter:
         fault, hint = kernel_options_fault(step.operator, step.arguments)
         if fault:
             problems.error(step.span, fault, hint)
-        code = aten.code_fault(step.operator, positional, keywords)
+        code = operators.code_fault(step.operator, positional, keywords)
         if code:
             problems.error(
                 step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
@@ -404,3 +406,52 @@ def _is_previous(result: Value | None) -> bool:
 def _snake(name: str) -> str:
     """ReflectionPad3d -> reflection_pad3d, LSTM -> lstm, BatchNorm1d -> batch_norm1d."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+# --- triton.<name>: which kernel that is, and how it is called ---
+
+PREFIX = "triton."
+
+
+def _kernel(name: str, scope: Scope) -> Operator | Refusal | None:
+    """Return the kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
+    if not name.startswith(PREFIX):
+        return None
+    kernel = scope.kernels.get(name.removeprefix(PREFIX))
+    if kernel is None:
+        return Refusal(f"{name} cannot be launched here", "kernels are launched in the chain of a case")
+    return Operator(name, "kernel", launcher(kernel) if scope.launches else reference(kernel))
+
+
+def launcher(kernel: Kernel) -> str:
+    """Return the name of the function that launches a kernel."""
+    return identifier(f"launch_{kernel.name}")
+
+
+def reference(kernel: Kernel) -> str:
+    """Return the name of the function that a kernel is compared with."""
+    return identifier(f"reference_{kernel.name}")
+
+
+def _kernel_call(step: Step, function: str, scope: Scope, render: Renderer) -> str:
+    """Return the call of a kernel's ``function``; report inputs that are missing, unknown or given twice."""
+    kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
+    positional, keywords = render.arguments(step.arguments, step.span)
+    hint = "it takes " + ", ".join(kernel.inputs)
+    if len(positional) > len(kernel.inputs):
+        scope.problems.error(
+            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", hint
+        )
+    input_names = list(kernel.inputs[: len(positional)])
+    for key, _ in keywords:
+        if key in input_names:
+            scope.problems.error(step.span, f"{step.operator} is given {key!r} twice")
+        elif key not in kernel.inputs:
+            scope.problems.error(
+                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or hint
+            )
+        input_names.append(key)
+    missing = [name for name in kernel.inputs if name not in input_names]
+    if missing:
+        scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", hint)
+    return call(function, positional, [(python_name(key), text) for key, text in keywords])

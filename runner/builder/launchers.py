@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.builder.chain import ChainWriter, Line, names_made
-from runner.builder.kernels import launcher, reference
+from runner.builder.chain import ChainWriter, Line, launcher, names_made, reference
 from runner.builder.scope import Scope, python_name, temporary
 from runner.cases import expressions
 from runner.cases.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant

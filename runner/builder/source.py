@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.builder import kernels, launchers
+from runner.builder import launchers
 from runner.builder.arguments import places_of_texts
-from runner.builder.chain import ChainWriter, Line, Modules, names_made
+from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
 from runner.builder.render import call
 from runner.builder.scope import Scope, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
@@ -139,7 +139,7 @@ class _Builder:
         case = self.case
         if not case.kernels:
             return []
-        own = {name(kernel) for kernel in case.kernels for name in (kernels.launcher, kernels.reference)} | {"launch"}
+        own = {name(kernel) for kernel in case.kernels for name in (launcher, reference)} | {"launch"}
         names = [(item.name, item.span) for item in case.inputs] + list(places_made(case.chain))
         for name, span in names:
             if name in own:
