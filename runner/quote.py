@@ -229,8 +229,11 @@ def workflow_command(name: str, message: str, **properties: object) -> str:
 
     Empty properties are left out. The escapes are those of GitHub's own actions/toolkit.
     """
-    values = [(key, _command_data(value)) for key, value in properties.items() if value not in (None, "", 0)]
-    words = ",".join(f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in values)
+    words = ",".join(
+        f"{key}={_command_data(value).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+        if value not in (None, "", 0)
+    )
     return f"::{name}{' ' if words else ''}{words}::{_command_data(message)}"
 
 

@@ -95,16 +95,18 @@ def cap(text: str, limit: int = TEXT_LIMIT, where: str = "") -> str:
         return data[:limit].decode("utf-8", "ignore")
     head = room // 4
     tail = room - head
-    mark = f"\n[... {len(data) - room} bytes cut{pointer} ...]\n"
     # "ignore" drops the halves of a character that either cut may leave.
-    return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - tail :].decode("utf-8", "ignore")
+    return (
+        data[:head].decode("utf-8", "ignore")
+        + f"\n[... {len(data) - room} bytes cut{pointer} ...]\n"
+        + data[len(data) - tail :].decode("utf-8", "ignore")
+    )
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Return ``text``, cleaned, on one line of at most ``limit`` characters."""
     # Nobody reads past the limit, so a megabyte of output is not cleaned for the sake of one line.
-    start = text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")
-    line = " ".join(clean(start).split())
+    line = " ".join(clean(text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")).split())
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
@@ -167,8 +169,13 @@ def draw_table(rows: Iterable[Sequence[object]], headers: Sequence[str], right: 
     aligned at its dot. With ``right`` all columns but the first end in one line."""
     from tabulate import tabulate  # late: most commands draw none
 
-    align = ("left", *["right"] * (len(headers) - 1)) if right else None
-    return tabulate([*rows], headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    return tabulate(
+        [*rows],
+        headers=headers,
+        tablefmt="simple",
+        disable_numparse=True,
+        colalign=("left", *["right"] * (len(headers) - 1)) if right else None,
+    )
 
 
 def plural(count: int, noun: str, several: str = "") -> str:

@@ -92,12 +92,10 @@ class Measurer:
             remove_tree(folder)  # the disk need not hold the kernels of all variants
 
     def _parts(self, row: Row, planned: Planned, source: Source, folder: str) -> Row:
-        copy = self._copy(planned, source)
-        row = dataclasses.replace(row, copy=copy, threads=self._of(planned))
+        row = dataclasses.replace(row, copy=self._copy(planned, source), threads=self._of(planned))
         for part, words in (("cold", "compiling with no kernels kept"), ("warm", "compiling again, and timing")):
             self.doing = words
-            outcome = self._ask(self._job(planned, source, part, folder=str(Path(folder) / "kernels")))
-            row = read(row, part, outcome)
+            row = read(row, part, self._ask(self._job(planned, source, part, folder=str(Path(folder) / "kernels"))))
             if row.reason:
                 break
         return row
@@ -161,8 +159,12 @@ def read(row: Row, part: str, outcome: Outcome) -> Row:
         return dataclasses.replace(row, status=status, reason=f"{words} {raised['summary']}")
     compilation = Compile(record["compile"]["seconds"], record["compile"]["caches"])
     if part == "cold":
-        traffic = Traffic(record["bytes"], record["bytes_source"])
-        return dataclasses.replace(row, cold=compilation, generated=record["generated"], traffic=traffic)
+        return dataclasses.replace(
+            row,
+            cold=compilation,
+            generated=record["generated"],
+            traffic=Traffic(record["bytes"], record["bytes_source"]),
+        )
     return dataclasses.replace(
         row,
         status="timed",

@@ -63,9 +63,10 @@ def check_result(result: Value, scope: Scope) -> None:
     for _, text in _texts_of(result, ""):
         value = _replacement(text, scope)
         if isinstance(value, Ref):
-            problem = f"{text.value!r} is text"
             scope.problems.error(
-                text.span or value.span, problem, f"write {flow(value_of(value))}; {{$text: {text.value}}} is text"
+                text.span or value.span,
+                f"{text.value!r} is text",
+                f"write {flow(value_of(value))}; {{$text: {text.value}}} is text",
             )
             scope.used.add(text.value)
 
@@ -80,8 +81,11 @@ def places_of_texts(case: Case) -> dict[str, Span]:
     """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a
     reference."""
     values = [*values_of(case.chain), *(() if case.result is None else parts_of(case.result))]
-    texts = [v for v in values if isinstance(v, Literal) and isinstance(v.value, str)]
-    return {text.value: text.span for text in reversed(texts) if text.span is not None}
+    return {
+        v.value: v.span
+        for v in reversed(values)
+        if isinstance(v, Literal) and isinstance(v.value, str) and v.span is not None
+    }
 
 
 def _is_of_torch(operator: operators.Operator) -> bool:
@@ -94,8 +98,11 @@ def _check_construction(step: Step, scope: Scope) -> None:
     """A module is made of numbers, texts and params: a value of the model belongs into its call."""
     for key, text in _texts(step.arguments, step.operator):
         if not key and text.value in scope.variables and text.value not in _WORDS:
-            hint = f"the arguments of the call stand beside it: call: [${text.value}]"
-            scope.problems.error(_place(text, step), f"{text.value!r} is text", hint)
+            scope.problems.error(
+                _place(text, step),
+                f"{text.value!r} is text",
+                f"the arguments of the call stand beside it: call: [${text.value}]",
+            )
             scope.used.add(text.value)
             return
     _check(step, step.arguments, False, False, scope)
@@ -215,8 +222,10 @@ def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
             return replacements.get(value.value, value)
         return value
 
-    positional = tuple(change_value(value, change) for value in arguments.positional)
-    return Arguments(positional, tuple((key, change_value(value, change)) for key, value in arguments.keywords))
+    return Arguments(
+        tuple(change_value(value, change) for value in arguments.positional),
+        tuple((key, change_value(value, change)) for key, value in arguments.keywords),
+    )
 
 
 def _place(text: Literal, step: Step) -> Span:

@@ -149,9 +149,11 @@ class ChainWriter:
     def _state(self, name: str, span: Span) -> str:
         attribute = name.removeprefix("self.")
         if attribute not in self.scope.state:
-            hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
             return self.scope.problems.refuse(
-                self.scope.temporary, span, f"self has no {attribute!r} to write to", hint
+                self.scope.temporary,
+                span,
+                f"self has no {attribute!r} to write to",
+                nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}",
             )
         self.scope.used.add(name)
         return f"self.{identifier(attribute)}"
@@ -210,9 +212,10 @@ class ChainWriter:
                 "None", step.span, f"{step.operator} is a module; only functions stand here"
             )
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
-            hint = "call: holds the arguments of the call"
             self.scope.problems.error(
-                step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint
+                step.span,
+                f"{step.operator} is made before the model runs, out of numbers, params and modules",
+                "call: holds the arguments of the call",
             )
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
@@ -228,8 +231,9 @@ class ChainWriter:
         self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
         for part in step.state:
             if not all(map(self._is_known, part.arguments)):
-                message = f"{part.name!r} is filled before the model runs, with numbers and params"
-                self.scope.problems.error(part.span, message)
+                self.scope.problems.error(
+                    part.span, f"{part.name!r} is filled before the model runs, with numbers and params"
+                )
             self.modules.lines.append(Line(f"        {fill(part, name, self.render)}", part.span))
         if step.train is not None:
             self.modules.modes.append((name, step.train))
@@ -260,8 +264,11 @@ class ChainWriter:
             operands = [render.operand(v) for v in arguments.positional]
         operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
         if arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
-            message = f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
-            self.scope.problems.error(step.span, message, complete_call(step) if len(operands) == 1 else "")
+            self.scope.problems.error(
+                step.span,
+                f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}",
+                complete_call(step) if len(operands) == 1 else "",
+            )
             self.scope.use_previous(step.span)
             return "None"
         if word in operators.BINARY:
@@ -289,9 +296,11 @@ class ChainWriter:
         values = step.arguments.positional
         argument_count = 3 if word == "setitem" else 2
         if len(values) != argument_count or step.arguments.keywords or not isinstance(values[0], Ref):
-            hint = "the first is a reference, such as $x or $_"
             return self.scope.problems.refuse(
-                True, step.span, f"{step.operator} takes {argument_count} positional arguments", hint
+                True,
+                step.span,
+                f"{step.operator} takes {argument_count} positional arguments",
+                "the first is a reference, such as $x or $_",
             )
         target = self.render.reference(values[0])
         name = values[0].name

@@ -165,8 +165,10 @@ class _Writer:
             except expressions.ExpressionError:  # reported with its text
                 return "0"
         if type(number) is not int or not 0 <= number < 1 << 31:
-            span = value.span if isinstance(value, Arithmetic) else self.kernel.span
-            self.problems.error(span, f"a grid has 0 to 2147483647 programs each way, not {show_value(number)}")
+            self.problems.error(
+                value.span if isinstance(value, Arithmetic) else self.kernel.span,
+                f"a grid has 0 to 2147483647 programs each way, not {show_value(number)}",
+            )
         return text
 
     def _made(self, output: Output) -> str:

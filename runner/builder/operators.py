@@ -299,8 +299,7 @@ def context(name: str) -> Operator | Refusal:
 def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) -> Operator | Refusal:
     if word in known and word not in NOT_LISTED:
         return Operator(name, kind, python)
-    head = name[: len(name) - len(word)]
-    return Refusal(f"unknown operator {name!r}", _near(word, known, head))
+    return Refusal(f"unknown operator {name!r}", _near(word, known, name[: len(name) - len(word)]))
 
 
 def _reason(name: str) -> str:
@@ -350,8 +349,7 @@ def _dispatched(name: str, member: str) -> Operator | Refusal:
         have = ", ".join(packets[packet])
         return Refusal(f"{space}.{packet} has no overload {overload!r}", f"overloads: {have}")
     if space == "aten" and not is_checked(packet):
-        hint = _public_instead(packet) or MODULE
-        return Refusal(f"{name!r} is refused: {UNCHECKED}", hint)
+        return Refusal(f"{name!r} is refused: {UNCHECKED}", _public_instead(packet) or MODULE)
     return Operator(name, "function", f"torch.ops.{name}")
 
 
@@ -414,10 +412,8 @@ def has_only_a_value(step: Step) -> bool:
     """Return whether nothing but the step's value tells that it ran. False also where that cannot be told."""
     if step.id is not None or step.train or not is_plain(step.operator):
         return False
-    keywords = [key for arguments in (step.arguments, step.call) if arguments for key, _ in arguments.keywords]
-    if any(key in _KEYWORDS for key in keywords):
-        return False
-    return not any(map(_may_act, values_of((step,))))
+    keywords = (key for arguments in (step.arguments, step.call) if arguments for key, _ in arguments.keywords)
+    return not any(key in _KEYWORDS for key in keywords) and not any(map(_may_act, values_of((step,))))
 
 
 def _may_act(value: Value) -> bool:

@@ -87,8 +87,9 @@ class Renderer:
 
     def _of_self(self, part: str, span: Span) -> bool:
         if part not in self.scope.state:
-            hint = nearest(part, self.scope.state) or "state: and id: make such names"
-            self.scope.problems.error(span, f"self has no {part!r}", hint)
+            self.scope.problems.error(
+                span, f"self has no {part!r}", nearest(part, self.scope.state) or "state: and id: make such names"
+            )
         self.scope.used.add(f"self.{part}")
         return part in self.scope.state
 
@@ -99,8 +100,12 @@ class Renderer:
             return self._of_self(part, ref.span)
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
-            hint = nearest(part, known) or "a method is a step: Tensor.<method>"
-            return problems.refuse(False, ref.span, f"{part!r} is no attribute that a case may reach", hint)
+            return problems.refuse(
+                False,
+                ref.span,
+                f"{part!r} is no attribute that a case may reach",
+                nearest(part, known) or "a method is a step: Tensor.<method>",
+            )
         self.scope.check_attribute(part, ref.span)
         return True
 

@@ -43,8 +43,7 @@ class Source:
         """Return the YAML place of one-based line ``line``, or of the nearest line above that has one."""
         if line is None:
             return None
-        above = (p for p in reversed(self.places[:line]) if p is not None)
-        return next(above, None)
+        return next((p for p in reversed(self.places[:line]) if p is not None), None)
 
 
 def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = None) -> Source:
@@ -101,8 +100,11 @@ class _Builder:
             body += [Line(""), Line(""), Line(f"COTANGENTS = [{', '.join(cotangents)}]")]
         self._unused()
         lines = [*self._head(body), *body]
-        text = "\n".join(line.text for line in lines) + "\n"
-        return Source(text, tuple(line.span for line in lines), tuple(self.problems.diagnostics))
+        return Source(
+            "\n".join(line.text for line in lines) + "\n",
+            tuple(line.span for line in lines),
+            tuple(self.problems.diagnostics),
+        )
 
     # --- the parts of the file ---
 
@@ -112,8 +114,14 @@ class _Builder:
             return []
         doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
-        origin = docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " ")
-        lines = [f'"""{title}', "", *([doc, ""] if doc else []), origin, '"""', ""]
+        lines = [
+            f'"""{title}',
+            "",
+            *([doc, ""] if doc else []),
+            docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " "),
+            '"""',
+            "",
+        ]
         lines += [launchers.FUTURE, ""] * any("__future__" in read_text(kernel.file) for kernel in case.kernels)
         lines += ["import torch"]
         lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
@@ -140,8 +148,7 @@ class _Builder:
         if not case.kernels:
             return []
         own = {name(kernel) for kernel in case.kernels for name in (launcher, reference)} | {"launch"}
-        names = [(item.name, item.span) for item in case.inputs] + list(places_made(case.chain))
-        for name, span in names:
+        for name, span in [*((item.name, item.span) for item in case.inputs), *places_made(case.chain)]:
             if name in own:
                 self.problems.error(span, f"{name!r} is what a kernel's function is called", "name it otherwise")
         return [
@@ -215,8 +222,7 @@ class _Builder:
     def _make_model(self) -> list[Line]:
         case = self.case
         if case.module is not None:
-            scope = self._scope(set())
-            render = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
+            render = TensorWriter(self._scope(set()), self.variant.dtype, self.variant.device, self.limits).render
             construction = call(
                 identifier(case.module.name), [], [(key, render.value(value)) for key, value in case.module.args]
             )
@@ -331,9 +337,11 @@ class _Builder:
                     )
             # Where eager is to raise, any step may be the one that does.
             for step in self.dropped if not self.problems.errors and case.expect.raises is None else ():
-                message = f"the value of {step.operator} is never used"
-                hint = "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it"
-                self.problems.error(step.span, message, hint)
+                self.problems.error(
+                    step.span,
+                    f"the value of {step.operator} is never used",
+                    "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it",
+                )
         reached = (
             self.used_params
             | {name for c in case.calls for name in c.params}

@@ -79,8 +79,7 @@ class TensorWriter:
 
     def expression(self, item: Input) -> str:
         """Return the tensor before its layout, as one expression."""
-        dtype = item.dtype or self.dtype
-        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, dtype)
+        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, item.dtype or self.dtype)
         device = item.device or self.device
         if device != "cpu":
             text += f".to({literal(device)})"
@@ -104,12 +103,12 @@ class TensorWriter:
     def _checked(self, item: Input, sizes: list[int]) -> list[int]:
         needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
         if needed > self.limits.tensor_bytes:
-            message = (
-                f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
-                f"{show_size(self.limits.tensor_bytes)}"
-            )
             return self.scope.problems.refuse(
-                [1] * len(sizes), item.span, message, "raise the limit with --limit tensor_bytes=SIZE"
+                [1] * len(sizes),
+                item.span,
+                f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
+                f"{show_size(self.limits.tensor_bytes)}",
+                "raise the limit with --limit tensor_bytes=SIZE",
             )
         return sizes
 
@@ -155,9 +154,11 @@ class TensorWriter:
         sizes, init = self.shape(item), item.init or "normal"
         arguments = [self.render.value(v) for v in item.init_args]
         if item.init is not None and not _makes(init, dtype, arguments):
-            hint = "leave init: out, and every dtype has values of its own"
             return self.scope.problems.refuse(
-                "torch.empty(0)", item.span, f"init {init} makes no {dtype} of {item.name!r}", hint
+                "torch.empty(0)",
+                item.span,
+                f"init {init} makes no {dtype} of {item.name!r}",
+                "leave init: out, and every dtype has values of its own",
             )
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = str(tuple(sizes))
@@ -204,8 +205,12 @@ class TensorWriter:
         """The numbers from 0 on in a random order, in a dtype that holds all of them."""
         count = math.prod(sizes)
         if count > COUNTED.get(dtype, 0):
-            message = f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold"
-            return self.scope.problems.refuse("torch.zeros(())", item.span, message, "such as dtype: int64")
+            return self.scope.problems.refuse(
+                "torch.zeros(())",
+                item.span,
+                f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold",
+                "such as dtype: int64",
+            )
         made = f"torch.randperm({count})" + ("" if dtype == "int64" else f".to({torch_name(dtype)})")
         return made if len(sizes) == 1 else f"{made}.reshape({_sizes(sizes)})"
 

@@ -139,8 +139,11 @@ def parse_case(
         check_leaves(case, keys["grad"].span, problems)
     for item in case.inputs:
         if item.name in params:
-            message = f"a param and an input are called {item.name!r}, and ${item.name} is the input"
-            problems.error(item.span, message, "give one of them another name")
+            problems.error(
+                item.span,
+                f"a param and an input are called {item.name!r}, and ${item.name} is the input",
+                "give one of them another name",
+            )
     check_cotangents(case, keys.get("grad"), problems)
     # A file's defaults alone, which have neither, may go with cases that run backward.
     has_model = bool(case.chain) or case.module is not None
@@ -185,8 +188,11 @@ def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[
         params[name] = listed(value, *SCALARS)
         for item in several(value):
             if isinstance(item, YamlScalar) and len(item.text) > limits.value_characters:
-                message = f"a value of a param has at most {limits.value_characters} characters, since ids show it"
-                problems.error(item.span, message, limits.hint("value_characters"))
+                problems.error(
+                    item.span,
+                    f"a value of a param has at most {limits.value_characters} characters, since ids show it",
+                    limits.hint("value_characters"),
+                )
     if node is not None and len(params) > limits.axes:
         problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
     return params, list(params)
@@ -207,8 +213,12 @@ def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -
     calls: list[Call] = []
     limits = problems.limits
     if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
-        message = f"these calls make inputs of more than {limits.expanded_nodes} nodes"
-        return problems.refuse((), node.span, message, limits.hint("expanded_nodes"))
+        return problems.refuse(
+            (),
+            node.span,
+            f"these calls make inputs of more than {limits.expanded_nodes} nodes",
+            limits.hint("expanded_nodes"),
+        )
     for item in items(node):
         keys = fields(item)
         calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
@@ -264,8 +274,7 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
         if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
             _pattern(raises_keys["match"], problems, check_python_pattern)
-    numbers = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
-    return Expect(raises, **numbers)
+    return Expect(raises, **{key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")})
 
 
 def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
@@ -362,8 +371,11 @@ def _review(review: YamlNode | None, problems: Problems) -> None:
     try:
         due = date.fromisoformat(text)
     except ValueError:
-        hint = "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is"
-        problems.warning(review.span, f"review: is a date, and {text!r} is not", hint)
+        problems.warning(
+            review.span,
+            f"review: is a date, and {text!r} is not",
+            "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is",
+        )
         return
     if due < date.today():
         problems.warning(review.span, f"this entry was to be looked at again by {text}")

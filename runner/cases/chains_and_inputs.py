@@ -90,8 +90,11 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     dotted = [(key, value) for key, value in operators if "." in str(key.value)]
     for key, _ in operators:
         if "." not in str(key.value):
-            hint = nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
-            problems.error(key.span, f"{key.value!r} is neither an operator nor a key of a step", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} is neither an operator nor a key of a step",
+                nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}",
+            )
     if not dotted:
         if not operators:
             problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
@@ -107,14 +110,13 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     key, value = dotted[0]
     name = str(key.value)
     _indentation(name, value, problems)
-    index_at = 1 if name in INDEXED else None
     call = node.get("call")
     if call is not None and not name.startswith("nn."):
         problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
     out, unpack = _out(node.get("out"), problems)
     return Step(
         operator=name,
-        arguments=parse_arguments(value, problems, index_at, name),
+        arguments=parse_arguments(value, problems, 1 if name in INDEXED else None, name),
         span=key.span,
         out=out,
         unpack=unpack,
@@ -135,8 +137,11 @@ def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
     for key, inner in value.entries:
         tensors = isinstance(inner, YamlSequence) and inner.items and all(map(_is_reference, inner.items))
         if key.value in STEP_KEYS and not _is_reference(inner) and not (key.value == "out" and tensors):
-            hint = f"indentation? Put {key.value}: in line with {name}:"
-            problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} stands among the arguments of {name}",
+                f"indentation? Put {key.value}: in line with {name}:",
+            )
 
 
 def _is_reference(node: YamlNode) -> bool:
@@ -146,9 +151,8 @@ def _is_reference(node: YamlNode) -> bool:
 def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
     if node is None:
         return (), False
-    names = node.items if isinstance(node, YamlSequence) else (node,)
     out = []
-    for item in names:
+    for item in node.items if isinstance(node, YamlSequence) else (node,):
         text = item.value if isinstance(item, YamlScalar) else None
         known = OF_MODULES if str(text).startswith("self.") else RESERVED
         if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
@@ -207,8 +211,12 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
         )
     entries = node.entries if isinstance(node, YamlMapping) else ()
     if len(entries) != 1 or entries[0][0].value not in ("init", "values"):
-        message = f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype"
-        return problems.refuse(None, node.span, message, f"such as state: {_WEIGHT}")
+        return problems.refuse(
+            None,
+            node.span,
+            f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype",
+            f"such as state: {_WEIGHT}",
+        )
     word, body = entries[0]
     if word.value == "values":
         return Initial(name, None, (parse_value(body, problems),), key.span) if check_numbers(body, problems) else None
@@ -221,8 +229,11 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
 def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
     for key, _ in node.entries:
         if key.value not in BLOCK_KEYS[block]:
-            hint = nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}"
-            problems.error(key.span, f"{key.value!r} does not belong to a {block} block", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} does not belong to a {block} block",
+                nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}",
+            )
     span = _key(node, block)
     if block == "with":
         contexts = node.get("with")
@@ -233,8 +244,11 @@ def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
                 "with: holds a list of contexts",
                 "such as with: [torch.no_grad]",
             )
-        entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
-        return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
+        return With(
+            tuple(s for s in parse_chain(contexts, problems) if isinstance(s, Step)),
+            parse_chain(node.get("chain"), problems),
+            span,
+        )
     condition = node.get("if")
     assert condition is not None
     return If(
@@ -321,10 +335,15 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
         return False
     parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
     keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
-    flat = (part for several in parts for part in several)
-    arguments = yaml_arguments(flat, keywords, receiver=takes_receiver(operator))
-    message = f"{show_value(texts[0].plain())} is one text, not arguments"
-    return problems.refuse(True, texts[0].span, message, f"write {operator}: {arguments}")
+    arguments = yaml_arguments(
+        (part for several in parts for part in several), keywords, receiver=takes_receiver(operator)
+    )
+    return problems.refuse(
+        True,
+        texts[0].span,
+        f"{show_value(texts[0].plain())} is one text, not arguments",
+        f"write {operator}: {arguments}",
+    )
 
 
 def _is_call_text(node: YamlNode, alone: bool) -> bool:
@@ -371,8 +390,7 @@ def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -
 
 
 def _special_key(node: YamlMapping) -> str | None:
-    keys = [str(key.value) for key, _ in node.entries]
-    return next((key for key in keys if key in _FORMS), None)
+    return next((str(key.value) for key, _ in node.entries if key.value in _FORMS), None)
 
 
 def _special(node: YamlMapping, problems: Problems) -> Value | None:
@@ -393,8 +411,11 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
         for name, _ in siblings:
             if name not in ("dtype", "device", "requires_grad"):
                 problems.error(node.span, f"$tensor takes dtype, device and requires_grad, not {name!r}")
-        options = tuple((name, parse_value(value, problems)) for name, value in siblings)
-        return TensorLiteral(parse_value(body, problems), options, node.span)
+        return TensorLiteral(
+            parse_value(body, problems),
+            tuple((name, parse_value(value, problems)) for name, value in siblings),
+            node.span,
+        )
     if siblings:
         problems.error(node.span, "nothing stands beside $fn")
     return _function(body, problems)
@@ -407,8 +428,11 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
         )
     for key, _ in node.entries:
         if key.value not in _FUNCTION_KEYS:
-            hint = nearest(str(key.value), _FUNCTION_KEYS)
-            problems.error(key.span, f"$fn takes args, chain and return, not {key.value!r}", hint)
+            problems.error(
+                key.span,
+                f"$fn takes args, chain and return, not {key.value!r}",
+                nearest(str(key.value), _FUNCTION_KEYS),
+            )
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
     if args is not None and (
@@ -489,8 +513,12 @@ def check_numbers(node: YamlNode, problems: Problems) -> bool:
         return all(check_numbers(item, problems) for item in node.items)
     if isinstance(node, YamlScalar) and _is_number(node):
         return True
-    hint = "write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"
-    return problems.refuse(False, node.span, f"expected a number, found {describe_value(node.plain())}", hint)
+    return problems.refuse(
+        False,
+        node.span,
+        f"expected a number, found {describe_value(node.plain())}",
+        "write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]",
+    )
 
 
 def _is_number(node: YamlScalar) -> bool:
@@ -543,9 +571,11 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
     sources = [source for source in _SOURCES if node.key(source) is not None]
     kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
     if len(kinds) != 1:
-        hint = f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:"
         return problems.refuse(
-            None, key.span, f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}", hint
+            None,
+            key.span,
+            f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}",
+            f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:",
         )
     kind = {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0])
     init, init_args = _init(node.get("init"), problems)
@@ -594,8 +624,11 @@ def _shape(node: YamlSequence, problems: Problems) -> tuple[Value, ...]:
                 problems.error(item.span, "a size is not negative")
                 value = Literal(1)
         elif not isinstance(value, Arithmetic):
-            hint = f'write "${{{value.name}}}"' if isinstance(value, Ref) and not value.path else 'such as [2, "${n}"]'
-            problems.error(item.span, "a shape holds integers and ${...}", hint)
+            problems.error(
+                item.span,
+                "a shape holds integers and ${...}",
+                f'write "${{{value.name}}}"' if isinstance(value, Ref) and not value.path else 'such as [2, "${n}"]',
+            )
             value = Literal(1)
         sizes.append(value)
     return tuple(sizes)

@@ -88,10 +88,11 @@ def table() -> dict[str, Flag]:
     flags = {}
     for name, row in data["flags"].items():
         parts = row["type"].split(" | ")
-        words = tuple(ast.literal_eval(part) for part in parts if part[0] in "'\"")
-        kinds = frozenset(part for part in parts if part in _KINDS)
         flags[name] = Flag(
-            kinds, words, tuple(row["torch"]), data["reasons"][row["refused"]] if "refused" in row else ""
+            frozenset(part for part in parts if part in _KINDS),
+            tuple(ast.literal_eval(part) for part in parts if part[0] in "'\""),
+            tuple(row["torch"]),
+            data["reasons"][row["refused"]] if "refused" in row else "",
         )
     flags.update((name, Flag(frozenset({"bool"}), (), (), "")) for name in SWITCHES)
     return flags
@@ -130,8 +131,12 @@ def refusal(name: str, value: object) -> str:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    versions = {version for flag in table().values() for version in flag.torch}
-    return tuple(sorted(versions, key=lambda text: [int(part) for part in text.split(".")]))
+    return tuple(
+        sorted(
+            {version for flag in table().values() for version in flag.torch},
+            key=lambda text: [int(part) for part in text.split(".")],
+        )
+    )
 
 
 def _similar(name: str) -> str:

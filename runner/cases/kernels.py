@@ -48,8 +48,11 @@ def launched_kernels(
     for step in launches(chain):
         name = step.operator.removeprefix("triton.")
         if name not in kernels:
-            hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
-            problems.error(step.span, f"this file declares no kernel {name!r}", hint)
+            problems.error(
+                step.span,
+                f"this file declares no kernel {name!r}",
+                nearest(name, kernels) or "kernels: at the top of the file declares one",
+            )
         by_name[name] = kernels.get(name)
     return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
@@ -75,10 +78,11 @@ def constant_axes(
             axes[name] = tuple(value.value for value in values if isinstance(value, Literal))
     for key, _ in node.entries if isinstance(node, YamlMapping) else ():
         if "." in str(key.value) and str(key.value) not in constants:
-            hint = (
-                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
+            problems.error(
+                key.span,
+                f"{key.value!r} is no constant of a kernel that the chain launches",
+                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain",
             )
-            problems.error(key.span, f"{key.value!r} is no constant of a kernel that the chain launches", hint)
     return axes
 
 
@@ -134,7 +138,6 @@ class _Reader:
         if not set(inputs) - set(scalars):
             self.problems.error(self.span, f"kernel {self.name!r} has no tensor among its inputs")
         chain, reference_function = self._reference(node, functions)
-        result = self._result(node.get("return"), len(outputs), reference_function)
         return Kernel(
             self.name,
             self.span,
@@ -148,7 +151,7 @@ class _Reader:
             scalars,
             chain,
             reference_function,
-            result,
+            self._result(node.get("return"), len(outputs), reference_function),
         )
 
     def _signature(
@@ -214,8 +217,11 @@ class _Reader:
         for key, value in node.entries if isinstance(node, YamlMapping) else ():
             name = str(key.value)
             if name not in (*signature.parameters, *OPTIONS):
-                hint = nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters)
-                self.problems.error(key.span, f"kernel function {signature.name!r} has no parameter {name!r}", hint)
+                self.problems.error(
+                    key.span,
+                    f"kernel function {signature.name!r} has no parameter {name!r}",
+                    nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters),
+                )
             parts = value.items if isinstance(value, YamlSequence) else (value,)
             values = tuple(self._value(part) for part in parts)
             for part, constant in zip(parts, values, strict=True):
@@ -338,9 +344,11 @@ class _Reader:
     def _result(self, node: YamlNode | None, outputs: int, reference_function: str | None) -> Value | None:
         count = len(node.items) if isinstance(node, YamlSequence) else 1
         if count != outputs and reference_function is None:
-            hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
-            span = node.span if node is not None else self.span
-            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {count}", hint)
+            self.problems.error(
+                node.span if node is not None else self.span,
+                f"the kernel has {outputs} outputs, its reference gives {count}",
+                "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it",
+            )
         return None if node is None else parse_value(node, self.problems)
 
     def _reference(self, node: YamlMapping, functions: Mapping[str, Signature]) -> tuple[tuple[Node, ...], str | None]:
@@ -349,10 +357,9 @@ class _Reader:
             return parse_chain(reference, self.problems), None
         signature = functions.get(reference.value)
         if signature is None or signature.jit:
-            plain = [candidate.name for candidate in functions.values() if not candidate.jit]
             self.problems.error(
                 reference.span,
                 f"the kernel's file defines no plain function {reference.value!r}",
-                nearest(reference.value, plain),
+                nearest(reference.value, [candidate.name for candidate in functions.values() if not candidate.jit]),
             )
         return (), reference.value

@@ -66,8 +66,10 @@ def _taken(pattern: str) -> Any:
 @lru_cache(maxsize=1024)
 def _python_error(pattern: str) -> PatternError | None:
     if "[" in pattern and not _PLAIN.fullmatch(pattern):
-        words = "an expression with a character class holds ASCII alone, and no \\u, \\U or \\N"
-        return PatternError(words, "list the characters that are meant, each with a bar before it")
+        return PatternError(
+            "an expression with a character class holds ASCII alone, and no \\u, \\U or \\N",
+            "list the characters that are meant, each with a bar before it",
+        )
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:

@@ -105,9 +105,15 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
         result.insert(place + 1, Diagnostic(span, message, limits.hint("diagnostics"), severity.get(file, "warning")))
     unshown = sum(counts.values()) - total - sum(surplus.values())
     if unshown and result:
-        level = "error" if "error" in severity.values() else "warning"
         message = f"at least {unshown} more in this and in other files are not shown"
-        result.append(Diagnostic(result[-1].span, message, limits.hint("total_diagnostics"), level))
+        result.append(
+            Diagnostic(
+                result[-1].span,
+                message,
+                limits.hint("total_diagnostics"),
+                "error" if "error" in severity.values() else "warning",
+            )
+        )
     return result
 
 

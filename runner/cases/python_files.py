@@ -111,8 +111,9 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
     """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at
     ``span``."""
     try:
-        tree = ast.parse(read_text(path))
-        return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+        return {
+            node.name: _signature(node) for node in ast.parse(read_text(path)).body if isinstance(node, ast.FunctionDef)
+        }
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else error
@@ -130,7 +131,7 @@ def top_names(text: str) -> dict[str, int]:
             lines[node.name] = node.lineno
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            names = (part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
             lines.update((name.id, node.lineno) for name in names)
     return lines
 

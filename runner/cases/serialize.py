@@ -112,8 +112,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         known=[known_of(entry) for entry in case.known],
     )
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
-    kernels = {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}
-    return data | _non_empty(**{KERNELS: kernels})
+    return data | _non_empty(kernels={k.name: _kernel(k, where) for k in case.kernels if k.name in used})
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -298,8 +297,11 @@ def _mode(value: Any) -> Any:
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
-    args = {key: value_of(value) for key, value in module.args}
-    return {"file": _from(folder, module.file), "name": module.name, **_non_empty(args=args)}
+    return {
+        "file": _from(folder, module.file),
+        "name": module.name,
+        **_non_empty(args={key: value_of(value) for key, value in module.args}),
+    }
 
 
 def _from(folder: Path, file: str) -> str:
@@ -388,12 +390,6 @@ def resolve_axes(variant: Variant) -> Case:
     of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
     """
     case, backend = variant.case, variant.backend
-    compiling = Compile(
-        fullgraph=case.compile.fullgraph or bool(backend.fullgraph),
-        mode=case.compile.mode or backend.mode,
-        options={**case.compile.options, **backend.options},
-        timeout=case.compile.timeout,
-    )
     constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
     params = {name: value for name, value in variant.params.items() if name not in constants}
     resolved = replace(
@@ -408,7 +404,12 @@ def resolve_axes(variant: Variant) -> Case:
         dynamic=(backend.dynamic if variant.dynamic is None else variant.dynamic,),
         autocast=(variant.autocast,),
         threads=(variant.threads,),
-        compile=compiling,
+        compile=Compile(
+            fullgraph=case.compile.fullgraph or bool(backend.fullgraph),
+            mode=case.compile.mode or backend.mode,
+            options={**case.compile.options, **backend.options},
+            timeout=case.compile.timeout,
+        ),
         config=variant.config,
         known=(),
         axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
@@ -439,7 +440,6 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     values = [*params.values(), *(value for call in case.calls for value in call.params.values())]
     if own_names & set(params) or not all(map(_is_number, values)):
         raise _Unfit
-    calls = tuple(_call(case, call, params) for call in case.calls)
     substitute = _Substitution(params)
     module = case.module
     if module is not None:
@@ -453,7 +453,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
         chain=change_nodes(case.chain, substitute),
         result=None if case.result is None else change_value(case.result, substitute),
         module=module,
-        calls=calls,
+        calls=tuple(_call(case, call, params) for call in case.calls),
     )
 
 

@@ -235,8 +235,12 @@ class Reader:
             merged = with_defaults(item, *defaults)
             repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
             if repeated > self.limits.expanded_nodes:
-                message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
-                return problems.refuse((), item.span, message, self.limits.hint("expanded_nodes"))
+                return problems.refuse(
+                    (),
+                    item.span,
+                    f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes",
+                    self.limits.hint("expanded_nodes"),
+                )
             case = self._case(merged, path, problems, kernels)
             if case is None or launches_broken_kernel(case.chain, kernels):
                 continue
@@ -283,8 +287,13 @@ class Reader:
         if text is not None:
             self._read += len(text)
             if self._read > self.limits.total_bytes:
-                message = f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read"
-                findings = [Diagnostic(Span(str(path), 1, 1), message, self.limits.hint("total_bytes"))]
+                findings = [
+                    Diagnostic(
+                        Span(str(path), 1, 1),
+                        f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read",
+                        self.limits.hint("total_bytes"),
+                    )
+                ]
             else:
                 node, findings = load(path, text, self.limits)
         problems.take(findings)
@@ -311,9 +320,10 @@ class Reader:
             if namesake is suite:
                 continue
             if suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
-                span = Span(suite.file, 1, 1)
                 self.problems.append(
-                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {namesake.file}")
+                    Diagnostic(
+                        Span(suite.file, 1, 1), f"two suites are called {suite.name!r}", f"the other is {namesake.file}"
+                    )
                 )
             elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
@@ -480,8 +490,10 @@ class Walk:
                 for entry in listing:
                     self._visited += 1
                     if self._visited > limit:
-                        message = f"there are more than {limit} entries in the folders to look through"
-                        raise FolderLimit(message, self.limits.hint("folder_entries"))
+                        raise FolderLimit(
+                            f"there are more than {limit} entries in the folders to look through",
+                            self.limits.hint("folder_entries"),
+                        )
                     yield entry
         except (OSError, ValueError):
             return

@@ -41,8 +41,7 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
             f"{show_value(text)} is no reference",
             "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
         )
-    path = tuple(attr or int(item) for attr, item in _PART.findall(match["path"]))
-    return Ref(match["name"], path, span)
+    return Ref(match["name"], tuple(attr or int(item) for attr, item in _PART.findall(match["path"])), span)
 
 
 def parse_arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | None:
@@ -67,8 +66,10 @@ def parse_index(node: YamlScalar, problems: Problems) -> Value:
             Literal(0), node.span, f"{show_value(text)} is no index", 'such as "[:, 0]" or "[..., $i, 1:3]"'
         )
     parts = _items(text)
-    entries = [_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts]
-    return Index(tuple(entries), node.span)
+    return Index(
+        tuple(_entry(part, within(node.span, node.quoted + text.find(part), len(part)), problems) for part in parts),
+        node.span,
+    )
 
 
 def _nesting(text: str) -> int:

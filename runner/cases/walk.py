@@ -40,19 +40,26 @@ def map_value(value: Value, change: Change) -> Value:
         case Table():
             return Table(tuple((key, change(item)) for key, item in value.items))
         case TensorLiteral():
-            options = tuple((key, change(option)) for key, option in value.options)
-            return replace(value, value=change(value.value), options=options)
+            return replace(
+                value, value=change(value.value), options=tuple((key, change(option)) for key, option in value.options)
+            )
         case Function():
-            result = None if value.result is None else change(value.result)
-            return replace(value, chain=map_nodes(value.chain, change), result=result)
+            return replace(
+                value,
+                chain=map_nodes(value.chain, change),
+                result=None if value.result is None else change(value.result),
+            )
     return value
 
 
 def map_step(step: Step, change: Change) -> Step:
     """Return the step with each of its arguments changed."""
-    call = None if step.call is None else _arguments(step.call, change)
-    state = tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state)
-    return replace(step, arguments=_arguments(step.arguments, change), call=call, state=state)
+    return replace(
+        step,
+        arguments=_arguments(step.arguments, change),
+        call=None if step.call is None else _arguments(step.call, change),
+        state=tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state),
+    )
 
 
 def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
@@ -113,8 +120,11 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
 
 
 def _arguments(arguments: Arguments, change: Change) -> Arguments:
-    keywords = tuple((key, change(value)) for key, value in arguments.keywords)
-    return replace(arguments, positional=tuple(map(change, arguments.positional)), keywords=keywords)
+    return replace(
+        arguments,
+        positional=tuple(map(change, arguments.positional)),
+        keywords=tuple((key, change(value)) for key, value in arguments.keywords),
+    )
 
 
 def change_input(item: Input, change: Change) -> Input:

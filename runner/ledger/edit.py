@@ -186,8 +186,11 @@ class _File:
         if len(ledger.value) == 1:
             if len(parent.value) > 1:
                 return self._ledger_removed(parent, key, ledger)
-            start = ledger.start_mark.index if ledger.flow_style else key.end_mark.index + 1
-            return self._cut(start, _end(self.text, ledger), "[]" if ledger.flow_style else " []")
+            return self._cut(
+                ledger.start_mark.index if ledger.flow_style else key.end_mark.index + 1,
+                _end(self.text, ledger),
+                "[]" if ledger.flow_style else " []",
+            )
         if ledger.flow_style:
             return self._item_removed([(i.start_mark.index, _end(self.text, i)) for i in ledger.value], place)
         return _without_lines(self.text, self._dash(item), _end(self.text, item))
@@ -197,8 +200,11 @@ class _File:
         if ledger.flow_style or self._before(key.start_mark.index).strip():
             return self._key_removed(parent, key)
         item = ledger.value[0]
-        text = _without_lines(self.text, self._dash(item), _end(self.text, item))
-        return _without_lines(text, key.start_mark.index, key.end_mark.index + 1)
+        return _without_lines(
+            _without_lines(self.text, self._dash(item), _end(self.text, item)),
+            key.start_mark.index,
+            key.end_mark.index + 1,
+        )
 
     def _dash(self, item: Node) -> int:
         dash = re.search(r"-[ \t]+$", self.text[: item.start_mark.index])

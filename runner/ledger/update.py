@@ -81,11 +81,13 @@ def group_failures(failures: Iterable[Judged]) -> list[FailureGroup]:
     failure_groups = []
     for (stage, _), group in groups.items():
         findings = [finding for j in group for finding in j.findings]
-        oracles = sorted({finding.oracle for finding in findings}, key=gate_of)
         errors = [finding.error for finding in findings]
         names = list(dict.fromkeys(_telling(error) for error in errors if error)) if all(errors) else []
-        here = stage if all(finding.stage == stage for finding in findings) else None
-        keys = {"stage": here, "oracle": oracles, "error": "|".join(map(re.escape, names)) or None}
+        keys = {
+            "stage": stage if all(finding.stage == stage for finding in findings) else None,
+            "oracle": sorted({finding.oracle for finding in findings}, key=gate_of),
+            "error": "|".join(map(re.escape, names)) or None,
+        }
         failure_groups.append(FailureGroup({key: value for key, value in keys.items() if value}, tuple(group)))
     return failure_groups
 
@@ -133,8 +135,11 @@ def _revised(entry: Entry) -> list[Change]:
     else:
         changes += _narrowing(known, [], passed)
     for failure_group in changed:
-        away = [t for t in (*matched, *passed, *failing_otherwise) if t not in failure_group.torches]
-        further = narrow_range(known.torch, failure_group.torches, away)
+        further = narrow_range(
+            known.torch,
+            failure_group.torches,
+            [t for t in (*matched, *passed, *failing_otherwise) if t not in failure_group.torches],
+        )
         values = {
             name: value[0] if isinstance(value, list) and len(value) == 1 and name != "oracle" else value
             for name, value in known_of(known).items()
@@ -318,5 +323,7 @@ def _errors(file: str, limits: Limits) -> list[Diagnostic]:
 
 
 def _diff(name: str, old: str, new: str) -> str:
-    lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+    )

@@ -53,14 +53,20 @@ class _Dumper(yaml.SafeDumper):
 def _node(value: Any, blocks: tuple[str, ...], top: bool = False, block: bool = False) -> yaml.Node:
     if isinstance(value, dict):
         short = not top and not block and _is_short(value)
-        pairs = [
-            (_scalar(str(key)), _node(item, blocks, block=key in blocks and not short)) for key, item in value.items()
-        ]
-        return yaml.MappingNode(_PREFIX + "map", pairs, flow_style=short or not value)
+        return yaml.MappingNode(
+            _PREFIX + "map",
+            [
+                (_scalar(str(key)), _node(item, blocks, block=key in blocks and not short))
+                for key, item in value.items()
+            ],
+            flow_style=short or not value,
+        )
     if isinstance(value, list | tuple):
-        one_line = not block and (_is_short(value) or _is_plain(value))
-        items = [_node(item, blocks, top=block and isinstance(item, dict)) for item in value]
-        return yaml.SequenceNode(_PREFIX + "seq", items, flow_style=one_line or not value)
+        return yaml.SequenceNode(
+            _PREFIX + "seq",
+            [_node(item, blocks, top=block and isinstance(item, dict)) for item in value],
+            flow_style=(not block and (_is_short(value) or _is_plain(value))) or not value,
+        )
     return _scalar(value)
 
 

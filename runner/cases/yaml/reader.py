@@ -73,20 +73,24 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
     try:
         return data.decode("utf-8").removeprefix("\ufeff"), []
     except UnicodeDecodeError as error:
-        valid_text = data[: error.start].decode("utf-8").removeprefix("\ufeff")
-        lines = split_lines(valid_text)
-        column = len(lines[-1]) + 1
+        lines = split_lines(data[: error.start].decode("utf-8").removeprefix("\ufeff"))
         broken_text = re.split(rb"[\r\n]", data[error.start : error.start + 80])[0].decode("utf-8", "replace")
-        hint = (
-            "it looks like UTF-16; save it as UTF-8" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "save it as UTF-8"
-        )
-        message = f"this file is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}"
-        return None, [Diagnostic(Span(file, len(lines), column), message, hint, text=excerpt(lines[-1] + broken_text))]
+        return None, [
+            Diagnostic(
+                Span(file, len(lines), len(lines[-1]) + 1),
+                f"this file is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}",
+                "it looks like UTF-16; save it as UTF-8"
+                if data[:2] in (b"\xff\xfe", b"\xfe\xff")
+                else "save it as UTF-8",
+                text=excerpt(lines[-1] + broken_text),
+            )
+        ]
 
 
 def _too_large(file: str, limits: Limits) -> Diagnostic:
-    message = f"this file is larger than {show_size(limits.file_bytes)}"
-    return Diagnostic(Span(file, 1, 1), message, limits.hint("file_bytes"))
+    return Diagnostic(
+        Span(file, 1, 1), f"this file is larger than {show_size(limits.file_bytes)}", limits.hint("file_bytes")
+    )
 
 
 def similar_file(path: Path) -> str:
@@ -164,10 +168,11 @@ class Builder:
         except _Stop:
             return None
         if self.root is None or (isinstance(self.root, YamlScalar) and not self.root.quoted and not self.root.text):
-            start = (
-                "a suite starts with `suite:`" if self.file.endswith(".suite.yaml") else "a spec starts with `cases:`"
+            self._report(
+                Span(self.file, 1, 1),
+                "this file is empty: there is nothing in it",
+                "a suite starts with `suite:`" if self.file.endswith(".suite.yaml") else "a spec starts with `cases:`",
             )
-            self._report(Span(self.file, 1, 1), "this file is empty: there is nothing in it", start)
             return None
         return self.root
 
@@ -245,8 +250,11 @@ class Builder:
         span = Span(self.file, line + 1, column + 1, max(length, 1))
         self._count(span)
         if len(text) > self.limits.text_characters:
-            message = f"this text has {len(text)} characters, more than {self.limits.text_characters}"
-            self._report(span, message, self.limits.hint("text_characters"))
+            self._report(
+                span,
+                f"this text has {len(text)} characters, more than {self.limits.text_characters}",
+                self.limits.hint("text_characters"),
+            )
             text = text[: self.limits.text_characters]
         quoted = bool(event.style)
         value: bool | int | float | str | None = text
@@ -300,8 +308,11 @@ class Builder:
         none = YamlScalar(None, span, ""), 1, 0, 0
         if name not in self.anchors:
             close = nearest(name, self.anchors)
-            hint = close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
-            self._report(span, f"there is no anchor &{name[:60]}", hint)
+            self._report(
+                span,
+                f"there is no anchor &{name[:60]}",
+                close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant",
+            )
             return none
         target = self.anchors[name]
         if target is None:
@@ -399,8 +410,15 @@ class Builder:
     # --- reporting ---
 
     def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
-        text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
-        self.diagnostics.append(Diagnostic(span, message, hint, severity, excerpt(text)))
+        self.diagnostics.append(
+            Diagnostic(
+                span,
+                message,
+                hint,
+                severity,
+                excerpt(self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""),
+            )
+        )
         if len(self.diagnostics) > self.limits.diagnostics:  # one more, so that it is known that there are more
             raise _Stop
 
@@ -429,16 +447,21 @@ class Builder:
             if match and len(self.diagnostics) < self.limits.diagnostics:
                 code = ord(match[0])
                 escape = f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
-                message = f"the character U+{code:04X} cannot stand in YAML"
-                self._report(Span(self.file, number, match.start() + 1), message, f'write "{escape}" in double quotes')
+                self._report(
+                    Span(self.file, number, match.start() + 1),
+                    f"the character U+{code:04X} cannot stand in YAML",
+                    f'write "{escape}" in double quotes',
+                )
         return True
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
-        marks = [(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)]
         if error.problem_mark and "maximum nesting depth" in str(error.problem):
             # libyaml 0.2.6 reads ahead of its events, and stops at 1,000 levels.
             self._too_deep(self._span(error.problem_mark))
         line, column, message, hint = syntax_problem(
-            self.lines, str(error.problem or ""), str(error.context or ""), *marks
+            self.lines,
+            str(error.problem or ""),
+            str(error.context or ""),
+            *[(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)],
         )
         self._report(Span(self.file, line + 1, column + 1), message, hint)

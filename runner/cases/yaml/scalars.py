@@ -167,8 +167,12 @@ def _indentation_problem(lines: list[str], line: int) -> tuple[int, int, str, st
     numbers = [str(number) for number, text in enumerate(lines, 1) if _odd_blank(text) == blank and number != line + 1]
     name, word = ("a tab", "tab") if blank == "\t" else (f"the character {describe_character(blank)}", "one")
     also = f"; lines with {word}s too: {', '.join(numbers[:8])}" + ", ..." * (len(numbers) > 8) if numbers else ""
-    message = f"{name} is used for indentation: YAML takes spaces only"
-    return line, lines[line].index(blank), message, f"replace each {word} by spaces{also}"
+    return (
+        line,
+        lines[line].index(blank),
+        f"{name} is used for indentation: YAML takes spaces only",
+        f"replace each {word} by spaces{also}",
+    )
 
 
 def _unquoted_reference(text: str, column: int) -> tuple[int, str, str] | None:

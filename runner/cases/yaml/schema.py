@@ -92,8 +92,10 @@ def load_schema(name: str) -> dict[str, Any]:
     schema = _read(name)
     if name in ("definitions", "events"):
         return schema
-    whole = json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#'))
-    return {**whole, "definitions": _read("definitions")["definitions"]}
+    return {
+        **json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#')),
+        "definitions": _read("definitions")["definitions"],
+    }
 
 
 def schema_text(name: str) -> str:
@@ -144,11 +146,9 @@ def _validator(kind: str, any_device: bool) -> Any:
         "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
     )
     extend: Any = validators.extend
-    checker = extend(
-        Draft7Validator, {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}, type_checker=types
-    )
+    rules = {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}
     schema = load_schema(kind)
-    return checker(_resolved(schema, schema["definitions"], {}))
+    return extend(Draft7Validator, rules, type_checker=types)(_resolved(schema, schema["definitions"], {}))
 
 
 def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any]) -> Any:
@@ -199,8 +199,7 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
     rule_value: Any = error.validator_value
     rule = str(error.validator)
     schema = error.schema if isinstance(error.schema, dict) else {}
-    steps = list(error.absolute_schema_path)
-    if "propertyNames" in steps[-2:] and isinstance(node, YamlMapping):
+    if "propertyNames" in list(error.absolute_schema_path)[-2:] and isinstance(node, YamlMapping):
         key = node.key(str(instance))
         yield (key or node).span, "key", f"the key {show_value(instance)} does not fit: expected {expected(schema)}", ""
     else:
@@ -283,21 +282,26 @@ def _unknown_keys(node: YamlMapping, schema: dict[str, Any]) -> Iterator[_Findin
     known = list(schema.get("properties", {}))
     patterns = list(schema.get("patternProperties", {}))
     present = set(node.keys())
-    unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
-    for key in islice(unknown, _UNKNOWN):
+    for key in islice((key for key, _ in node.entries if not _fits(str(key.value), known, patterns)), _UNKNOWN):
         name = str(key.value)
         quoted = show_value(name)
         refused = schema.get("x-refused", {}).get(name)
         if refused:
             yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""
         elif "x-namespaces" in schema:
-            message = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
-            yield key.span, "key", message, nearest(name, known) or _operator_hint(name, schema)
-        else:
-            hint = (
-                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}"
+            yield (
+                key.span,
+                "key",
+                f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator",
+                nearest(name, known) or _operator_hint(name, schema),
             )
-            yield key.span, "key", f"unknown key {quoted}", hint
+        else:
+            yield (
+                key.span,
+                "key",
+                f"unknown key {quoted}",
+                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}",
+            )
 
 
 def _fits(name: str, known: list[str], patterns: list[str]) -> bool:
@@ -324,16 +328,18 @@ def _misspelt(expected_keys: list[str], have: Any, schema: dict[str, Any]) -> bo
     """Whether a key is there that looks like one of ``expected_keys``: it is reported as unknown, and once is
     enough."""
     known = schema.get("properties", {})
-    unknown = islice((key for key in have if key not in known), 20)
-    return any(nearest(key, expected_keys) for key in unknown)
+    return any(nearest(key, expected_keys) for key in islice((key for key in have if key not in known), 20))
 
 
 def _alternatives(error: ValidationError, node: YamlNode, root: YamlNode) -> Iterator[_Finding]:
     branches: Any = error.validator_value
     if all(set(branch) == {"required"} for branch in branches):
         names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
-        schema = error.schema if isinstance(error.schema, dict) else {}
-        if not _misspelt([key for branch in branches for key in branch["required"]], error.instance, schema):
+        if not _misspelt(
+            [key for branch in branches for key in branch["required"]],
+            error.instance,
+            error.schema if isinstance(error.schema, dict) else {},
+        ):
             yield node.span, "required", f"{names} is missing", ""
         return
     from jsonschema.exceptions import best_match

@@ -75,8 +75,9 @@ def count_nodes(node: YamlNode) -> int:
     """Return how many values, lists and mappings a node is, aliases followed."""
     if isinstance(node, YamlScalar):
         return 1
-    inner = node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries]
-    return 1 + sum(map(count_nodes, inner))
+    return 1 + sum(
+        map(count_nodes, node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries])
+    )
 
 
 def find(node: YamlNode, path: Any) -> YamlNode:
