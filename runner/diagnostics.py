@@ -10,7 +10,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -151,7 +151,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def source_line(path: str | Path, line: int) -> str:
     """Return line ``line`` of ``path`` (one-based), empty when it cannot be read."""
-    lines = source_lines(path)
+    return nth_line(source_lines(path), line)
+
+
+def nth_line(lines: Sequence[str], line: int) -> str:
+    """Return line ``line`` of ``lines`` (one-based), empty where there is none."""
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 

@@ -188,9 +188,8 @@ def _untimed(planned: Planned) -> str:
     kind = variant.device.partition(":")[0]
     if kind not in COPY_BYTES:
         return f"nothing here times device {kind}; {' and '.join(COPY_BYTES)} can be timed"
-    if kind == "cpu" and variant.backend.backend == LAUNCH:
-        return "on the CPU Triton kernels are interpreted, which takes no time worth knowing"
-    return ""
+    is_interpreted = kind == "cpu" and variant.backend.backend == LAUNCH
+    return "on the CPU Triton kernels are interpreted, which takes no time worth knowing" if is_interpreted else ""
 
 
 def default_threads(environment: Environment) -> int:

@@ -41,9 +41,8 @@ class Source:
 
     def place(self, line: int | None) -> Span | None:
         """Return the YAML place of one-based line ``line``, or of the nearest line above that has one."""
-        if line is None:
-            return None
-        return next((p for p in reversed(self.places[:line]) if p is not None), None)
+        above = () if line is None else reversed(self.places[:line])
+        return next((place for place in above if place is not None), None)
 
 
 def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = None) -> Source:

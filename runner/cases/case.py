@@ -154,15 +154,11 @@ def parse_case(
 
 def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
     """Return the mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
-    have = set(node.keys())
-    extra: list[tuple[YamlScalar, YamlNode]] = []
-    for default in defaults:
-        if isinstance(default, YamlMapping):
-            for key, value in default.entries:
-                if str(key.value) not in have:
-                    have.add(str(key.value))
-                    extra.append((key, value))
-    return YamlMapping((*node.entries, *extra), node.span) if extra else node
+    merged: dict[str, tuple[YamlScalar, YamlNode]] = {}
+    for mapping in (node, *defaults):
+        for key, value in entries(mapping):
+            merged.setdefault(str(key.value), (key, value))
+    return YamlMapping(tuple(merged.values()), node.span)
 
 
 def duration(value: Any) -> float | None:

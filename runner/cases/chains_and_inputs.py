@@ -7,6 +7,7 @@ and the layout of an input is a chain.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -45,7 +46,7 @@ from runner.cases.texts import (
     yaml_arguments,
 )
 from runner.cases.yaml.scalars import describe_value, show_value
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, items, scalar, several
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
@@ -152,7 +153,7 @@ def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bo
     if node is None:
         return (), False
     out = []
-    for item in node.items if isinstance(node, YamlSequence) else (node,):
+    for item in several(node):
         text = item.value if isinstance(item, YamlScalar) else None
         known = OF_MODULES if str(text).startswith("self.") else RESERVED
         if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
@@ -329,15 +330,13 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
     entries = node.entries if isinstance(node, YamlMapping) else ()
     if isinstance(node, YamlMapping):
         node = node.get("*") or node
-    items = node.items if isinstance(node, YamlSequence) else (node,)
-    texts = [item for item in items if _is_call_text(item, alone=item is node)]
+    parts = several(node)
+    texts = [part for part in parts if _is_call_text(part, alone=part is node)]
     if not texts:
         return False
-    parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
+    words = [split(str(part.plain()), ",") if part in texts else [part.plain()] for part in parts]
     keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
-    arguments = yaml_arguments(
-        (part for several in parts for part in several), keywords, receiver=takes_receiver(operator)
-    )
+    arguments = yaml_arguments(itertools.chain(*words), keywords, receiver=takes_receiver(operator))
     return problems.refuse(
         True,
         texts[0].span,
@@ -348,9 +347,9 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
 
 def _is_call_text(node: YamlNode, alone: bool) -> bool:
     text = node.value if isinstance(node, YamlScalar) else None
-    if not isinstance(text, str):
-        return False
-    return has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
+    return isinstance(text, str) and (
+        has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
+    )
 
 
 def _scalar(node: YamlScalar, problems: Problems) -> Value:
@@ -579,9 +578,8 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
         )
     kind = {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0])
     init, init_args = _init(node.get("init"), problems)
-    values, python, tile = node.get("values"), node.get("python"), node.get("tile")
-    items = node.get("list")
-    shape = node.get("shape")
+    values, python, shape = node.get("values"), node.get("python"), node.get("shape")
+    requires_grad = scalar(node.get("requires_grad"), bool, str, default=False)
     return Input(
         name,
         kind,
@@ -591,20 +589,20 @@ def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) 
         init=init,
         init_args=init_args,
         values=parse_value(values, problems) if values is not None and check_numbers(values, problems) else None,
-        tile=tile.value if isinstance(tile, YamlScalar) and isinstance(tile.value, int) else None,
-        view_of=_text(node.get("view_of")),
-        items=_items(name, key, items, problems) if isinstance(items, YamlSequence) else (),
+        tile=scalar(node.get("tile"), int),
+        view_of=scalar(node.get("view_of"), str),
+        items=_items(name, key, node.get("list"), problems),
         python=None if python is None else parse_value(python, problems),
         layout=parse_chain(node.get("layout"), problems),
-        requires_grad=_flag(node, "requires_grad") or _text(node.get("requires_grad")) == AFTER_LAYOUT,
-        grad_after_layout=_text(node.get("requires_grad")) == AFTER_LAYOUT,
-        hidden=_flag(node, "hidden"),
-        device=_text(node.get("device")),
+        requires_grad=bool(requires_grad),
+        grad_after_layout=requires_grad == AFTER_LAYOUT,
+        hidden=scalar(node.get("hidden"), bool, default=False),
+        device=scalar(node.get("device"), str),
     )
 
 
-def _items(name: str, key: YamlScalar, node: YamlSequence, problems: Problems) -> tuple[Input, ...]:
-    parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(node.items)]
+def _items(name: str, key: YamlScalar, node: YamlNode | None, problems: Problems) -> tuple[Input, ...]:
+    parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(items(node))]
     return tuple(item for item in parsed if item is not None)
 
 
@@ -657,12 +655,3 @@ def check_dtype(name: str, span: Span, problems: Problems, hint: str = "such as 
 def dtype_name(value: Any) -> str:
     """Return the name of a dtype without ``torch.``."""
     return str(value).removeprefix("torch.")
-
-
-def _flag(node: YamlMapping, name: str) -> bool:
-    value = node.get(name)
-    return isinstance(value, YamlScalar) and value.value is True
-
-
-def _text(node: YamlNode | None) -> str | None:
-    return node.value if isinstance(node, YamlScalar) and isinstance(node.value, str) else None

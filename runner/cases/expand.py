@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
-from pathlib import PurePath
-from typing import Any
+from typing import Any, NoReturn
 
 from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
@@ -71,8 +70,8 @@ def expand(
                 continue
             candidates += _combinations(case) * len(suite_backends)  # those that are left out later take as long
             if candidates > _CANDIDATES * limits.variants:
-                message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
-                raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                most = _CANDIDATES * limits.variants
+                _refuse(case, f"suites select among more than {most} variants", limits.hint("variants"))
             ranges = places.setdefault((case.file, case.name), [])
             known = {variants[place].id: place for span in ranges for place in span}
             start = len(variants)
@@ -84,30 +83,38 @@ def expand(
                     variants.append(variant)
                     characters += len(variant.id)
                     if len(variants) > limits.variants:
-                        message = f"more than {limits.variants} variants"
-                        raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                        _refuse(case, f"more than {limits.variants} variants", limits.hint("variants"))
                     if characters > limits.id_characters:
-                        message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
-                        raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
+                        _refuse(
+                            case,
+                            f"the ids of the variants up to here have more than {limits.id_characters} characters",
+                            limits.hint("id_characters"),
+                        )
                     continue
                 earlier = variants[place]
                 if earlier.backend != variant.backend:
-                    message = (
+                    _refuse(
+                        case,
                         f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in "
-                        f"{suite.name!r}"
+                        f"{suite.name!r}",
+                        "give one of them a name of its own",
                     )
-                    raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
                 pair = id(earlier.case), id(case)
                 if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
-                    message = (
-                        f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
+                    _refuse(
+                        case,
+                        f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}",
+                        "their defaults: differ; run them one at a time",
                     )
-                    raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 alike.add(pair)
                 if suite.name not in earlier.suites:
                     variants[place] = replace(earlier, suites=joined(earlier.suites))
             ranges.append(range(start, len(variants)))
     return variants
+
+
+def _refuse(case: Case, message: str, hint: str) -> NoReturn:
+    raise InputError([Diagnostic(case.span, message, hint)])
 
 
 def _meaning(case: Case) -> Case:
@@ -207,14 +214,7 @@ def _is_text(word: str) -> bool:
 def _shown_files(files: Iterable[str]) -> dict[str, str]:
     """How ids name each file: by its path from this folder, so that every id can be typed here."""
     here = os.getcwd() if os.path.isdir(os.curdir) else "/"
-    return {file: PurePath(_relative(file, os.path.realpath(here))).as_posix() for file in files}
-
-
-def _relative(file: str, folder: str) -> str:
-    try:
-        return os.path.relpath(file, folder)
-    except ValueError:  # on another drive
-        return file
+    return {file: os.path.relpath(file, os.path.realpath(here)) for file in files}
 
 
 Predicate = Callable[[Variant], bool]
@@ -299,16 +299,13 @@ class _Parser:
         return False
 
     def alternatives(self) -> Predicate:
-        parts = [self.conjunction()]
-        while self.take("or"):
-            parts.append(self.conjunction())
-        return parts[0] if len(parts) == 1 else lambda v: any(p(v) for p in parts)
+        return self.joined("or", any, lambda: self.joined("and", all, self.term))
 
-    def conjunction(self) -> Predicate:
-        parts = [self.term()]
-        while self.take("and"):
-            parts.append(self.term())
-        return parts[0] if len(parts) == 1 else lambda v: all(p(v) for p in parts)
+    def joined(self, word: str, joins: Callable[[Iterable[bool]], bool], part: Callable[[], Predicate]) -> Predicate:
+        parts = [part()]
+        while self.take(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else lambda v: joins(p(v) for p in parts)
 
     def term(self) -> Predicate:
         if self.take("not"):

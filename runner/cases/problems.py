@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from runner.cases.limits import Limits
 from runner.cases.yaml.scalars import CURLY_QUOTES, excerpt
-from runner.diagnostics import Diagnostic, Span, source_line
+from runner.diagnostics import Diagnostic, Span, nth_line, source_line
 from runner.text import describe_character, in_line
 
 T = TypeVar("T")
@@ -62,10 +62,8 @@ class Problems:
 
     def _add(self, diagnostic: Diagnostic) -> None:
         span = diagnostic.span
-        if self.file is not None and span.file != self.file:
-            text = source_line(span.file, span.line)
-        else:
-            text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        is_here = self.file is None or span.file == self.file
+        text = nth_line(self.lines, span.line) if is_here else source_line(span.file, span.line)
         is_error = diagnostic.severity == "error"
         if not is_error and len(self._diagnostics) > self.limits.diagnostics:
             return

@@ -77,42 +77,42 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
     """
     where = Path(folder or os.path.dirname(case.file))
-    data: dict[str, Any] = {"name": case.name}
-    data |= _non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links))
-    data |= _axes(case)
-    data |= _non_empty(exclude=[dict(combination) for combination in case.exclude])
-    data |= _non_empty(inputs=_inputs(case.inputs), state=_inputs(case.state))
-    if case.dtypes != ("float32",):
-        data["dtypes"] = list(case.dtypes)
-    data |= _non_empty(param_dtype=case.param_dtype, seed=case.seed)
-    if case.module is not None:
-        data["module"] = _module(case.module, where)
-    else:
-        data["chain"] = chain_of(case.chain)
-    if case.result is not None:
-        data["return"] = value_of(case.result)
-    if case.calls:
-        data["calls"] = [_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls]
-    requires = case.requires
-    data |= _non_empty(
-        requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
-        compile=_non_empty(
-            fullgraph=case.compile.fullgraph,
-            mode=case.compile.mode,
-            options=dict(case.compile.options),
-            timeout=_seconds(case.compile.timeout),
-        ),
-        config=dict(case.config),
-        expect=_expect(case),
-        tolerance=_tolerance(case.tolerance),
-        strides=case.strides if case.strides != "significant" else None,
-        ignore=dict(case.ignore),
-        timeout=_seconds(case.timeout),
-        memory=case.memory,
-        known=[known_of(entry) for entry in case.known],
-    )
+    requires, compiling = case.requires, case.compile
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
-    return data | _non_empty(kernels={k.name: _kernel(k, where) for k in case.kernels if k.name in used})
+    return {
+        "name": case.name,
+        **_non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links)),
+        **_axes(case),
+        **_non_empty(
+            exclude=[dict(combination) for combination in case.exclude],
+            inputs=_inputs(case.inputs),
+            state=_inputs(case.state),
+            dtypes=list(case.dtypes) if case.dtypes != ("float32",) else None,
+            param_dtype=case.param_dtype,
+            seed=case.seed,
+        ),
+        **({"module": _module(case.module, where)} if case.module else {"chain": chain_of(case.chain)}),
+        **({} if case.result is None else {"return": value_of(case.result)}),
+        **_non_empty(
+            calls=[_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls],
+            requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
+            compile=_non_empty(
+                fullgraph=compiling.fullgraph,
+                mode=compiling.mode,
+                options=dict(compiling.options),
+                timeout=_seconds(compiling.timeout),
+            ),
+            config=dict(case.config),
+            expect=_expect(case),
+            tolerance=_tolerance(case.tolerance),
+            strides=case.strides if case.strides != "significant" else None,
+            ignore=dict(case.ignore),
+            timeout=_seconds(case.timeout),
+            memory=case.memory,
+            known=[known_of(entry) for entry in case.known],
+            kernels={k.name: _kernel(k, where) for k in case.kernels if k.name in used},
+        ),
+    }
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -133,17 +133,13 @@ def _node(node: Node) -> Any:
 
 
 def _step(step: Step) -> Any:
-    step_keys: dict[str, Any] = {}
-    if step.out:
-        step_keys["out"] = list(step.out) if step.unpack or len(step.out) > 1 else step.out[0]
-    if step.call is not None:
-        step_keys["call"] = _arguments(step.call)
-    if step.id is not None:
-        step_keys["id"] = step.id
-    if step.train is not None:
-        step_keys["train"] = step.train
-    if step.state:
-        step_keys["state"] = {part.name: _initial(part) for part in step.state}
+    out = list(step.out) if step.unpack or len(step.out) != 1 else step.out[0]
+    step_keys = {
+        **_non_empty(out=out),
+        **({} if step.call is None else {"call": _arguments(step.call)}),
+        **_non_null(id=step.id, train=step.train),
+        **_non_empty(state={part.name: _initial(part) for part in step.state}),
+    }
     if step.arguments.bare and not step_keys:
         return step.operator
     return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
@@ -229,27 +225,29 @@ def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
 
 
 def _input(item: Input) -> Any:
-    data: dict[str, Any] = {}
+    source: dict[str, Any] = {}
     match item.kind:
         case "values" if item.values is not None:
-            data["values"] = value_of(item.values)
+            source = {"values": value_of(item.values)}
         case "view":
-            data["view_of"] = item.view_of
+            source = {"view_of": item.view_of}
         case "list":
-            data["list"] = [_input(part) for part in item.items]
+            source = {"list": [_input(part) for part in item.items]}
         case "python":
-            data["python"] = None if item.python is None else value_of(item.python)
-    if item.shape is not None:
-        data["shape"] = [value_of(size) for size in item.shape]
-    data |= _non_empty(tile=item.tile, dtype=item.dtype)
-    if item.init is not None:
-        data["init"] = _way(item.init, item.init_args)
-    data |= _non_empty(
-        device=item.device,
-        requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
-        hidden=item.hidden,
-        layout=chain_of(item.layout),
-    )
+            source = {"python": None if item.python is None else value_of(item.python)}
+    data = {
+        **source,
+        **_non_null(shape=None if item.shape is None else [value_of(size) for size in item.shape]),
+        **_non_empty(
+            tile=item.tile,
+            dtype=item.dtype,
+            init=None if item.init is None else _way(item.init, item.init_args),
+            device=item.device,
+            requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
+            hidden=item.hidden,
+            layout=chain_of(item.layout),
+        ),
+    }
     return data["shape"] if list(data) == ["shape"] else data
 
 
@@ -325,10 +323,8 @@ def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    data = _non_empty(like=output.like, dtype=output.dtype)
-    if output.shape is not None:
-        data["shape"] = [value_of(size) for size in output.shape]
-    return data if output.fill is None else {**data, "fill": output.fill}
+    shape = None if output.shape is None else [value_of(size) for size in output.shape]
+    return {**_non_empty(like=output.like, dtype=output.dtype), **_non_null(shape=shape, fill=output.fill)}
 
 
 def _expect(case: Case) -> dict[str, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from pathlib import Path, PurePath
@@ -87,11 +87,11 @@ class Reader:
 
         Raises PathError for a path with nothing.
         """
-        suites: list[Suite] = []
-        for file in discover(paths, self._walk):
-            suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
-            if suite is not None:
-                suites.append(suite)
+        read = (
+            self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
+            for file in discover(paths, self._walk)
+        )
+        suites = [suite for suite in read if suite is not None]
         self._duplicates(suites)
         return suites
 
@@ -109,11 +109,9 @@ class Reader:
         """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels'
         backends."""
         cases = self.spec(path, None)
-        backends: tuple[Backend, ...] = ()
-        if not cases or not all(case.kernels for case in cases):
-            backends = (Backend("inductor", "inductor"),)
-        if any(case.kernels for case in cases):
-            backends += tuple(Backend(name, name) for name in KERNEL_BACKENDS)
+        launching = [case for case in cases if case.kernels]
+        names = (*(() if len(launching) == len(cases) > 0 else ("inductor",)), *(KERNEL_BACKENDS if launching else ()))
+        backends = tuple(Backend(name, name) for name in names)
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
     def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
@@ -133,9 +131,8 @@ class Reader:
 
     def _spec(self, file: _Accepted, defaults: YamlNode | None) -> tuple[Case, ...]:
         kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
-        if not self._defaults_hold(file, kernels):
-            return ()
-        return self._cases(file, kernels, file.node.get("defaults"), defaults)
+        holds = self._defaults_hold(file, kernels)
+        return self._cases(file, kernels, file.node.get("defaults"), defaults) if holds else ()
 
     def suite(self, path: Path) -> Suite | None:
         """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are
@@ -150,9 +147,9 @@ class Reader:
         return suite
 
     def _suite(self, file: _Accepted) -> Suite | None:
-        node, problems, path = file.node, file.problems, file.path
-        select = _selection(node.get("select"), problems)
-        if node.get("select") is not None and select is None:  # without it the suite would be another one
+        node, problems, path, selecting = file.node, file.problems, file.path, file.node.get("select")
+        select = _selection(selecting, problems)
+        if selecting is not None and select is None:  # without it the suite would be another one
             return None
         defaults = node.get("defaults")
         kernels = parse_kernels(node.get("kernels"), str(path), problems)
@@ -176,7 +173,7 @@ class Reader:
             dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
             select=select,
             manual=scalar(node.get("manual"), bool, default=False),
-            select_span=selecting.span if (selecting := node.get("select")) is not None else None,
+            select_span=None if selecting is None else selecting.span,
             has_defaults=defaults is not None,
         )
 
@@ -268,10 +265,8 @@ class Reader:
         errors_before = file.problems.errors
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
-        alone = YamlMapping(
-            (*own, _entry("name", YamlScalar("defaults", span, "defaults")), _entry("chain", YamlSequence((), span))),
-            span,
-        )
+        rest = {"name": YamlScalar("defaults", span, "defaults"), "chain": YamlSequence((), span)}
+        alone = YamlMapping((*own, *((YamlScalar(key, span, key), value) for key, value in rest.items())), span)
         self._case(alone, str(file.path), file.problems, kernels)
         return file.problems.errors == errors_before
 
@@ -281,7 +276,7 @@ class Reader:
         For any other one the reasons go into ``problems``.
         """
         text, findings = read_text(path, self.limits)
-        lines = split_lines(text) if text is not None else []
+        lines = split_lines(text or "")
         problems = Problems(lines, self.limits, str(path))
         node = None
         if text is not None:
@@ -297,14 +292,13 @@ class Reader:
             else:
                 node, findings = load(path, text, self.limits)
         problems.take(findings)
-        refused: frozenset[int | None] = frozenset()
         if node is not None:
             violations = schema.validate(node, kind, lines, self.limits, self.any_device)
             problems.take(violations.diagnostics)
-            refused = violations.refused
-        # What is no clean YAML may mean anything: no part of the file is used.
-        if isinstance(node, YamlMapping) and None not in refused and not any(d.severity == "error" for d in findings):
-            return _Accepted(path, node, problems, refused)
+            # What is no clean YAML may mean anything: no part of the file is used.
+            is_clean = None not in violations.refused and not any(d.severity == "error" for d in findings)
+            if isinstance(node, YamlMapping) and is_clean:
+                return _Accepted(path, node, problems, violations.refused)
         self._keep(problems)
         return None
 
@@ -380,16 +374,14 @@ def _is_manual(path: Path, limits: Limits) -> bool:
     return isinstance(manual, YamlScalar) and manual.value is True
 
 
-@contextmanager
+@contextlib.contextmanager
 def _reading(problems: Problems) -> Iterator[None]:
     """Ends the reading of a file where a value has a wrong type, and where more is wrong than is reported."""
-    try:
+    with contextlib.suppress(TooManyProblems):
         try:
             yield
         except Mistyped as error:
             problems.error(error.span, str(error))
-    except TooManyProblems:
-        return
 
 
 def _unclaimed(node: YamlNode | None) -> Unclaimed:
@@ -405,14 +397,10 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
     )
 
 
-def _entry(key: str, value: YamlNode) -> tuple[YamlScalar, YamlNode]:
-    return YamlScalar(key, value.span, key), value
-
-
 def _selection(node: YamlNode | None, problems: Problems) -> str | None:
-    text: str | None = scalar(node, str)
-    if node is None or text is None:
+    if node is None:
         return None
+    text: str = scalar(node, str)
     if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
         return problems.refuse(None, node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
     try:

@@ -74,19 +74,18 @@ def map_steps(
 
     With ``condition``, contexts are changed like steps, and conditions by it.
     """
-    new_nodes: list[Node] = []
-    for node in nodes:
+
+    def mapped(node: Node) -> Node:
         if isinstance(node, Step):
-            new_nodes.append(change(node))
-            continue
+            return change(node)
         if isinstance(node, With):
             node = replace(node, chain=map_steps(node.chain, change, condition))
-            new_nodes.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
-            continue
+            return replace(node, contexts=tuple(map(change, node.contexts))) if condition else node
         do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
         node = replace(node, do=do, otherwise=otherwise)
-        new_nodes.append(replace(node, condition=condition(node.condition)) if condition else node)
-    return tuple(new_nodes)
+        return replace(node, condition=condition(node.condition)) if condition else node
+
+    return tuple(map(mapped, nodes))
 
 
 def change_value(value: Value, change: Change) -> Value:

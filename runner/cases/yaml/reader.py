@@ -19,7 +19,7 @@ import yaml
 from runner.cases.limits import Limits, show_size
 from runner.cases.yaml.scalars import excerpt, resolve, split_lines, syntax_problem
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
-from runner.diagnostics import Diagnostic, Span, nearest
+from runner.diagnostics import Diagnostic, Span, nearest, nth_line
 from runner.files import open_regular
 
 
@@ -161,8 +161,8 @@ class Builder:
 
     def build(self) -> YamlNode | None:
         """Return the tree, or None without one; ``diagnostics`` says why."""
-        if self._check_characters():
-            return None
+        if _CONTROL.search(self.text):
+            return self._report_characters()
         try:
             self._run(C_PARSER)
         except _Stop:
@@ -240,10 +240,7 @@ class Builder:
     def _scalar(self, event: Any) -> YamlScalar:
         text: str = event.value
         start, end = event.start_mark, event.end_mark
-        column = start.column
-        if event.anchor or event.tag:
-            column = self._after_properties(start)
-        line = start.line
+        column, line = self._start_column(event), start.line
         length = end.column - column if end.line == line else len(self.lines[line]) - column
         if event.style in ("|", ">"):
             length = 1
@@ -268,17 +265,13 @@ class Builder:
         return YamlScalar(value, span, text, quoted)
 
     def _resolved(self, text: str, span: Span) -> bool | int | float | str | None:
-        try:
-            return self.memo[text]
-        except KeyError:
-            pass
-        try:
-            value = resolve(text)
-        except ValueError as error:
-            self._report(span, str(error))
-            value = text
-        self.memo[text] = value
-        return value
+        if text not in self.memo:
+            try:
+                self.memo[text] = resolve(text)
+            except ValueError as error:
+                self._report(span, str(error))
+                self.memo[text] = text
+        return self.memo[text]
 
     def _tagged(self, event: Any, text: str, quoted: bool, span: Span) -> bool | int | float | str | None:
         name = event.tag.removeprefix(_CORE) if event.tag.startswith(_CORE) else ""
@@ -307,11 +300,11 @@ class Builder:
         self._count(span)
         none = YamlScalar(None, span, ""), 1, 0, 0
         if name not in self.anchors:
-            close = nearest(name, self.anchors)
             self._report(
                 span,
                 f"there is no anchor &{name[:60]}",
-                close or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant",
+                nearest(name, self.anchors)
+                or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant",
             )
             return none
         target = self.anchors[name]
@@ -343,9 +336,7 @@ class Builder:
     def _close(self, event: Any) -> None:
         frame = self.stack.pop()
         start, end = frame.event.start_mark, event.end_mark
-        column, length = start.column, 1
-        if frame.event.anchor or frame.event.tag:
-            column = self._after_properties(start)
+        column, length = self._start_column(frame.event), 1
         if frame.event.flow_style or self.lines[start.line][column : column + 1] in ("[", "{"):
             length = end.column - column if end.line == start.line else len(self.lines[start.line]) - column
         elif frame.entries and frame.entries[0][0].span.line == start.line + 1:
@@ -410,26 +401,19 @@ class Builder:
     # --- reporting ---
 
     def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
-        self.diagnostics.append(
-            Diagnostic(
-                span,
-                message,
-                hint,
-                severity,
-                excerpt(self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""),
-            )
-        )
+        text = excerpt(nth_line(self.lines, span.line))
+        self.diagnostics.append(Diagnostic(span, message, hint, severity, text))
         if len(self.diagnostics) > self.limits.diagnostics:  # one more, so that it is known that there are more
             raise _Stop
 
     def _span(self, mark: Any, length: int = 1) -> Span:
         return Span(self.file, mark.line + 1, mark.column + 1, length)
 
-    def _after_properties(self, mark: Any) -> int:
+    def _start_column(self, event: Any) -> int:
         """The column where a value starts, behind its anchor and tag on the same line."""
-        match = _PROPERTIES.match(self.lines[mark.line], mark.column)
-        end = match.end() if match else mark.column
-        return end if end < len(self.lines[mark.line]) else mark.column
+        mark = event.start_mark
+        match = _PROPERTIES.match(self.lines[mark.line], mark.column) if event.anchor or event.tag else None
+        return match.end() if match and match.end() < len(self.lines[mark.line]) else mark.column
 
     def _exceed(self, limit: str, span: Span, message: str) -> NoReturn:
         self._report(span, message, self.limits.hint(limit))
@@ -438,10 +422,8 @@ class Builder:
     def _too_deep(self, span: Span) -> NoReturn:
         self._exceed("depth", span, f"nested deeper than {self.limits.depth} levels")
 
-    def _check_characters(self) -> bool:
-        """Reports characters that no YAML file may hold. True when there are any."""
-        if not _CONTROL.search(self.text):
-            return False
+    def _report_characters(self) -> None:
+        """Reports characters that no YAML file may hold."""
         for number, line in enumerate(self.lines, 1):
             match = _CONTROL.search(line)
             if match and len(self.diagnostics) < self.limits.diagnostics:
@@ -452,7 +434,6 @@ class Builder:
                     f"the character U+{code:04X} cannot stand in YAML",
                     f'write "{escape}" in double quotes',
                 )
-        return True
 
     def _syntax_error(self, error: yaml.MarkedYAMLError) -> None:
         if error.problem_mark and "maximum nesting depth" in str(error.problem):

@@ -24,7 +24,7 @@ from runner.cases.limits import Limits
 from runner.cases.texts import yaml_call
 from runner.cases.yaml.scalars import count, describe_value, expected, flow, show_value, such_as
 from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
-from runner.diagnostics import Diagnostic, Span, nearest, source_line
+from runner.diagnostics import Diagnostic, Span, nearest, nth_line, source_lines
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -78,7 +78,8 @@ def validate(
             place = (span.file, span.line, span.column, group)
             rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
             if place not in by_place or rank < by_place[place][0]:
-                by_place[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
+                lines = source_lines(span.file) if text_lines is None else text_lines
+                by_place[place] = (rank, Diagnostic(span, message, hint, text=nth_line(lines, span.line)))
     diagnostics = [diagnostic for _, diagnostic in by_place.values()]
     diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
     return Violations(tuple(diagnostics), frozenset(refused))
@@ -116,8 +117,7 @@ def schema_path(name: str) -> Path:
 
 
 def _read(name: str) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
-    return schema
+    return json.loads(schema_path(name).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 # --- the validator ---------------------------------------------------------------------------
@@ -173,8 +173,6 @@ def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any])
         if key in ("definitions", "defaultSnippets"):
             continue
         match key:
-            case "examples":
-                result[key] = value
             case "pattern":
                 result[key] = _python_pattern(value)
             case "properties" | "patternProperties":
@@ -365,16 +363,5 @@ def _operator_hint(name: str, schema: dict[str, Any]) -> str:
 
 
 def _repeated(node: YamlSequence) -> YamlNode:
-    texts: set[str] = set()
-    for item in node.items:
-        value = repr(item.plain())
-        if value in texts:
-            return item
-        texts.add(value)
-    return node
-
-
-def _line(span: Span, lines: list[str] | None) -> str:
-    if lines is None:
-        return source_line(span.file, span.line)
-    return lines[span.line - 1] if span.line <= len(lines) else ""
+    first: dict[str, YamlNode] = {}
+    return next((item for item in node.items if first.setdefault(repr(item.plain()), item) is not item), node)
