@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from runner.cases.chains_and_inputs import check_dtype, dtype_name, parse_chain, parse_inputs, parse_value
+from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_inputs, parse_value
 from runner.cases.flags import check_flags
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
-    DTYPES,
     GIVEN,
     Call,
     Case,
@@ -76,9 +75,6 @@ def parse_case(
     keys = fields(node)
     name = keys["name"]
     title: str = scalar(name, str)
-    dtypes = tuple(dtype_name(v) for v in listed(keys.get("dtypes"), str, default=("float32",)))
-    for dtype in dtypes:
-        check_dtype(dtype, keys.get("dtypes", node).span, problems)
     params, axes = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)
@@ -106,7 +102,7 @@ def parse_case(
         module=module,
         kernels=used,
         calls=_calls(keys.get("calls"), keys.get("inputs"), problems),
-        dtypes=dtypes,
+        dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str, default=("float32",)))),
         devices=listed(keys.get("devices"), str, default=("cpu",)),
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
         train=listed(keys.get("train"), bool, default=(False,)),
@@ -225,18 +221,15 @@ def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModul
     if node is None:
         return None
     keys = fields(node)
-    path, name = keys.get("file"), keys.get("name")
-    if not isinstance(path, YamlScalar) or not isinstance(name, YamlScalar):
-        return None
-    title: str = scalar(name, str)
+    title: str = scalar(keys["name"], str)
     if not is_name(title, frozenset()):
-        problems.error(name.span, f"{title!r} is no name of a class")
+        problems.error(keys["name"].span, f"{title!r} is no name of a class")
     arguments = entries(keys.get("args"))
     for key, _ in arguments:
         if not is_name(str(key.value), frozenset()):
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
-    full = resolve_python_file(path, file, problems)
+    full = resolve_python_file(keys["file"], file, problems)
     return None if full is None else PythonModule(str(full), title, pairs, node.span)
 
 
@@ -319,10 +312,6 @@ def _memory(node: YamlNode | None, problems: Problems) -> int | None:
 def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
     texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
-    if not texts["issue"] and not texts["reason"]:
-        problems.error(
-            item.span, "a known: entry needs an issue, or a reason why it has no issue", "such as issue: https://..."
-        )
     if texts["torch"] is not None:
         _range(keys["torch"], problems)
     if texts["error"] is not None:
@@ -399,10 +388,8 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
     for name, bounds in own.items():
         if name == GRADIENTS or name.startswith(OUTPUT):
             by_place[name] = _bounds(bounds)
-            continue
-        by_dtype[dtype_name(name)] = _bounds(bounds)
-        if dtype_name(name) not in DTYPES:
-            problems.error(node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES))
+        else:
+            by_dtype[dtype_name(name)] = _bounds(bounds)
     reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
     reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
     _places(node, _outputs(result), problems)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from runner.cases.model import (
-    DTYPES,
     Arguments,
     Arithmetic,
     Constant,
@@ -24,7 +23,6 @@ from runner.cases.model import (
     Items,
     Literal,
     Node,
-    Ref,
     Step,
     Table,
     TensorLiteral,
@@ -46,7 +44,17 @@ from runner.cases.texts import (
     yaml_arguments,
 )
 from runner.cases.yaml.scalars import describe_value, show_value
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, items, scalar, several
+from runner.cases.yaml.tree import (
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    entries,
+    fields,
+    items,
+    scalar,
+    several,
+)
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
@@ -210,15 +218,15 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
         return problems.refuse(
             None, key.span, f"{name!r} is no parameter or buffer", "such as weight or self_attn.in_proj_weight"
         )
-    entries = node.entries if isinstance(node, YamlMapping) else ()
-    if len(entries) != 1 or entries[0][0].value not in ("init", "values"):
+    parts = node.entries if isinstance(node, YamlMapping) else ()
+    if len(parts) != 1 or parts[0][0].value not in ("init", "values"):
         return problems.refuse(
             None,
             node.span,
             f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype",
             f"such as state: {_WEIGHT}",
         )
-    word, body = entries[0]
+    word, body = parts[0]
     if word.value == "values":
         return Initial(name, None, (parse_value(body, problems),), key.span) if check_numbers(body, problems) else None
     init, arguments = read_init(body, problems)
@@ -327,15 +335,15 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
 
     Such are reported.
     """
-    entries = node.entries if isinstance(node, YamlMapping) else ()
+    keywords = {}
     if isinstance(node, YamlMapping):
+        keywords = {str(key.value): value.plain() for key, value in node.entries if key.value != "*"}
         node = node.get("*") or node
     parts = several(node)
     texts = [part for part in parts if _is_call_text(part, alone=part is node)]
     if not texts:
         return False
     words = [split(str(part.plain()), ",") if part in texts else [part.plain()] for part in parts]
-    keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
     arguments = yaml_arguments(itertools.chain(*words), keywords, receiver=takes_receiver(operator))
     return problems.refuse(
         True,
@@ -539,17 +547,12 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
 
     ``role`` is what messages call them. With ``"state"`` they become attributes of a module.
     """
-    if not isinstance(node, YamlMapping):
-        return ()
     inputs = []
-    for key, value in node.entries:
-        name = str(key.value)
-        if not is_name(name, RESERVED | OF_MODULES if role == "state" else RESERVED):
-            problems.error(key.span, f"{name!r} cannot name {role}", NAME_HINT)
-            continue
-        parsed = parse_input(name, key, value, problems)
-        if parsed is not None:
-            inputs.append(parsed)
+    for key, value in entries(node):
+        if is_name(str(key.value), RESERVED | OF_MODULES if role == "state" else RESERVED):
+            inputs += _input(str(key.value), key, value, problems)
+        else:
+            problems.error(key.span, f"{key.value!r} cannot name {role}", NAME_HINT)
     parts = {part.name: item for item in inputs for part in _parts(item)}
     for item in inputs:
         if item.name in parts:
@@ -561,49 +564,44 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
     return tuple(inputs)
 
 
-def parse_input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> Input | None:
-    """Read one input; ``[2, 3]`` is short for ``{shape: [2, 3]}``. Returns None for one that is reported."""
+def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> list[Input]:
+    """The input of a name; ``[2, 3]`` is short for ``{shape: [2, 3]}``. Nothing for one that is reported."""
     if isinstance(node, YamlSequence):
-        return Input(name, "tensor", key.span, shape=_shape(node, problems))
-    if not isinstance(node, YamlMapping):
-        return problems.refuse(None, node.span, "an input is a shape or a mapping", "such as x: [2, 3]")
-    sources = [source for source in _SOURCES if node.key(source) is not None]
+        return [Input(name, "tensor", key.span, shape=_shape(node, problems))]
+    keys = fields(node)
+    sources = [source for source in _SOURCES if source in keys]
     kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
     if len(kinds) != 1:
         return problems.refuse(
-            None,
+            [],
             key.span,
             f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}",
             f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:",
         )
-    kind = {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0])
-    init, init_args = _init(node.get("init"), problems)
-    values, python, shape = node.get("values"), node.get("python"), node.get("shape")
-    requires_grad = scalar(node.get("requires_grad"), bool, str, default=False)
-    return Input(
+    init, arguments = read_init(keys["init"], problems) if "init" in keys else (None, ())
+    has_numbers = "values" in keys and check_numbers(keys["values"], problems)
+    requires_grad = scalar(keys.get("requires_grad"), bool, str, default=False)
+    parts = (_input(f"{name}_{place}", key, item, problems) for place, item in enumerate(items(keys.get("list"))))
+    made = Input(
         name,
-        kind,
+        {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0]),
         key.span,
-        shape=_shape(shape, problems) if isinstance(shape, YamlSequence) else None,
-        dtype=_dtype(node.get("dtype"), problems),
+        shape=_shape(keys["shape"], problems) if "shape" in keys else None,
+        dtype=dtype_name(scalar(keys["dtype"], str)) if "dtype" in keys else None,
         init=init,
-        init_args=init_args,
-        values=parse_value(values, problems) if values is not None and check_numbers(values, problems) else None,
-        tile=scalar(node.get("tile"), int),
-        view_of=scalar(node.get("view_of"), str),
-        items=_items(name, key, node.get("list"), problems),
-        python=None if python is None else parse_value(python, problems),
-        layout=parse_chain(node.get("layout"), problems),
+        init_args=tuple(parse_value(argument, problems) for argument in arguments),
+        values=parse_value(keys["values"], problems) if has_numbers else None,
+        tile=scalar(keys.get("tile"), int),
+        view_of=scalar(keys.get("view_of"), str),
+        items=tuple(itertools.chain(*parts)),
+        python=parse_value(keys["python"], problems) if "python" in keys else None,
+        layout=parse_chain(keys.get("layout"), problems),
         requires_grad=bool(requires_grad),
         grad_after_layout=requires_grad == AFTER_LAYOUT,
-        hidden=scalar(node.get("hidden"), bool, default=False),
-        device=scalar(node.get("device"), str),
+        hidden=scalar(keys.get("hidden"), bool, default=False),
+        device=scalar(keys.get("device"), str),
     )
-
-
-def _items(name: str, key: YamlScalar, node: YamlNode | None, problems: Problems) -> tuple[Input, ...]:
-    parsed = [parse_input(f"{name}_{i}", key, item, problems) for i, item in enumerate(items(node))]
-    return tuple(item for item in parsed if item is not None)
+    return [made]
 
 
 def _parts(item: Input) -> Iterator[Input]:
@@ -612,44 +610,12 @@ def _parts(item: Input) -> Iterator[Input]:
         yield from _parts(part)
 
 
-def _shape(node: YamlSequence, problems: Problems) -> tuple[Value, ...]:
-    sizes = []
-    for item in node.items:
-        value = parse_value(item, problems)
-        size = value.value if isinstance(value, Literal) else None
-        if isinstance(size, int) and not isinstance(size, bool):
-            if size < 0:
-                problems.error(item.span, "a size is not negative")
-                value = Literal(1)
-        elif not isinstance(value, Arithmetic):
-            problems.error(
-                item.span,
-                "a shape holds integers and ${...}",
-                f'write "${{{value.name}}}"' if isinstance(value, Ref) and not value.path else 'such as [2, "${n}"]',
-            )
-            value = Literal(1)
-        sizes.append(value)
-    return tuple(sizes)
-
-
-def _init(node: YamlNode | None, problems: Problems) -> tuple[str | None, tuple[Value, ...]]:
-    name, arguments = (None, ()) if node is None else read_init(node, problems)
-    return name, tuple(parse_value(argument, problems) for argument in arguments)
-
-
-def _dtype(node: YamlNode | None, problems: Problems) -> str | None:
-    if node is None:
-        return None
-    name = dtype_name(node.value if isinstance(node, YamlScalar) else None)
-    return name if name != "$dtype" and check_dtype(name, node.span, problems) else None
-
-
-def check_dtype(name: str, span: Span, problems: Problems, hint: str = "such as float32, int64, bool") -> bool:
-    """Return whether torch has a dtype ``name``, and report one that it has not; ``hint`` is for a name like none of
-    them."""
-    if name not in DTYPES:
-        problems.error(span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or hint)
-    return name in DTYPES
+def _shape(node: YamlNode, problems: Problems) -> tuple[Value, ...]:
+    sizes = tuple(parse_value(item, problems) for item in items(node))
+    for item, size in zip(items(node), sizes, strict=True):
+        if not isinstance(size, Arithmetic) and not (isinstance(size, Literal) and type(size.value) is int):
+            problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
+    return sizes
 
 
 def dtype_name(value: Any) -> str:

@@ -265,7 +265,7 @@ class Reader:
         errors_before = file.problems.errors
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
-        rest = {"name": YamlScalar("defaults", span, "defaults"), "chain": YamlSequence((), span)}
+        rest: dict[str, YamlNode] = {"name": YamlScalar("defaults", span, "defaults"), "chain": YamlSequence((), span)}
         alone = YamlMapping((*own, *((YamlScalar(key, span, key), value) for key, value in rest.items())), span)
         self._case(alone, str(file.path), file.problems, kernels)
         return file.problems.errors == errors_before

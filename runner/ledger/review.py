@@ -107,7 +107,8 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
     planned = {e.key: e for e in events if isinstance(e, VariantPlanned)}
     started = [e for e in events if isinstance(e, RunStarted)]
     judged = []
-    for key, event in {**planned, **finished}.items():
+    every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}
+    for key, event in every.items():
         variant_run = own.get(_key(event.file, event.id)) or _as_run(
             event, cases.get((event.file, event.case.rpartition("::")[2]), ())
         )

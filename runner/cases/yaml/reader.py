@@ -162,7 +162,8 @@ class Builder:
     def build(self) -> YamlNode | None:
         """Return the tree, or None without one; ``diagnostics`` says why."""
         if _CONTROL.search(self.text):
-            return self._report_characters()
+            self._report_characters()
+            return None
         try:
             self._run(C_PARSER)
         except _Stop:

@@ -168,7 +168,7 @@ def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any])
             targets[name] = target = {}
             target.update(_resolved(definitions[name], definitions, targets))
         return targets[name]
-    result = {}
+    result: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("definitions", "defaultSnippets"):
             continue
