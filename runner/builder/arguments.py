@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from runner.builder import operators
-from runner.builder.scope import Scope
+from runner.builder.names_and_values import Scope
 from runner.cases.model import (
     DTYPES,
     Arguments,
@@ -29,7 +29,7 @@ from runner.cases.model import (
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.texts import split, yaml_arguments
 from runner.cases.walk import change_value, parts_of, values_of
-from runner.cases.yaml.scalars import flow, show_value
+from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)

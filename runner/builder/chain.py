@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from runner.builder import operators
 from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
+from runner.builder.names_and_values import Renderer, Scope, call, fill, python_name
 from runner.builder.operators import Operator, Refusal
-from runner.builder.render import Renderer, call, fill
-from runner.builder.scope import Scope, python_name
 from runner.cases import expressions
 from runner.cases.model import (
     Arithmetic,

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder.chain import ChainWriter, Line, launcher, names_made, reference
-from runner.builder.scope import Scope, python_name, temporary
+from runner.builder.names_and_values import Scope, python_name, temporary
 from runner.cases import expressions
 from runner.cases.model import Arithmetic, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.cases.problems import Problems
 from runner.cases.python_files import top_names
-from runner.cases.yaml.scalars import show_value
+from runner.cases.yaml.values import show_value
 from runner.diagnostics import Span
 from runner.files import read_text
 from runner.quote import comment, dotted_name, identifier, literal, torch_name

@@ -17,8 +17,7 @@ from typing import Any
 from runner.builder import launchers
 from runner.builder.arguments import places_of_texts
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
-from runner.builder.render import call
-from runner.builder.scope import Scope, python_name, temporary
+from runner.builder.names_and_values import Scope, call, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits

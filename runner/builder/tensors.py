@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from runner.builder.chain import ChainWriter, Line
-from runner.builder.render import Renderer
-from runner.builder.scope import Scope
+from runner.builder.names_and_values import Renderer, Scope
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import Input, Items, Literal, Value
 from runner.diagnostics import Span

@@ -36,7 +36,7 @@ from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
 from runner.cases.versions import parse_range
 from runner.cases.walk import all_steps, values_of
-from runner.cases.yaml.tree import (
+from runner.cases.yaml.values import (
     NUMBERS,
     SCALARS,
     YamlMapping,

@@ -43,17 +43,18 @@ from runner.cases.texts import (
     takes_receiver,
     yaml_arguments,
 )
-from runner.cases.yaml.scalars import describe_value, show_value
-from runner.cases.yaml.tree import (
+from runner.cases.yaml.values import (
     YamlMapping,
     YamlNode,
     YamlScalar,
     YamlSequence,
+    describe_value,
     entries,
     fields,
     items,
     scalar,
     several,
+    show_value,
 )
 from runner.diagnostics import Span, nearest
 

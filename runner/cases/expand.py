@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Case, Grad, Suite, Variant
-from runner.cases.yaml.scalars import flow, resolve
+from runner.cases.yaml.values import flow, resolve
 from runner.diagnostics import Diagnostic, InputError, nearest
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.problems import Problems
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar
+from runner.cases.yaml.values import YamlMapping, YamlNode, YamlScalar
 from runner.diagnostics import Span, nearest
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",

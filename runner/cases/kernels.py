@@ -15,7 +15,7 @@ from runner.cases.problems import Problems, within
 from runner.cases.python_files import Signature, read_signatures, resolve_python_file
 from runner.cases.python_names import NAME_HINT, RESERVED, is_name
 from runner.cases.walk import all_steps
-from runner.cases.yaml.tree import (
+from runner.cases.yaml.values import (
     NUMBERS,
     YamlNode,
     YamlScalar,

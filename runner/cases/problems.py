@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from runner.cases.limits import Limits
-from runner.cases.yaml.scalars import CURLY_QUOTES, excerpt
+from runner.cases.yaml.values import CURLY_QUOTES, excerpt
 from runner.diagnostics import Diagnostic, Span, nth_line, source_line
 from runner.text import describe_character, in_line
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.cases.limits import show_size
 from runner.cases.problems import Problems
-from runner.cases.yaml.tree import YamlNode, scalar
+from runner.cases.yaml.values import YamlNode, scalar
 from runner.diagnostics import Span
 from runner.files import open_regular, read_text
 

@@ -20,8 +20,7 @@ from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Un
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
-from runner.cases.yaml.scalars import split_lines
-from runner.cases.yaml.tree import (
+from runner.cases.yaml.values import (
     Mistyped,
     YamlMapping,
     YamlNode,
@@ -33,6 +32,7 @@ from runner.cases.yaml.tree import (
     items,
     listed,
     scalar,
+    split_lines,
 )
 from runner.diagnostics import Diagnostic, Span
 

@@ -14,8 +14,7 @@ from runner.cases import expressions
 from runner.cases.model import Arithmetic, Case, Index, Input, Literal, Node, Ref, Step, Table, Value
 from runner.cases.problems import Problems, within
 from runner.cases.walk import all_steps, parts_of, values_of
-from runner.cases.yaml.scalars import flow, resolve, show_value
-from runner.cases.yaml.tree import YamlScalar
+from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
 from runner.diagnostics import Span
 
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))

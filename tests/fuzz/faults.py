@@ -46,12 +46,12 @@ class Changed:
 
 def paste_text() -> None:
     """Any text goes into Python as it is, between quotes."""
-    from runner.builder import render
+    from runner.builder import names_and_values
     from runner.cases import chains_and_inputs
 
     chains_and_inputs.plain_text = lambda text, *_: text
-    whole = render.literal
-    render.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
+    whole = names_and_values.literal
+    names_and_values.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
 
 
 COMPOSER, EXPRESSIONS, SERIALIZE = (

@@ -22,8 +22,15 @@ from typing import TYPE_CHECKING, Any
 from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
 from runner.cases.texts import yaml_call
-from runner.cases.yaml.scalars import count, describe_value, expected, flow, show_value, such_as
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
+from runner.cases.yaml.values import (
+    YamlMapping,
+    YamlNode,
+    YamlSequence,
+    describe_value,
+    find,
+    flow,
+    show_value,
+)
 from runner.diagnostics import Diagnostic, Span, nearest, nth_line, source_lines
 
 if TYPE_CHECKING:
@@ -187,6 +194,37 @@ def _python_pattern(pattern: str) -> str:
 
 
 # --- errors to words -------------------------------------------------------------------------
+
+_TYPES = {
+    "string": "text",
+    "array": "a list",
+    "object": "a mapping",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def expected(schema: dict[str, Any]) -> str:
+    """Return what a value under ``schema`` should be."""
+    if "x-expected" in schema:
+        return str(schema["x-expected"])
+    types = schema.get("type", [])
+    words = [_TYPES[name] for name in ([types] if isinstance(types, str) else types)]
+    return " or ".join(words) or "something else"
+
+
+def such_as(schema: dict[str, Any]) -> str:
+    """Return the schema's first example as a hint, or an empty string."""
+    examples = schema.get("examples")
+    return f"such as {flow(examples[0])}" if examples else ""
+
+
+def count(number: int, singular: str, plural: str) -> str:
+    """Return ``one key``, ``2 keys``."""
+    return f"one {singular}" if number == 1 else f"{number} {plural}"
+
 
 _Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each place and kind), message, hint
 

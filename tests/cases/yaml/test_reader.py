@@ -15,8 +15,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.cases.yaml import reader
 from runner.cases.yaml.reader import load, read_text
-from runner.cases.yaml.scalars import resolve
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, find
+from runner.cases.yaml.values import YamlMapping, YamlNode, YamlScalar, YamlSequence, find, resolve
 
 FORMAT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
 

@@ -17,8 +17,8 @@ import pytest
 from runner.cases import model
 from runner.cases.limits import Limits
 from runner.cases.yaml.reader import load
-from runner.cases.yaml.scalars import split_lines
 from runner.cases.yaml.schema import NAMES, Violations, load_schema, schema_path, schema_text, validate
+from runner.cases.yaml.values import split_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"
