@@ -110,9 +110,8 @@ class Row:
     @property
     def speedup(self) -> float | None:
         """Return median eager time by median compiled time."""
-        if self.eager is None or self.compiled is None:
-            return None
-        return self.eager.seconds.median / self.compiled.seconds.median
+        eager, compiled = self.eager, self.compiled
+        return None if eager is None or compiled is None else eager.seconds.median / compiled.seconds.median
 
     @property
     def speedup_range(self) -> tuple[float, float] | None:
@@ -131,9 +130,8 @@ class Row:
     @property
     def bandwidth(self) -> float | None:
         """Return the bytes a second that the compiled call moves."""
-        if self.traffic is None or self.compiled is None:
-            return None
-        return self.traffic.bytes / self.compiled.seconds.median
+        traffic, compiled = self.traffic, self.compiled
+        return None if traffic is None or compiled is None else traffic.bytes / compiled.seconds.median
 
     @property
     def of_copy(self) -> float | None:
@@ -176,14 +174,13 @@ class Report:
             "repeat": self.repeat,
             "load": self.load,
             "interrupted": self.interrupted,
-            "copies": [_copy(copy) for copy in self.copies],
+            "copies": [
+                {**dataclasses.asdict(copy), "seconds": _spread(copy.seconds), "bytes_per_second": copy.bandwidth}
+                for copy in self.copies
+            ],
             "rows": [_row(row) for row in self.rows],
             "speedup": self.speedup,
         }
-
-
-def _copy(copy: Copy) -> dict[str, Any]:
-    return {**dataclasses.asdict(copy), "seconds": _spread(copy.seconds), "bytes_per_second": copy.bandwidth}
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -113,11 +113,11 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
         return call_text(changed) if is_call else step_text(replace(step, arguments=changed))
 
     problems = scope.problems
-    has_tensor = any(_holds_tensor(value, scope) for value in _values(arguments))
+    values = (*arguments.positional, *(value for _, value in arguments.keywords))
+    has_tensor = any(_holds_tensor(value, scope) for value in values)
     replacements: dict[str, Value] = {}
     for key, text in _texts(arguments, step.operator):
-        is_name = not key or (needs_tensor and not has_tensor)
-        value = _replacement(text, scope if is_name else None)
+        value = _replacement(text, scope if not key or (needs_tensor and not has_tensor) else None)
         if value is None and key == "dtype":
             problems.error(
                 _place(text, step),
@@ -160,10 +160,6 @@ def _no_tensor(step: Step, arguments: Arguments, line: Callable[[Arguments], str
         hint = f"write {line(replace(arguments, positional=positional))}"
     scope.problems.error(step.span, f"{step.operator} gets no tensor here", hint)
     scope.use_previous(step.span)
-
-
-def _values(arguments: Arguments) -> list[Value]:
-    return [*arguments.positional, *(value for _, value in arguments.keywords)]
 
 
 def _holds_tensor(value: Value, scope: Scope) -> bool:
@@ -211,16 +207,14 @@ def _replacement(text: Literal, scope: Scope | None) -> Value | None:
         return Ref(word, (), text.span or Span("", 1, 1))
     if word in _PYTHON:
         return Literal(_PYTHON[word])
-    if word in operators.constants() and len(word) > 1:
-        return Constant(f"torch.{word}", text.span or Span("", 1, 1))
-    return None
+    is_constant = word in operators.constants() and len(word) > 1
+    return Constant(f"torch.{word}", text.span or Span("", 1, 1)) if is_constant else None
 
 
 def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
     def change(value: Value) -> Value:
-        if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
-            return replacements.get(value.value, value)
-        return value
+        is_text = isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None
+        return replacements.get(value.value, value) if is_text else value
 
     return Arguments(
         tuple(change_value(value, change) for value in arguments.positional),

@@ -12,6 +12,7 @@ from runner.builder.names_and_values import Renderer, Scope, call, fill, python_
 from runner.builder.operators import Operator, Refusal
 from runner.cases import expressions
 from runner.cases.model import (
+    Arguments,
     Arithmetic,
     Function,
     If,
@@ -132,20 +133,18 @@ class ChainWriter:
             self._line(f"{scope.temporary} = {text}", step.span)
             scope.set_previous(scope.temporary, None, step)
             return
-        targets = []
-        for place, name in enumerate(step.out):
-            if name == "_":  # the first stays reachable as $_
-                targets.append(scope.temporary if place == 0 else "_")
-            elif name.startswith("self."):
-                targets.append(self._state(name, step.span))
-            else:
-                targets.append(scope.define(name, step.span))
+        targets = [self._target(name, step.span) for name in step.out]
+        if step.out[0] == "_":  # the first stays reachable as $_
+            targets[0] = scope.temporary
         comma = "," if step.unpack and len(targets) == 1 else ""
         self._line(f"{', '.join(targets)}{comma} = {text}", step.span)
         first = step.out[0]
         scope.set_previous(targets[0], None if first == "_" else first)
 
-    def _state(self, name: str, span: Span) -> str:
+    def _target(self, name: str, span: Span) -> str:
+        """What is written to for a name of ``out:``."""
+        if not name.startswith("self."):
+            return name if name == "_" else self.scope.define(name, span)
         attribute = name.removeprefix("self.")
         if attribute not in self.scope.state:
             return self.scope.problems.refuse(
@@ -168,13 +167,7 @@ class ChainWriter:
         positional, keywords = render.arguments(step.arguments, step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
-            if name not in self.scope.state:
-                problems.error(
-                    step.span,
-                    f"self has no {name!r}",
-                    nearest(name, self.scope.state) or "an earlier step says id: " + name,
-                )
-            self.scope.used.add(f"self.{name}")
+            render.of_self(name, step.span, f"an earlier step says id: {name}")
             return call(operator.python, positional, keywords)
         if operator.kind in ("method", "attribute"):
             if not positional:
@@ -236,9 +229,7 @@ class ChainWriter:
             self.modules.lines.append(Line(f"        {fill(part, name, self.render)}", part.span))
         if step.train is not None:
             self.modules.modes.append((name, step.train))
-        if step.call is None:
-            return call(f"self.{name}", [self.scope.look_up("_", step.span)], [])
-        return call(f"self.{name}", *self.render.arguments(step.call, step.span))
+        return call(f"self.{name}", *self.render.arguments(step.call or Arguments(bare=True), step.span))
 
     def _is_known(self, value: Value) -> bool:
         """Whether a value is there when ``__init__`` runs."""
@@ -257,10 +248,8 @@ class ChainWriter:
 
     def _operator(self, step: Step, word: str) -> str:
         render, arguments = self.render, step.arguments
-        if arguments.bare:
-            operands = [self.scope.look_up("_", step.span)]
-        else:
-            operands = [render.operand(v) for v in arguments.positional]
+        previous = [self.scope.look_up("_", step.span)] if arguments.bare else []
+        operands = [*previous, *map(render.operand, arguments.positional)]
         operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
         if arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
             self.scope.problems.error(
@@ -320,9 +309,8 @@ class ChainWriter:
         return True
 
     def _names(self, out: str, target: str) -> bool:
-        if out.startswith("self."):
-            return self._state(out, Span("", 1, 1)) == target
-        return self.scope.variables.get(out) == target
+        of_self = out.startswith("self.")
+        return target == (self._target(out, Span("", 1, 1)) if of_self else self.scope.variables.get(out))
 
     # --- blocks ---
 

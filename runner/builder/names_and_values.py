@@ -237,11 +237,10 @@ class Renderer:
             text += f".{identifier(part)}"
         return text
 
-    def _of_self(self, part: str, span: Span) -> bool:
+    def of_self(self, part: str, span: Span, hint: str = "state: and id: make such names") -> bool:
+        """Return whether the model has ``self.<part>``, and count it as used; report one that it does not have."""
         if part not in self.scope.state:
-            self.scope.problems.error(
-                span, f"self has no {part!r}", nearest(part, self.scope.state) or "state: and id: make such names"
-            )
+            self.scope.problems.error(span, f"self has no {part!r}", nearest(part, self.scope.state) or hint)
         self.scope.used.add(f"self.{part}")
         return part in self.scope.state
 
@@ -249,7 +248,7 @@ class Renderer:
         """Whether a case may reach the attribute; one that it may not is reported."""
         problems = self.scope.problems
         if ref.name == "self" and place == 0:
-            return self._of_self(part, ref.span)
+            return self.of_self(part, ref.span)
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
             return problems.refuse(
@@ -285,7 +284,7 @@ class Renderer:
             tree = expressions.parse(value.text)
             names = expressions.names(tree)
             for part in expressions.attributes_of_self(tree):
-                self._of_self(part, value.span)
+                self.of_self(part, value.span)
             params = {k: v for k, v in scope.params.items() if k not in scope.variables}
             scope.used_params |= names & set(params)
             return expressions.render(tree, params, lambda name: scope.look_up(name, value.span))

@@ -234,9 +234,10 @@ def resolve(name: str, custom: bool = True) -> Operator | Refusal:
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
         return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword")
     reason = _reason(name)
-    if reason and name not in EXTRA and name not in CONTEXTS:
-        return Refusal(f"{name!r} is refused: {reason}", _replacement(name) or MODULE)
     space, _, member = name.partition(".")
+    if reason and name not in EXTRA and name not in CONTEXTS:
+        instead = _public_instead(member.split(".")[0]) if space == "aten" else ""
+        return Refusal(f"{name!r} is refused: {reason}", instead or MODULE)
     if not member:
         return Refusal(
             f"{name!r} is no operator: its namespace is missing",
@@ -306,11 +307,6 @@ def _reason(name: str) -> str:
     if name in TRUSTING or ".".join(name.split(".")[:2]) in TRUSTING:
         return TRUSTS
     return next((reason for pattern, reason in REFUSED if re.search(pattern, name)), "")
-
-
-def _replacement(name: str) -> str:
-    space, _, member = name.partition(".")
-    return _public_instead(member.split(".")[0]) if space == "aten" else ""
 
 
 def _near(word: str, known: Iterable[str], head: str) -> str:
@@ -512,9 +508,7 @@ def _public_instead(packet: str) -> str:
     words = [word for word in packet.split("_") if word]
     stems = "_".join(words), "_".join(word for word in words if word not in _BESIDE)
     name = next(filter(None, map(public_name, stems)), "")
-    if not name:
-        return ""
-    return f"write {name}, and differentiate it" if "backward" in words else f"write {name}"
+    return f"write {name}{', and differentiate it' if 'backward' in words else ''}" if name else ""
 
 
 _GRID_SAMPLER = re.compile(r"(torch|aten)\._?grid_sampler(_|\b)")

@@ -190,7 +190,9 @@ class _Builder:
             scope.define(item.name)
         if passed:
             scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
-        modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=self._module_dtype())
+        dtype = case.param_dtype or variant.dtype
+        suffix = f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
+        modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=suffix)
         writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
         writer.write(case.chain, case.result, returns=True)
         parameters = ", ".join(["self", *(python_name(i.name) for i in passed)])
@@ -201,20 +203,20 @@ class _Builder:
         writer = TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits, indent=2)
         for item in self.case.state:
             if item.kind == "python":
-                value = writer.render.value(item.python or Literal(None))
-                writer.lines.append(Line(f"        self.{identifier(item.name)} = {value}", item.span))
-                continue
-            if item.layout or item.kind in ("view", "list"):
+                text = writer.render.value(item.python or Literal(None))
+            elif item.layout or item.kind in ("view", "list"):
                 text = writer.make(item)
-                if item.kind == "list":
-                    writer.lines.append(Line(f"        self.{identifier(item.name)} = {text}", item.span))
-                    continue
             else:
                 text = writer.expression(replace(item, requires_grad=False))
-            kind = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
-            buffer = f"self.register_buffer({literal(item.name)}, {text})"
-            writer.lines.append(Line("        " + (kind if item.requires_grad else buffer), item.span))
-            scope.variables[item.name] = f"self.{item.name}"  # for a view of it
+            if item.kind in ("python", "list"):
+                line = f"self.{identifier(item.name)} = {text}"
+            elif item.requires_grad:
+                line = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
+            else:
+                line = f"self.register_buffer({literal(item.name)}, {text})"
+            writer.lines.append(Line(f"        {line}", item.span))
+            if item.kind not in ("python", "list"):
+                scope.variables[item.name] = f"self.{item.name}"  # for a view of it
         return writer.lines
 
     def _make_model(self) -> list[Line]:
@@ -306,10 +308,6 @@ class _Builder:
             used_params=self.used_params,
             has_arrays=self.has_arrays,
         )
-
-    def _module_dtype(self) -> str:
-        dtype = self.case.param_dtype or self.variant.dtype
-        return f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
 
     def _unused(self) -> None:
         case = self.case

@@ -106,7 +106,7 @@ def parse_case(
         devices=listed(keys.get("devices"), str, default=("cpu",)),
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
         train=listed(keys.get("train"), bool, default=(False,)),
-        grad=parse_grads(keys.get("grad")),
+        grad=tuple(map(_grad, several(keys["grad"]))) if "grad" in keys else (Grad(),),
         dynamic=listed(keys.get("dynamic"), bool, type(None), default=(None,)),
         autocast=tuple(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
@@ -467,11 +467,6 @@ def _makes_leaf(chain: Iterable[Node]) -> bool:
     return any(
         isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes)
     )
-
-
-def parse_grads(node: YamlNode | None) -> tuple[Grad, ...]:
-    """Return every mode of ``grad:``. Raises Mistyped."""
-    return (Grad(),) if node is None else tuple(map(_grad, several(node)))
 
 
 def _grad(node: YamlNode) -> Grad:

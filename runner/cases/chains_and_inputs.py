@@ -316,13 +316,11 @@ def parse_arguments(
         positional: tuple[Value, ...] = ()
         keywords = []
         for key, value in node.entries:
-            if key.value == "*":
-                if not isinstance(value, YamlSequence):
-                    problems.error(
-                        value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}'
-                    )
-                    continue
+            if key.value == "*" and isinstance(value, YamlSequence):
                 positional = _positionals(value, problems, index_at)
+            elif key.value == "*":
+                message = '"*" holds a list of positional arguments'
+                problems.error(value.span, message, 'such as {"*": [$_, 2], dim: 1}')
             elif str(key.value).startswith("_") or not is_name(str(key.value), frozenset()):
                 problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
             else:

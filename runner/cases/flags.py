@@ -124,9 +124,7 @@ def refusal(name: str, value: object) -> str:
         if not name.startswith(tuple(module + "." for module in MODULES)):
             return f"flags live in {', '.join(MODULES)}"
         return f"torch {' and '.join(_versions())} have no such flag"
-    if flag.refused:
-        return flag.refused
-    return "" if flag.takes(value) else f"its value must be {flag.expected}"
+    return flag.refused or ("" if flag.takes(value) else f"its value must be {flag.expected}")
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None
 def text_of_plain(data: Mapping[str, Any]) -> str:
     """Return the text of a spec file with one case, from its plain data."""
     case = {key: value for key, value in data.items() if key != KERNELS}
-    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
+    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data.get("chain") or ()))
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -160,9 +160,8 @@ def call_text(arguments: Arguments) -> str:
 
 
 def _initial(part: Initial) -> dict[str, Any]:
-    if part.init is None:
-        return {"values": value_of(part.arguments[0])}
-    return {"init": _way(part.init, part.arguments)}
+    init = part.init
+    return {"values": value_of(part.arguments[0])} if init is None else {"init": _way(init, part.arguments)}
 
 
 def _way(init: str, arguments: Iterable[Value]) -> Any:
@@ -352,12 +351,9 @@ def _non_null(**items: Any) -> dict[str, Any]:
 
 def known_of(entry: Known) -> dict[str, Any]:
     """Return a ledger entry as plain data, without defaults."""
-    data: dict[str, Any] = {}
-    for field in fields(Known):
-        value = getattr(entry, field.name)
-        if field.name != "span" and (field.name, value) != ("why", "bug"):
-            data |= _non_empty(**{field.name: [*value] if isinstance(value, tuple) else value})
-    return data
+    values = {field.name: getattr(entry, field.name) for field in fields(Known)} | {"span": None}
+    values["why"] = None if entry.why == "bug" else entry.why
+    return _non_empty(**{name: [*value] if isinstance(value, tuple) else value for name, value in values.items()})
 
 
 def _seconds(seconds: float | None) -> str | float | None:
@@ -365,14 +361,10 @@ def _seconds(seconds: float | None) -> str | float | None:
     return f"{int(seconds)}s" if seconds is not None and seconds == math.floor(seconds) else seconds
 
 
-def _blocks(data: Mapping[str, Any]) -> tuple[str, ...]:
-    return _BLOCKS if _is_long(data.get("chain")) else tuple(key for key in _BLOCKS if key != "chain")
-
-
-def _is_long(chain: Any) -> bool:
-    """Whether a chain is read more easily one step a line."""
-    steps = chain or ()
-    return len(steps) > 3 or any(isinstance(step, dict) and (len(step) > 1 or "$fn" in str(step)) for step in steps)
+def _blocks(steps: Sequence[Any]) -> tuple[str, ...]:
+    """The keys whose values never stand on one line: a chain where it is read more easily one step a line."""
+    is_long = len(steps) > 3 or any(isinstance(s, dict) and (len(s) > 1 or "$fn" in str(s)) for s in steps)
+    return _BLOCKS if is_long else tuple(key for key in _BLOCKS if key != "chain")
 
 
 # --- a variant as a case of its own -----------------------------------------------------------
@@ -481,9 +473,7 @@ class _Substitution:
             return Literal(self.params[value.name])
         if isinstance(value, Index):
             return replace(value, entries=tuple(change_entry(entry, self._entry) for entry in value.entries))
-        if isinstance(value, Arithmetic):
-            return self._number(value)
-        return value
+        return self._number(value) if isinstance(value, Arithmetic) else value
 
     def _number(self, value: Arithmetic) -> Value:
         try:
@@ -589,6 +579,4 @@ def _is_short(value: Any) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Whether there is nothing but numbers and lists of them: long ones are wrapped, not put one below the other."""
-    if isinstance(value, list | tuple):
-        return all(_is_plain(item) for item in value)
-    return not isinstance(value, str | dict)
+    return all(map(_is_plain, value)) if isinstance(value, list | tuple) else not isinstance(value, str | dict)

@@ -176,9 +176,7 @@ def yaml_arguments(
             positional.append(_value(part, names) if isinstance(part, str) else part)
     if receiver and not any(str(value).startswith("$") for value in (*positional, *keywords.values())):
         positional.insert(0, "$_")
-    if not keywords:
-        return flow(positional)
-    return flow({"*": positional, **keywords} if positional else keywords)
+    return flow({"*": positional, **keywords} if positional and keywords else keywords or positional)
 
 
 def _value(text: str, names: bool) -> Any:

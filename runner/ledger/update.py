@@ -163,9 +163,8 @@ def _revised(entry: Entry) -> list[Change]:
 
 def _narrowing(known: Known, keep: Sequence[str], out: Sequence[str]) -> list[Change]:
     values = _range_values(known, keep, out)
-    if not values:
-        return []
-    return [Remove(known.span) if values["torch"] == "" else Set(known.span, values)]
+    change = Remove(known.span) if values.get("torch") == "" else Set(known.span, values)
+    return [change] if values else []
 
 
 def _range_values(known: Known, keep: Sequence[str], out: Sequence[str]) -> dict[str, Any]:
@@ -255,9 +254,8 @@ def _elsewhere(failures: Sequence[Judged]) -> dict[str, Any]:
     """The devices, where the case names none of them and a command line did: of its own devices nothing is known
     then."""
     devices = [j.variant.device for j in failures]
-    if any(device in failures[0].variant.case.devices for device in devices):
-        return {}
-    return {"device": _one_or_all(devices)}
+    own = failures[0].variant.case.devices
+    return {} if any(device in own for device in devices) else {"device": _one_or_all(devices)}
 
 
 def _one_or_all(values: Iterable[str]) -> str | list[str]:
@@ -584,9 +582,8 @@ class _File:
 
     def _item_removed(self, spans: Sequence[tuple[int, int]], place: int) -> str:
         """One of the things between commas."""
-        if place:
-            return self._cut(spans[place - 1][1], spans[place][1], "")
-        return self._cut(spans[0][0], spans[1][0], "")
+        start, end = (spans[place - 1][1], spans[place][1]) if place else (spans[0][0], spans[1][0])
+        return self._cut(start, end, "")
 
     def _line_after(self, end: int, line: str) -> str:
         stop = _line_end(self.text, end)
@@ -654,8 +651,8 @@ def _end(text: str, node: Node) -> int:
         if not _inside(last, node):
             raise Unfit("an alias stands there")
         return _end(text, last)
-    start, end = node.start_mark.index, node.end_mark.index
-    return int(start + len(text[start:end].rstrip()))
+    start = node.start_mark.index
+    return int(start + len(text[start : node.end_mark.index].rstrip()))
 
 
 def _pair_end(text: str, key: Node, value: Node) -> int:

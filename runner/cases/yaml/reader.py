@@ -576,7 +576,5 @@ def _unquoted_reference(text: str, column: int) -> tuple[int, str, str] | None:
 
 
 def _last_text(lines: list[str]) -> tuple[int, int]:
-    for number in range(len(lines) - 1, -1, -1):
-        if lines[number].strip():
-            return number, len(lines[number].rstrip())
-    return 0, 0
+    filled = ((number, len(line.rstrip())) for number, line in reversed([*enumerate(lines)]) if line.strip())
+    return next(filled, (0, 0))

@@ -253,7 +253,8 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
             case "anyOf" | "oneOf":
                 yield from _alternatives(error, node, root)
             case "uniqueItems" if isinstance(node, YamlSequence):
-                repeat = _repeated(node)
+                first: dict[str, YamlNode] = {}
+                repeat = next(item for item in node.items if first.setdefault(repr(item.plain()), item) is not item)
                 yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
             case "maxProperties" if isinstance(node, YamlMapping):
                 message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"
@@ -318,8 +319,12 @@ def _unknown_keys(node: YamlMapping, schema: dict[str, Any]) -> Iterator[_Findin
     known = list(schema.get("properties", {}))
     patterns = list(schema.get("patternProperties", {}))
     present = set(node.keys())
-    for key in islice((key for key, _ in node.entries if not _fits(str(key.value), known, patterns)), _UNKNOWN):
-        name = str(key.value)
+    unknown = (
+        (key, str(key.value))
+        for key, _ in node.entries
+        if key.value not in known and not any(re.search(pattern, str(key.value)) for pattern in patterns)
+    )
+    for key, name in islice(unknown, _UNKNOWN):
         quoted = show_value(name)
         refused = schema.get("x-refused", {}).get(name)
         if refused:
@@ -338,10 +343,6 @@ def _unknown_keys(node: YamlMapping, schema: dict[str, Any]) -> Iterator[_Findin
                 f"unknown key {quoted}",
                 nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}",
             )
-
-
-def _fits(name: str, known: list[str], patterns: list[str]) -> bool:
-    return name in known or any(re.search(pattern, name) for pattern in patterns)
 
 
 def _listed(keys: list[str]) -> list[str]:
@@ -398,8 +399,3 @@ def _operator_hint(name: str, schema: dict[str, Any]) -> str:
     if tail and close and close[0] != head:
         return f"did you mean '{close[0]}.{tail}'?"
     return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
-
-
-def _repeated(node: YamlSequence) -> YamlNode:
-    first: dict[str, YamlNode] = {}
-    return next((item for item in node.items if first.setdefault(repr(item.plain()), item) is not item), node)

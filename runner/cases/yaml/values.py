@@ -131,9 +131,7 @@ def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -
 
     Raises Mistyped for one of another type.
     """
-    if node is None:
-        return default
-    return tuple(scalar(item, *types) for item in several(node))
+    return default if node is None else tuple(scalar(item, *types) for item in several(node))
 
 
 def table(node: YamlNode | None, *types: type) -> dict[str, Any]:
