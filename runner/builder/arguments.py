@@ -60,15 +60,12 @@ def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> N
 
 def check_result(result: Value, scope: Scope) -> None:
     """Report texts of a result that are the name of a value: what was meant is not compared."""
-    for _, text in _texts_of(result, ""):
-        value = _replacement(text, scope)
+    for _, text, span in _texts_of(result, ""):
+        value = _replacement(text, span, scope)
         if isinstance(value, Ref):
-            scope.problems.error(
-                text.span or value.span,
-                f"{text.value!r} is text",
-                f"write {flow(value_of(value))}; {{$text: {text.value}}} is text",
-            )
-            scope.used.add(text.value)
+            hint = f"write {flow(value_of(value))}; {{$text: {text}}} is text"
+            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.used.add(text)
 
 
 def complete_call(step: Step) -> str:
@@ -96,14 +93,11 @@ def _is_of_torch(operator: operators.Operator) -> bool:
 
 def _check_construction(step: Step, scope: Scope) -> None:
     """A module is made of numbers, texts and params: a value of the model belongs into its call."""
-    for key, text in _texts(step.arguments, step.operator):
-        if not key and text.value in scope.variables and text.value not in _WORDS:
-            scope.problems.error(
-                _place(text, step),
-                f"{text.value!r} is text",
-                f"the arguments of the call stand beside it: call: [${text.value}]",
-            )
-            scope.used.add(text.value)
+    for key, text, span in _texts(step.arguments, step.operator):
+        if not key and text in scope.variables and text not in _WORDS:
+            hint = f"the arguments of the call stand beside it: call: [${text}]"
+            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.used.add(text)
             return
     _check(step, step.arguments, False, False, scope)
 
@@ -116,24 +110,21 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
     values = (*arguments.positional, *(value for _, value in arguments.keywords))
     has_tensor = any(_holds_tensor(value, scope) for value in values)
     replacements: dict[str, Value] = {}
-    for key, text in _texts(arguments, step.operator):
-        value = _replacement(text, scope if not key or (needs_tensor and not has_tensor) else None)
+    for key, text, span in _texts(arguments, step.operator):
+        value = _replacement(text, span, scope if not key or (needs_tensor and not has_tensor) else None)
         if value is None and key == "dtype":
-            problems.error(
-                _place(text, step),
-                f"{text.value!r} is text, not a dtype",
-                nearest(text.value, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32",
-            )
+            hint = nearest(text, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32"
+            problems.error(span, f"{text!r} is text, not a dtype", hint)
         elif value is not None:
-            replacements[text.value] = value
+            replacements[text] = value
     if replacements:
         changed = line(_changed(arguments, replacements))
-        for _, text in _texts(arguments, step.operator):
-            if text.value in replacements:
-                reference = flow(value_of(replacements[text.value]))
-                problems.error(_place(text, step), f"{text.value!r} is text", f"write {reference}, as in {changed}")
-                scope.used.add(text.value)
-                scope.used_params.add(text.value)
+        for _, text, span in _texts(arguments, step.operator):
+            if text in replacements:
+                hint = f"write {flow(value_of(replacements[text]))}, as in {changed}"
+                problems.error(span, f"{text!r} is text", hint)
+        scope.used |= replacements.keys()
+        scope.used_params |= replacements.keys()
         return
     table = next((value for value in arguments.positional if isinstance(value, Table)), None)
     if table is not None and needs_tensor:
@@ -174,8 +165,9 @@ def _holds_tensor(value: Value, scope: Scope) -> bool:
     return isinstance(value, TensorLiteral | Function | Index)
 
 
-def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]:
-    """Every text that is not marked as one, with the keyword that it belongs to; not an equation."""
+def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, str, Span]]:
+    """Every text that is not marked as one, its place, and before it the keyword that it belongs to; not an
+    equation."""
     for place, value in enumerate(arguments.positional):
         if place or operator != "torch.einsum":
             yield from _texts_of(value, "")
@@ -183,10 +175,10 @@ def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]
         yield from _texts_of(value, key)
 
 
-def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
+def _texts_of(value: Value, key: str) -> Iterator[tuple[str, str, Span]]:
     match value:
-        case Literal(value=str(), span=Span()):
-            yield key, value
+        case Literal(value=str(text), span=Span() as span):
+            yield key, text, span
         case Items():
             for item in value.items:
                 yield from _texts_of(item, key)
@@ -198,17 +190,17 @@ def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
                 yield from _texts_of(option, name)
 
 
-def _replacement(text: Literal, scope: Scope | None) -> Value | None:
+def _replacement(word: str, span: Span, scope: Scope | None) -> Value | None:
     """What a text stands for: a value of ``scope``, a number, a constant of torch. None for any other text."""
-    word = text.value
-    if scope is not None and word.partition(".")[0] == "self" and word.partition(".")[2] in scope.state:
-        return Ref("self", (word.partition(".")[2],), text.span or Span("", 1, 1))
+    head, _, attribute = word.partition(".")
+    if scope is not None and head == "self" and attribute in scope.state:
+        return Ref("self", (attribute,), span)
     if scope is not None and (word in scope.variables or word in scope.params) and word not in _WORDS:
-        return Ref(word, (), text.span or Span("", 1, 1))
+        return Ref(word, (), span)
     if word in _PYTHON:
         return Literal(_PYTHON[word])
     is_constant = word in operators.constants() and len(word) > 1
-    return Constant(f"torch.{word}", text.span or Span("", 1, 1)) if is_constant else None
+    return Constant(f"torch.{word}", span) if is_constant else None
 
 
 def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
@@ -220,10 +212,6 @@ def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
         tuple(change_value(value, change) for value in arguments.positional),
         tuple((key, change_value(value, change)) for key, value in arguments.keywords),
     )
-
-
-def _place(text: Literal, step: Step) -> Span:
-    return text.span or step.span
 
 
 KERNEL_OPTIONS: dict[str, tuple[int, ...]] = {

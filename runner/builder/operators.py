@@ -227,7 +227,7 @@ def attributes() -> frozenset[str]:
 
 
 @cache
-def resolve(name: str, custom: bool = True) -> Operator | Refusal:
+def resolve(name: str) -> Operator | Refusal:
     """Return the operator that ``name`` stands for, or why it stands for no operator."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")

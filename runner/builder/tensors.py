@@ -51,15 +51,17 @@ class TensorWriter:
             lambda function: scope.problems.refuse("None", function.span, "a function has no place in an input"),
         )  # fmt: skip
 
-    def make(self, item: Input, target: str | None = None) -> str:
+    def make(self, item: Input) -> str:
         """Write the statements that make an input, and return the variable that holds it."""
-        variable = target or self.scope.define(item.name)
-        if item.kind == "list":
-            parts = [self.make(part) for part in item.items]
-            self._line(f"{variable} = [{', '.join(parts)}]", item.span)
-            return variable
-        if item.kind == "python":
-            self._line(f"{variable} = {self.render.value(item.python or Literal(None))}", item.span)
+        variable = self.scope.define(item.name)
+        if item.kind in ("list", "python"):
+            is_list = item.kind == "list"
+            text = (
+                f"[{', '.join(map(self.make, item.items))}]"
+                if is_list
+                else self.render.value(item.python or Literal(None))
+            )
+            self._line(f"{variable} = {text}", item.span)
             return variable
         text = self._base(item) if item.kind == "view" else self.expression(item)
         early = item.requires_grad and not item.grad_after_layout
@@ -196,9 +198,8 @@ class TensorWriter:
                 return f"torch.randint({low}, {high}, {shape}).to({torch_name(dtype)})"
             option = "" if dtype == "int64" else f", dtype={torch_name(dtype)}"
             return f"torch.randint({low}, {high}, {shape}{option})"
-        if init == "special":
-            return self._special(sizes, shape, dtype)
-        return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+        normal = f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+        return self._special(sizes, shape, dtype) if init == "special" else normal
 
     def _permutation(self, item: Input, sizes: list[int], dtype: str) -> str:
         """The numbers from 0 on in a random order, in a dtype that holds all of them."""

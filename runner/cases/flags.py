@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.problems import Problems
-from runner.cases.yaml.values import YamlMapping, YamlNode, YamlScalar
+from runner.cases.yaml.values import YamlNode, YamlScalar, entries
 from runner.diagnostics import Span, nearest
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",
@@ -103,10 +103,8 @@ def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> 
 
     ``prefix`` completes short names.
     """
-    if not isinstance(node, YamlMapping):
-        return {}
     flags: dict[str, Value] = {}
-    for key, item in node.entries:
+    for key, item in entries(node):
         name = prefix + str(key.value)
         value: Any = item.value if isinstance(item, YamlScalar) else ...
         reason = refusal(name, value)

@@ -210,8 +210,6 @@ def _add_new(plan: Plan, run: Run, today: str) -> None:
     for case_results in cases.values():
         case = case_results[0].variant.case
         failures = [j for j in case_results if j.answer == "failed" and not applying(j)]
-        if not failures:
-            continue
         for failure_group in group_failures(failures):
             first = min(failure_group.torches, key=release_of)
             reason = f"unexplained, first seen {today} with torch {first}"
