@@ -205,8 +205,7 @@ def _replacement(word: str, span: Span, scope: Scope | None) -> Value | None:
 
 def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
     def change(value: Value) -> Value:
-        is_text = isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None
-        return replacements.get(value.value, value) if is_text else value
+        return replacements.get(value.value, value) if isinstance(value, Literal) and value.span else value
 
     return Arguments(
         tuple(change_value(value, change) for value in arguments.positional),
