@@ -123,8 +123,8 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
             if text in replacements:
                 hint = f"write {flow(value_of(replacements[text]))}, as in {changed}"
                 problems.error(span, f"{text!r} is text", hint)
-        scope.used |= replacements.keys()
-        scope.used_params |= replacements.keys()
+        scope.used.update(replacements)
+        scope.used_params.update(replacements)
         return
     table = next((value for value in arguments.positional if isinstance(value, Table)), None)
     if table is not None and needs_tensor:

@@ -75,17 +75,16 @@ def parse_case(
     keys = fields(node)
     name = keys["name"]
     title: str = scalar(name, str)
-    params, axes = _params(keys.get("params"), problems)
+    declared = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)
-    params = constant_axes(params, used, keys.get("params"), problems)
+    params = constant_axes(declared, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)
     if module is None and "chain" not in keys:
         problems.error(name.span, f"case {title!r} has neither a chain nor a module", "such as chain: [F.relu]")
     if module is not None and "chain" in keys:
         problems.error(keys["chain"].span, "a case has a chain or a module, not both")
-    result = keys.get("return")
     case = Case(
         name=title,
         file=file,
@@ -98,7 +97,7 @@ def parse_case(
         inputs=parse_inputs(keys.get("inputs"), problems),
         state=parse_inputs(keys.get("state"), problems, "state"),
         chain=chain,
-        result=None if result is None else parse_value(result, problems),
+        result=parse_value(keys["return"], problems) if "return" in keys else None,
         module=module,
         kernels=used,
         calls=_calls(keys.get("calls"), keys.get("inputs"), problems),
@@ -126,7 +125,7 @@ def parse_case(
         axes=tuple(
             axis
             for key in keys
-            for axis in (axes if key == "params" else [key])
+            for axis in (declared if key == "params" else [key])
             if key in ("params", "devices", *MODE_AXES)
         ),
     )
@@ -169,7 +168,7 @@ def duration(value: Any) -> float | None:
     return float(match[1]) * _UNIT[match[2]]
 
 
-def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+def _params(node: YamlNode | None, problems: Problems) -> dict[str, tuple[Any, ...]]:
     params: dict[str, tuple[Any, ...]] = {}
     limits = problems.limits
     for key, value in entries(node):
@@ -187,7 +186,7 @@ def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[
                 )
     if node is not None and len(params) > limits.axes:
         problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
-    return params, list(params)
+    return params
 
 
 def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problems) -> None:
@@ -377,23 +376,15 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
 
     ``result`` is what the model returns, which says which outputs there are. Raises Mistyped.
     """
-    if node is None:
-        return Tolerance()
     keys = fields(node)
-    by_dtype: dict[str, tuple[float | None, float | None]] = {}
-    by_place: dict[str, tuple[float | None, float | None]] = {}
-    if "rtol" in keys or "atol" in keys:
-        by_dtype[""] = _bounds(keys)
     own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
-    for name, bounds in own.items():
-        if name == GRADIENTS or name.startswith(OUTPUT):
-            by_place[name] = _bounds(bounds)
-        else:
-            by_dtype[dtype_name(name)] = _bounds(bounds)
+    by_place = {name: _bounds(b) for name, b in own.items() if name == GRADIENTS or name.startswith(OUTPUT)}
+    by_dtype = {"": _bounds(keys)} if "rtol" in keys or "atol" in keys else {}
+    by_dtype |= {dtype_name(name): _bounds(bounds) for name, bounds in own.items() if name not in by_place}
     reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
     reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
     _places(node, _outputs(result), problems)
-    if not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
+    if node is not None and not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
         problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
     return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason, by_place)
 
@@ -405,13 +396,12 @@ def _outputs(result: YamlNode | None) -> list[str]:
     return [f"{OUTPUT}[{str(key.value)!r}]" for key, _ in entries(result)] if isinstance(result, YamlMapping) else []
 
 
-def _places(node: YamlNode, outputs: list[str], problems: Problems) -> None:
+def _places(node: YamlNode | None, outputs: list[str], problems: Problems) -> None:
     """Report tolerances of outputs that are not among ``outputs``, if anything is."""
     for key, _ in entries(node):
         place = str(key.value)
-        if not outputs or not place.startswith(OUTPUT) or place == OUTPUT:
-            continue
-        if not any(place == output or place.startswith((f"{output}[", f"{output}.")) for output in outputs):
+        known = any(place == output or place.startswith((f"{output}[", f"{output}.")) for output in outputs)
+        if outputs and not known and place.startswith(OUTPUT) and place != OUTPUT:
             problems.error(key.span, f"the case returns no {place}", f"it returns {', '.join(outputs[:5])}")
 
 
@@ -459,14 +449,12 @@ def _requires_grad(item: Input) -> bool:
 def _makes_leaf(chain: Iterable[Node]) -> bool:
     """Whether a chain has a module with parameters, or asks for a gradient itself."""
     nodes = tuple(chain)
-    for step in all_steps(nodes):
-        if holds_parameters(step.operator) or step.operator == "Tensor.requires_grad_":
-            return True
-        if dict(step.arguments.keywords).get("requires_grad", Literal(False)) != Literal(False):
-            return True
     return any(
-        isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes)
-    )
+        holds_parameters(step.operator)
+        or step.operator == "Tensor.requires_grad_"
+        or dict(step.arguments.keywords).get("requires_grad", Literal(False)) != Literal(False)
+        for step in all_steps(nodes)
+    ) or any(isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes))
 
 
 def _grad(node: YamlNode) -> Grad:

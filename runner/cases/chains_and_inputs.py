@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 from runner.cases.model import (
     Arguments,
@@ -306,9 +306,8 @@ def parse_arguments(
     any other value is the one positional argument. ``index_at`` is the positional that may be an index text.
     ``operator`` is the key before the arguments.
     """
-    if _is_python(node, operator, problems):
-        return Arguments(bare=True)
-    if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
+    is_null = isinstance(node, YamlScalar) and node.value is None and not node.quoted
+    if is_null or _is_python(node, operator, problems):
         return Arguments(bare=True)
     if isinstance(node, YamlSequence):
         return Arguments(positional=_positionals(node, problems, index_at))
@@ -385,14 +384,14 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
 
 
 def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
-    values: list[Value] = []
-    for place, item in enumerate(node.items):
-        is_index = isinstance(item, YamlScalar) and isinstance(item.value, str) and item.value.startswith("[")
-        if place == index_at and is_index:
-            values.append(parse_index(item, problems))  # type: ignore[arg-type]
-        else:
-            values.append(parse_value(item, problems))
-    return tuple(values)
+    return tuple(
+        parse_index(item, problems) if place == index_at and _is_index(item) else parse_value(item, problems)
+        for place, item in enumerate(node.items)
+    )
+
+
+def _is_index(node: YamlNode) -> TypeGuard[YamlScalar]:
+    return isinstance(node, YamlScalar) and isinstance(node.value, str) and node.value.startswith("[")
 
 
 def _special_key(node: YamlMapping) -> str | None:
@@ -406,20 +405,19 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
             if str(entry.value).startswith("$"):
                 problems.error(entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), _FORMS))
         return None
-    siblings = [(str(k.value), v) for k, v in node.entries if k.value != key]
-    body = node.get(key)
-    assert body is not None
+    siblings = fields(node)
+    body = siblings.pop(key)
     if key == "$text":
         if siblings or not isinstance(body, YamlScalar):
             return problems.refuse(Literal(""), node.span, "$text holds one text and nothing stands beside it")
         return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
     if key == "$tensor":
-        for name, _ in siblings:
+        for name in siblings:
             if name not in ("dtype", "device", "requires_grad"):
                 problems.error(node.span, f"$tensor takes dtype, device and requires_grad, not {name!r}")
         return TensorLiteral(
             parse_value(body, problems),
-            tuple((name, parse_value(value, problems)) for name, value in siblings),
+            tuple((name, parse_value(value, problems)) for name, value in siblings.items()),
             node.span,
         )
     if siblings:
@@ -445,7 +443,6 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
         not isinstance(args, YamlSequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
     ):
         problems.error(args.span, "args is a list of names", NAME_HINT)
-        names = []
     result = node.get("return")
     chain = parse_chain(node.get("chain"), problems)
     return Function(tuple(names), chain, None if result is None else parse_value(result, problems), node.span)

@@ -16,7 +16,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from functools import lru_cache
 from typing import Any, NoReturn
 
 from runner.cases.case import MODE_AXES
@@ -75,9 +74,8 @@ def expand(
             ranges = places.setdefault((case.file, case.name), [])
             known = {variants[place].id: place for span in ranges for place in span}
             start = len(variants)
-            for variant in _case_variants(case, suite, suite_backends, devices, file_names[case.file]):
-                if selects is not None and not selects(variant):
-                    continue
+            # A suite without a selection takes all: filter(None, ...) leaves out nothing.
+            for variant in filter(selects, _case_variants(case, suite, suite_backends, devices, file_names[case.file])):
                 place = known.get(variant.id)
                 if place is None:
                     variants.append(variant)
@@ -327,7 +325,9 @@ class _Parser:
         if colon and field in _FIELDS and not pattern.startswith(":"):
             self.terms.append((field, pattern))
             read, compiled = _FIELDS[field], re.compile(translate(pattern))
-            matches = lru_cache(1000)(lambda text: compiled.match(text) is not None)  # few texts stand in many variants
+            matches = functools.lru_cache(1000)(
+                lambda text: compiled.match(text) is not None
+            )  # few texts stand in many variants
             return lambda v: any(map(matches, read(v)))
         # cuda:1 is a part of ids.
         if field.isidentifier() and colon and not quoted and not pattern.startswith(":") and not pattern.isdigit():
