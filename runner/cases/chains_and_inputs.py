@@ -607,11 +607,13 @@ def _parts(item: Input) -> Iterator[Input]:
 
 
 def _shape(node: YamlNode, problems: Problems) -> tuple[Value, ...]:
-    sizes = tuple(parse_value(item, problems) for item in items(node))
-    for item, size in zip(items(node), sizes, strict=True):
-        if not isinstance(size, Arithmetic) and not (isinstance(size, Literal) and type(size.value) is int):
+    def size(item: YamlNode) -> Value:
+        value = parse_value(item, problems)
+        if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
             problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
-    return sizes
+        return value
+
+    return tuple(map(size, items(node)))
 
 
 def dtype_name(value: Any) -> str:
