@@ -10,7 +10,7 @@ import io
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -81,8 +81,7 @@ def caret(span: Span, text: str, width: int = 110) -> list[str]:
     if len(text) > width:
         cut = max(0, min(start - width // 3, len(text) - width))
         text, start = text[cut : cut + width], start - cut
-    end = min(start + span.length, len(text))
-    marks = "^" * max(1, len(visible(text[start:end])))
+    marks = "^" * max(1, len(visible(text[start : min(start + span.length, len(text))])))
     start += len(visible(text[:start])) - len(text[:start])  # what is escaped takes more columns
     text = visible(text)
     gutter = f"{span.line:>4} | "
@@ -111,8 +110,7 @@ def repository_path(file: str) -> str:
     """Return a file relative to ``$GITHUB_WORKSPACE``, or else to the current folder, with forward slashes; empty if it
     lies elsewhere."""
     try:
-        root = os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or ".")
-        relative = os.path.relpath(os.path.realpath(file), root)
+        relative = os.path.relpath(os.path.realpath(file), os.path.realpath(os.environ.get("GITHUB_WORKSPACE") or "."))
     except (OSError, ValueError):  # a NUL, another drive
         return ""
     return "" if relative == ".." or relative.startswith(f"..{os.sep}") else PurePath(relative).as_posix()
@@ -153,7 +151,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 def source_line(path: str | Path, line: int) -> str:
     """Return line ``line`` of ``path`` (one-based), empty when it cannot be read."""
-    lines = source_lines(path)
+    return nth_line(source_lines(path), line)
+
+
+def nth_line(lines: Sequence[str], line: int) -> str:
+    """Return line ``line`` of ``lines`` (one-based), empty where there is none."""
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 

@@ -63,20 +63,20 @@ def _regular(path: str | os.PathLike[str], flags: int) -> int:
     raise OSError(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, "it is no regular file", os.fspath(path))
 
 
-def read_bytes(path: str | os.PathLike[str], links: bool = True) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a regular file. Raises OSError as ``open_regular`` does."""
-    with open_regular(path, links) as file:
+    with open_regular(path) as file:
         return file.read()
 
 
-def read_text(path: str | os.PathLike[str], errors: str = "strict", links: bool = True) -> str:
+def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
     """Return the text of a regular file in UTF-8, each line with its newline as ``\\n``.
 
     Raises:
         OSError: as ``open_regular`` does.
         UnicodeDecodeError: it is no UTF-8, and ``errors`` is ``strict``.
     """
-    with io.TextIOWrapper(open_regular(path, links), "utf-8", errors) as file:
+    with io.TextIOWrapper(open_regular(path), "utf-8", errors) as file:
         return file.read()
 
 

@@ -144,10 +144,7 @@ def shell_word(text: object) -> str:
     No quote stands inside ``$'...'``, so that a shell without that form (dash) also sees one word, if an odd one.
     """
     word = str(text)
-    printable = in_line(word)
-    if printable == word:
-        return shlex.quote(word)
-    return "$'" + "".join(_shell_escape(character) for character in word) + "'"
+    return shlex.quote(word) if in_line(word) == word else f"$'{''.join(map(_shell_escape, word))}'"
 
 
 def shell_words(words: Iterable[object]) -> str:
@@ -198,11 +195,9 @@ def markdown_text(text: object) -> str:
 def markdown_code(text: object) -> str:
     """Return text on one line as inline code, in a fence of more backticks than it holds."""
     line = in_line(str(text))
-    if not line:
-        return ""
     fence = "`" * (1 + _longest_run(line))
     pad = " " if line.startswith("`") or line.endswith("`") else ""
-    return f"{fence}{pad}{line}{pad}{fence}"
+    return f"{fence}{pad}{line}{pad}{fence}" if line else ""
 
 
 def markdown_cell(text: object) -> str:
@@ -229,8 +224,11 @@ def workflow_command(name: str, message: str, **properties: object) -> str:
 
     Empty properties are left out. The escapes are those of GitHub's own actions/toolkit.
     """
-    values = [(key, _command_data(value)) for key, value in properties.items() if value not in (None, "", 0)]
-    words = ",".join(f"{key}={value.replace(':', '%3A').replace(',', '%2C')}" for key, value in values)
+    words = ",".join(
+        f"{key}={_command_data(value).replace(':', '%3A').replace(',', '%2C')}"
+        for key, value in properties.items()
+        if value not in (None, "", 0)
+    )
     return f"::{name}{' ' if words else ''}{words}::{_command_data(message)}"
 
 

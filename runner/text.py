@@ -44,11 +44,6 @@ def describe_character(character: str) -> str:
     return f"U+{ord(character):04X}" + (f" ({name})" if name else "")
 
 
-def strip_ansi(text: str) -> str:
-    """Return ``text`` without terminal escape sequences. A stray ESC stays, for ``visible`` to show."""
-    return _ANSI.sub("", text)
-
-
 def visible(text: str) -> str:
     """Return ``text`` with each character that XML or a terminal cannot take as Python writes it: ``\\x00``,
     ``\\udc80``."""
@@ -62,9 +57,7 @@ def _is_plain(text: str) -> bool:
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def in_line(text: str) -> str:
@@ -75,9 +68,8 @@ def in_line(text: str) -> str:
 
 def clean(text: str) -> str:
     """Return ``text`` for any report: no escape sequences, one kind of newline, nothing illegal."""
-    if _is_plain(text):
-        return text
-    return visible(strip_ansi(text).replace("\r\n", "\n").replace("\r", "\n"))
+    # A stray ESC is no sequence, and stays for ``visible`` to show.
+    return text if _is_plain(text) else visible(_ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def cap(text: str, limit: int = TEXT_LIMIT, where: str = "") -> str:
@@ -95,31 +87,31 @@ def cap(text: str, limit: int = TEXT_LIMIT, where: str = "") -> str:
         return data[:limit].decode("utf-8", "ignore")
     head = room // 4
     tail = room - head
-    mark = f"\n[... {len(data) - room} bytes cut{pointer} ...]\n"
     # "ignore" drops the halves of a character that either cut may leave.
-    return data[:head].decode("utf-8", "ignore") + mark + data[len(data) - tail :].decode("utf-8", "ignore")
+    return (
+        data[:head].decode("utf-8", "ignore")
+        + f"\n[... {len(data) - room} bytes cut{pointer} ...]\n"
+        + data[len(data) - tail :].decode("utf-8", "ignore")
+    )
 
 
 def one_line(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """Return ``text``, cleaned, on one line of at most ``limit`` characters."""
     # Nobody reads past the limit, so a megabyte of output is not cleaned for the sake of one line.
-    start = text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")
-    line = " ".join(clean(start).split())
+    line = " ".join(clean(text[: limit * 8].replace("\u2028", " ").replace("\u2029", " ")).split())
     return line if len(line) <= limit else line[: limit - 3].rstrip() + "..."
 
 
 def head_lines(text: str, count: int) -> list[str]:
     """Return the first ``count`` lines that are not blank, and how many more there are."""
     lines = _lines(text)
-    surplus = len(lines) - count
-    return lines if surplus <= 0 else [*lines[:count], f"[... {surplus} more lines]"]
+    return lines if len(lines) <= count else [*lines[:count], f"[... {len(lines) - count} more lines]"]
 
 
 def tail_lines(text: str, count: int) -> list[str]:
     """Return the last ``count`` lines that are not blank, after how many there were before."""
     lines = _lines(text)
-    surplus = len(lines) - count
-    return lines if surplus <= 0 else [f"[... {surplus} lines before]", *lines[-count:]]
+    return lines if len(lines) <= count else [f"[... {len(lines) - count} lines before]", *lines[-count:]]
 
 
 def _lines(text: str, width: int = 400) -> list[str]:
@@ -146,9 +138,7 @@ def duration(value: float) -> str:
     if value < 99.95:
         return f"{value:.1f}s"
     minutes, remainder = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes}m {remainder:02d}s"
-    return f"{minutes // 60}h {minutes % 60:02d}m"
+    return f"{minutes}m {remainder:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
 
 
 def number(value: Any) -> str:
@@ -167,8 +157,13 @@ def draw_table(rows: Iterable[Sequence[object]], headers: Sequence[str], right: 
     aligned at its dot. With ``right`` all columns but the first end in one line."""
     from tabulate import tabulate  # late: most commands draw none
 
-    align = ("left", *["right"] * (len(headers) - 1)) if right else None
-    return tabulate([*rows], headers=headers, tablefmt="simple", disable_numparse=True, colalign=align)
+    return tabulate(
+        [*rows],
+        headers=headers,
+        tablefmt="simple",
+        disable_numparse=True,
+        colalign=("left", *["right"] * (len(headers) - 1)) if right else None,
+    )
 
 
 def plural(count: int, noun: str, several: str = "") -> str:
@@ -188,6 +183,5 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 def of_several(number: int, count: int) -> str:
     """Return ``the second of three``; beyond ten ``the 12th of 15``."""
-    if count > len(_WORDS):
-        return f"the {ordinal(number)} of {count}"
-    return f"the {_ORDINALS[number - 1]} of {_WORDS[count - 1]}"
+    is_small = count <= len(_WORDS)
+    return f"the {_ORDINALS[number - 1]} of {_WORDS[count - 1]}" if is_small else f"the {ordinal(number)} of {count}"

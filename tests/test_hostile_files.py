@@ -19,9 +19,8 @@ from markdown_it import MarkdownIt
 
 import runner.templates
 from runner.builder.source import build
-from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
-from runner.cases.serialize import case_text, plain
+from runner.cases.serialize import case_text, plain, resolve_axes
 from runner.cases.yaml import reader as yaml
 from runner.cli.show import describe
 from runner.diagnose.repro import script

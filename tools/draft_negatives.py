@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from runner.builder.source import build
-from runner.cases.yaml.emitter import emit
+from runner.cases.serialize import emit
 from runner.session.collect import load
 from runner.worker.generate import database
 

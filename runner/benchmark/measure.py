@@ -1,15 +1,19 @@
-"""Variants to rows: each part of a measurement a job in a process of its own, one after the other."""
+"""``runner bench``: variants to rows, each part of a measurement a job in a process of its own, one after the other.
+
+What was found is here too, in seconds and bytes; a GB is 10**9 bytes. ``schema/bench.schema.json`` describes it as
+JSON.
+"""
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner.benchmark.model import Compile, Copy, Row, Side, Spread, Traffic
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import LAUNCH
@@ -42,7 +46,7 @@ RAISED = {
 _THREADS = "import torch; print(torch.get_num_threads())"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Options:
     """The settings of all measurements."""
 
@@ -80,11 +84,11 @@ class Measurer:
         row = Row(variant.id, environment.torch, variant.backend.name, variant.device, "skip")
         reason = skip_reason(planned) or _untimed(planned)
         if reason:
-            return dataclasses.replace(row, reason=reason)
+            return replace(row, reason=reason)
         source = build(variant, limits=self._options.limits)
         error = next((diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"), None)
         if error:
-            return dataclasses.replace(row, status="invalid", reason=f"{error.span}: {error.message}")
+            return replace(row, status="invalid", reason=f"{error.span}: {error.message}")
         folder = tempfile.mkdtemp(dir=self._folder)
         try:
             return self._parts(row, planned, source, folder)
@@ -92,12 +96,10 @@ class Measurer:
             remove_tree(folder)  # the disk need not hold the kernels of all variants
 
     def _parts(self, row: Row, planned: Planned, source: Source, folder: str) -> Row:
-        copy = self._copy(planned, source)
-        row = dataclasses.replace(row, copy=copy, threads=self._of(planned))
+        row = replace(row, copy=self._copy(planned, source), threads=self._of(planned))
         for part, words in (("cold", "compiling with no kernels kept"), ("warm", "compiling again, and timing")):
             self.doing = words
-            outcome = self._ask(self._job(planned, source, part, folder=str(Path(folder) / "kernels")))
-            row = read(row, part, outcome)
+            row = read(row, part, self._ask(self._job(planned, source, part, folder=str(Path(folder) / "kernels"))))
             if row.reason:
                 break
         return row
@@ -127,7 +129,7 @@ class Measurer:
         self._number += 1
         base = job(planned, source, seed=options.seed, imports=options.imports, paths=options.paths,
                    suffix=f" bench {self._number}")  # fmt: skip
-        return dataclasses.replace(
+        return replace(
             base,
             task="bench",
             arguments={"part": part, "repeat": options.repeat, **arguments},
@@ -151,19 +153,23 @@ def read(row: Row, part: str, outcome: Outcome) -> Row:
     if outcome.ended != "result":
         status = {"timeout": "timeout", "memory": "memory", "broken": "broken"}.get(outcome.ended, "crash")
         where = "" if status == "broken" else f", {PHASES.get(outcome.phase, outcome.phase)}"
-        return dataclasses.replace(row, status=status, reason=f"{outcomes.describe(outcome)}{where} ({part})")
+        return replace(row, status=status, reason=f"{outcomes.describe(outcome)}{where} ({part})")
     record = outcome.result
     if error := record.get("error"):
         status = "skip" if error["type"] == "Unavailable" else "invalid"
-        return dataclasses.replace(row, status=status, reason=str(error["message"]))
+        return replace(row, status=status, reason=str(error["message"]))
     if raised := record.get("raised"):
         status, words = RAISED[raised["during"]]
-        return dataclasses.replace(row, status=status, reason=f"{words} {raised['summary']}")
+        return replace(row, status=status, reason=f"{words} {raised['summary']}")
     compilation = Compile(record["compile"]["seconds"], record["compile"]["caches"])
     if part == "cold":
-        traffic = Traffic(record["bytes"], record["bytes_source"])
-        return dataclasses.replace(row, cold=compilation, generated=record["generated"], traffic=traffic)
-    return dataclasses.replace(
+        return replace(
+            row,
+            cold=compilation,
+            generated=record["generated"],
+            traffic=Traffic(record["bytes"], record["bytes_source"]),
+        )
+    return replace(
         row,
         status="timed",
         warm=compilation,
@@ -186,9 +192,8 @@ def _untimed(planned: Planned) -> str:
     kind = variant.device.partition(":")[0]
     if kind not in COPY_BYTES:
         return f"nothing here times device {kind}; {' and '.join(COPY_BYTES)} can be timed"
-    if kind == "cpu" and variant.backend.backend == LAUNCH:
-        return "on the CPU Triton kernels are interpreted, which takes no time worth knowing"
-    return ""
+    is_interpreted = kind == "cpu" and variant.backend.backend == LAUNCH
+    return "on the CPU Triton kernels are interpreted, which takes no time worth knowing" if is_interpreted else ""
 
 
 def default_threads(environment: Environment) -> int:
@@ -206,3 +211,203 @@ def default_threads(environment: Environment) -> int:
         return int(answer.stdout)
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         raise UsageError(f"{environment.python} does not say how many threads torch takes: {error}") from None
+
+
+# --- what was found ---
+
+VERSION = 1
+"""Of the JSON. Keys may be added under one version; nothing else changes."""
+
+BUSY = 0.25
+"""Load per processor from which it is said that others work on the machine."""
+
+STATUSES = (
+    "timed", "skip", "invalid", "eager-error", "compile-error", "runtime-error", "timeout", "memory", "crash", "broken",
+)  # fmt: skip
+"""What became of a variant; all but the first come with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Times of one thing measured ``count`` times: the median, the quartiles ``low`` and ``high``, the best."""
+
+    median: float
+    low: float
+    high: float
+    best: float
+    count: int
+
+    @property
+    def range(self) -> float:
+        """Return the interquartile range, in seconds."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The timing of a large copy, which measures a device's memory. ``bytes`` are those read and those written."""
+
+    torch: str
+    device: str
+    name: str
+    threads: int
+    bytes: int
+    seconds: Spread
+
+    @property
+    def bandwidth(self) -> float:
+        """Return bytes a second."""
+        return self.bytes / self.seconds.median
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """The first call under the backend, in a process that has compiled nothing.
+
+    ``caches`` are hits and misses of torch's caches for graphs.
+    """
+
+    seconds: float
+    caches: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Eager or compiled, called again and again. ``launches`` are kernels that the GPU ran in one call."""
+
+    seconds: Spread
+    memory: int | None
+    launches: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes that a compiled call moves. ``source`` is ``inductor``, or ``inputs+outputs`` for a lower bound."""
+
+    bytes: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One variant in one environment. What was not measured is None."""
+
+    id: str
+    torch: str
+    backend: str
+    device: str
+    status: str
+    reason: str = ""
+    threads: int | None = None
+    cold: Compile | None = None
+    warm: Compile | None = None
+    eager: Side | None = None
+    compiled: Side | None = None
+    generated: int | None = None  # kernels that Inductor made
+    traffic: Traffic | None = None
+    copy: Copy | None = None  # of its device and threads
+    graphs: int | None = None
+    graph_breaks: int | None = None
+    recompiles: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def speedup(self) -> float | None:
+        """Return median eager time by median compiled time."""
+        eager, compiled = self.eager, self.compiled
+        return None if eager is None or compiled is None else eager.seconds.median / compiled.seconds.median
+
+    @property
+    def speedup_range(self) -> tuple[float, float] | None:
+        """Return the least and the greatest speed-up that the quartiles of both sides allow."""
+        if self.eager is None or self.compiled is None:
+            return None
+        eager, compiled = self.eager.seconds, self.compiled.seconds
+        return eager.low / compiled.high, eager.high / compiled.low
+
+    @property
+    def unclear(self) -> bool:
+        """Return whether the quartiles of both sides overlap, so that either may be the faster one."""
+        ends = self.speedup_range
+        return ends is not None and ends[0] <= 1 <= ends[1]
+
+    @property
+    def bandwidth(self) -> float | None:
+        """Return the bytes a second that the compiled call moves."""
+        traffic, compiled = self.traffic, self.compiled
+        return None if traffic is None or compiled is None else traffic.bytes / compiled.seconds.median
+
+    @property
+    def of_copy(self) -> float | None:
+        """Return that bandwidth by the copy's. It exceeds 1 where caches serve what a large copy must fetch."""
+        return None if self.bandwidth is None or self.copy is None else self.bandwidth / self.copy.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All rows of one command, and what they were measured on.
+
+    ``load`` is the machine's, per processor, before it began.
+    """
+
+    version: str
+    started: str
+    repeat: int
+    load: float
+    rows: Sequence[Row]
+    interrupted: bool = False
+    copies: Sequence[Copy] = field(default_factory=tuple)
+
+    @property
+    def timed(self) -> list[Row]:
+        """Return the rows with times."""
+        return [row for row in self.rows if row.status == "timed"]
+
+    @property
+    def speedup(self) -> float | None:
+        """Return the geometric mean of the speed-ups, the mean for ratios; None without any."""
+        speedups = [row.speedup for row in self.rows if row.speedup]
+        return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as ``schema/bench.schema.json`` describes."""
+        return {
+            "schema": VERSION,
+            "runner": self.version,
+            "started": self.started,
+            "repeat": self.repeat,
+            "load": self.load,
+            "interrupted": self.interrupted,
+            "copies": [
+                {**asdict(copy), "seconds": _spread(copy.seconds), "bytes_per_second": copy.bandwidth}
+                for copy in self.copies
+            ],
+            "rows": [_row(row) for row in self.rows],
+            "speedup": self.speedup,
+        }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    record = asdict(row)
+    del record["copy"]
+    traffic = record.pop("traffic")
+    return {
+        **record,
+        "eager": _plain_side(row.eager),
+        "compiled": _plain_side(row.compiled),
+        "moved": traffic,
+        "notes": [*row.notes],
+        "speedup": row.speedup,
+        "speedup_range": None if row.speedup_range is None else [*row.speedup_range],
+        "unclear": row.unclear,
+        "bytes_per_second": row.bandwidth,
+        "of_copy": row.of_copy,
+    }
+
+
+def _plain_side(side: Side | None) -> dict[str, Any] | None:
+    return None if side is None else {**asdict(side), "seconds": _spread(side.seconds)}
+
+
+def _spread(spread: Spread) -> dict[str, Any]:
+    return {**asdict(spread), "range": spread.range}

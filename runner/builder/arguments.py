@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from runner.builder import operators
-from runner.builder.scope import Scope
-from runner.cases.chain_nodes import (
+from runner.builder.names_and_values import Scope
+from runner.cases.model import (
+    DTYPES,
     Arguments,
+    Case,
     Constant,
     Function,
     Index,
@@ -24,12 +26,10 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
-from runner.cases.model import DTYPES, Case
-from runner.cases.python_calls import yaml_arguments
-from runner.cases.references import split
 from runner.cases.serialize import call_text, step_text, value_of
+from runner.cases.texts import split, yaml_arguments
 from runner.cases.walk import change_value, parts_of, values_of
-from runner.cases.yaml.scalars import flow, show_value
+from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 
 _ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)
@@ -60,14 +60,12 @@ def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> N
 
 def check_result(result: Value, scope: Scope) -> None:
     """Report texts of a result that are the name of a value: what was meant is not compared."""
-    for _, text in _texts_of(result, ""):
-        value = _replacement(text, scope)
+    for _, text, span in _texts_of(result, ""):
+        value = _replacement(text, span, scope)
         if isinstance(value, Ref):
-            problem = f"{text.value!r} is text"
-            scope.problems.error(
-                text.span or value.span, problem, f"write {flow(value_of(value))}; {{$text: {text.value}}} is text"
-            )
-            scope.used.add(text.value)
+            hint = f"write {flow(value_of(value))}; {{$text: {text}}} is text"
+            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.used.add(text)
 
 
 def complete_call(step: Step) -> str:
@@ -80,8 +78,11 @@ def places_of_texts(case: Case) -> dict[str, Span]:
     """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a
     reference."""
     values = [*values_of(case.chain), *(() if case.result is None else parts_of(case.result))]
-    texts = [v for v in values if isinstance(v, Literal) and isinstance(v.value, str)]
-    return {text.value: text.span for text in reversed(texts) if text.span is not None}
+    return {
+        v.value: v.span
+        for v in reversed(values)
+        if isinstance(v, Literal) and isinstance(v.value, str) and v.span is not None
+    }
 
 
 def _is_of_torch(operator: operators.Operator) -> bool:
@@ -92,11 +93,11 @@ def _is_of_torch(operator: operators.Operator) -> bool:
 
 def _check_construction(step: Step, scope: Scope) -> None:
     """A module is made of numbers, texts and params: a value of the model belongs into its call."""
-    for key, text in _texts(step.arguments, step.operator):
-        if not key and text.value in scope.variables and text.value not in _WORDS:
-            hint = f"the arguments of the call stand beside it: call: [${text.value}]"
-            scope.problems.error(_place(text, step), f"{text.value!r} is text", hint)
-            scope.used.add(text.value)
+    for key, text, span in _texts(step.arguments, step.operator):
+        if not key and text in scope.variables and text not in _WORDS:
+            hint = f"the arguments of the call stand beside it: call: [${text}]"
+            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.used.add(text)
             return
     _check(step, step.arguments, False, False, scope)
 
@@ -106,27 +107,24 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
         return call_text(changed) if is_call else step_text(replace(step, arguments=changed))
 
     problems = scope.problems
-    has_tensor = any(_holds_tensor(value, scope) for value in _values(arguments))
+    values = (*arguments.positional, *(value for _, value in arguments.keywords))
+    has_tensor = any(_holds_tensor(value, scope) for value in values)
     replacements: dict[str, Value] = {}
-    for key, text in _texts(arguments, step.operator):
-        is_name = not key or (needs_tensor and not has_tensor)
-        value = _replacement(text, scope if is_name else None)
+    for key, text, span in _texts(arguments, step.operator):
+        value = _replacement(text, span, scope if not key or (needs_tensor and not has_tensor) else None)
         if value is None and key == "dtype":
-            problems.error(
-                _place(text, step),
-                f"{text.value!r} is text, not a dtype",
-                nearest(text.value, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32",
-            )
+            hint = nearest(text, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32"
+            problems.error(span, f"{text!r} is text, not a dtype", hint)
         elif value is not None:
-            replacements[text.value] = value
+            replacements[text] = value
     if replacements:
         changed = line(_changed(arguments, replacements))
-        for _, text in _texts(arguments, step.operator):
-            if text.value in replacements:
-                reference = flow(value_of(replacements[text.value]))
-                problems.error(_place(text, step), f"{text.value!r} is text", f"write {reference}, as in {changed}")
-                scope.used.add(text.value)
-                scope.used_params.add(text.value)
+        for _, text, span in _texts(arguments, step.operator):
+            if text in replacements:
+                hint = f"write {flow(value_of(replacements[text]))}, as in {changed}"
+                problems.error(span, f"{text!r} is text", hint)
+        scope.used.update(replacements)
+        scope.used_params.update(replacements)
         return
     table = next((value for value in arguments.positional if isinstance(value, Table)), None)
     if table is not None and needs_tensor:
@@ -155,10 +153,6 @@ def _no_tensor(step: Step, arguments: Arguments, line: Callable[[Arguments], str
     scope.use_previous(step.span)
 
 
-def _values(arguments: Arguments) -> list[Value]:
-    return [*arguments.positional, *(value for _, value in arguments.keywords)]
-
-
 def _holds_tensor(value: Value, scope: Scope) -> bool:
     """Whether a value may be or hold a tensor: all do but texts, numbers and params."""
     match value:
@@ -171,8 +165,9 @@ def _holds_tensor(value: Value, scope: Scope) -> bool:
     return isinstance(value, TensorLiteral | Function | Index)
 
 
-def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]:
-    """Every text that is not marked as one, with the keyword that it belongs to; not an equation."""
+def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, str, Span]]:
+    """Every text that is not marked as one, its place, and before it the keyword that it belongs to; not an
+    equation."""
     for place, value in enumerate(arguments.positional):
         if place or operator != "torch.einsum":
             yield from _texts_of(value, "")
@@ -180,10 +175,10 @@ def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, Literal]]
         yield from _texts_of(value, key)
 
 
-def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
+def _texts_of(value: Value, key: str) -> Iterator[tuple[str, str, Span]]:
     match value:
-        case Literal(value=str(), span=Span()):
-            yield key, value
+        case Literal(value=str(text), span=Span() as span):
+            yield key, text, span
         case Items():
             for item in value.items:
                 yield from _texts_of(item, key)
@@ -195,32 +190,27 @@ def _texts_of(value: Value, key: str) -> Iterator[tuple[str, Literal]]:
                 yield from _texts_of(option, name)
 
 
-def _replacement(text: Literal, scope: Scope | None) -> Value | None:
+def _replacement(word: str, span: Span, scope: Scope | None) -> Value | None:
     """What a text stands for: a value of ``scope``, a number, a constant of torch. None for any other text."""
-    word = text.value
-    if scope is not None and word.partition(".")[0] == "self" and word.partition(".")[2] in scope.state:
-        return Ref("self", (word.partition(".")[2],), text.span or Span("", 1, 1))
+    head, _, attribute = word.partition(".")
+    if scope is not None and head == "self" and attribute in scope.state:
+        return Ref("self", (attribute,), span)
     if scope is not None and (word in scope.variables or word in scope.params) and word not in _WORDS:
-        return Ref(word, (), text.span or Span("", 1, 1))
+        return Ref(word, (), span)
     if word in _PYTHON:
         return Literal(_PYTHON[word])
-    if word in operators.constants() and len(word) > 1:
-        return Constant(f"torch.{word}", text.span or Span("", 1, 1))
-    return None
+    is_constant = word in operators.constants() and len(word) > 1
+    return Constant(f"torch.{word}", span) if is_constant else None
 
 
 def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
     def change(value: Value) -> Value:
-        if isinstance(value, Literal) and isinstance(value.value, str) and value.span is not None:
-            return replacements.get(value.value, value)
-        return value
+        return replacements.get(value.value, value) if isinstance(value, Literal) and value.span else value
 
-    positional = tuple(change_value(value, change) for value in arguments.positional)
-    return Arguments(positional, tuple((key, change_value(value, change)) for key, value in arguments.keywords))
-
-
-def _place(text: Literal, step: Step) -> Span:
-    return text.span or step.span
+    return Arguments(
+        tuple(change_value(value, change) for value in arguments.positional),
+        tuple((key, change_value(value, change)) for key, value in arguments.keywords),
+    )
 
 
 KERNEL_OPTIONS: dict[str, tuple[int, ...]] = {

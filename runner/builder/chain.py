@@ -6,17 +6,19 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from runner.builder import aten, kernels, operators
+from runner.builder import operators
 from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
-from runner.builder.render import Renderer, call, fill
-from runner.builder.scope import Scope, python_name
+from runner.builder.names_and_values import Renderer, Scope, call, fill, python_name
+from runner.builder.operators import Operator, Refusal
 from runner.cases import expressions
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
+    Arguments,
     Arithmetic,
     Function,
     If,
     Index,
     Items,
+    Kernel,
     Node,
     Ref,
     Step,
@@ -105,7 +107,7 @@ class ChainWriter:
 
     def _step(self, step: Step, direct: bool) -> None:
         problems = self.scope.problems
-        operator = kernels.resolve(step.operator, self.scope) or operators.resolve(step.operator)
+        operator = _kernel(step.operator, self.scope) or operators.resolve(step.operator)
         if isinstance(operator, operators.Refusal):
             problems.error(step.span, operator.message, operator.hint)
             for arguments in (step.arguments, step.call):  # what they name still counts as used
@@ -131,25 +133,25 @@ class ChainWriter:
             self._line(f"{scope.temporary} = {text}", step.span)
             scope.set_previous(scope.temporary, None, step)
             return
-        targets = []
-        for place, name in enumerate(step.out):
-            if name == "_":  # the first stays reachable as $_
-                targets.append(scope.temporary if place == 0 else "_")
-            elif name.startswith("self."):
-                targets.append(self._state(name, step.span))
-            else:
-                targets.append(scope.define(name, step.span))
+        targets = [self._target(name, step.span) for name in step.out]
+        if step.out[0] == "_":  # the first stays reachable as $_
+            targets[0] = scope.temporary
         comma = "," if step.unpack and len(targets) == 1 else ""
         self._line(f"{', '.join(targets)}{comma} = {text}", step.span)
         first = step.out[0]
         scope.set_previous(targets[0], None if first == "_" else first)
 
-    def _state(self, name: str, span: Span) -> str:
+    def _target(self, name: str, span: Span) -> str:
+        """What is written to for a name of ``out:``."""
+        if not name.startswith("self."):
+            return name if name == "_" else self.scope.define(name, span)
         attribute = name.removeprefix("self.")
         if attribute not in self.scope.state:
-            hint = nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}"
             return self.scope.problems.refuse(
-                self.scope.temporary, span, f"self has no {attribute!r} to write to", hint
+                self.scope.temporary,
+                span,
+                f"self has no {attribute!r} to write to",
+                nearest(attribute, self.scope.state) or f"declare it: state: {{{attribute}: ...}}",
             )
         self.scope.used.add(name)
         return f"self.{identifier(attribute)}"
@@ -161,17 +163,11 @@ class ChainWriter:
         if operator.kind == "operator":
             return self._operator(step, operator.python)
         if operator.kind == "kernel":
-            return kernels.call_of(step, operator.python, self.scope, render)
+            return _kernel_call(step, operator.python, self.scope, render)
         positional, keywords = render.arguments(step.arguments, step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
-            if name not in self.scope.state:
-                problems.error(
-                    step.span,
-                    f"self has no {name!r}",
-                    nearest(name, self.scope.state) or "an earlier step says id: " + name,
-                )
-            self.scope.used.add(f"self.{name}")
+            render.of_self(name, step.span, f"an earlier step says id: {name}")
             return call(operator.python, positional, keywords)
         if operator.kind in ("method", "attribute"):
             if not positional:
@@ -191,7 +187,7 @@ class ChainWriter:
         fault, hint = kernel_options_fault(step.operator, step.arguments)
         if fault:
             problems.error(step.span, fault, hint)
-        code = aten.code_fault(step.operator, positional, keywords)
+        code = operators.code_fault(step.operator, positional, keywords)
         if code:
             problems.error(
                 step.span, f"{step.operator} takes no number {code} here", "write a dtype, such as torch.float32"
@@ -208,9 +204,10 @@ class ChainWriter:
                 "None", step.span, f"{step.operator} is a module; only functions stand here"
             )
         if not all(self._is_known(v) for v in (*step.arguments.positional, *(v for _, v in step.arguments.keywords))):
-            hint = "call: holds the arguments of the call"
             self.scope.problems.error(
-                step.span, f"{step.operator} is made before the model runs, out of numbers, params and modules", hint
+                step.span,
+                f"{step.operator} is made before the model runs, out of numbers, params and modules",
+                "call: holds the arguments of the call",
             )
         text = call(operator.python, *self.render.arguments(step.arguments, None))
         if self.modules.suffix and not any(key == "dtype" for key, _ in step.arguments.keywords):
@@ -226,14 +223,13 @@ class ChainWriter:
         self.modules.lines.append(Line(f"        self.{name} = {text}", step.span))
         for part in step.state:
             if not all(map(self._is_known, part.arguments)):
-                message = f"{part.name!r} is filled before the model runs, with numbers and params"
-                self.scope.problems.error(part.span, message)
+                self.scope.problems.error(
+                    part.span, f"{part.name!r} is filled before the model runs, with numbers and params"
+                )
             self.modules.lines.append(Line(f"        {fill(part, name, self.render)}", part.span))
         if step.train is not None:
             self.modules.modes.append((name, step.train))
-        if step.call is None:
-            return call(f"self.{name}", [self.scope.look_up("_", step.span)], [])
-        return call(f"self.{name}", *self.render.arguments(step.call, step.span))
+        return call(f"self.{name}", *self.render.arguments(step.call or Arguments(bare=True), step.span))
 
     def _is_known(self, value: Value) -> bool:
         """Whether a value is there when ``__init__`` runs."""
@@ -252,14 +248,15 @@ class ChainWriter:
 
     def _operator(self, step: Step, word: str) -> str:
         render, arguments = self.render, step.arguments
-        if arguments.bare:
-            operands = [self.scope.look_up("_", step.span)]
-        else:
-            operands = [render.operand(v) for v in arguments.positional]
+        previous = [self.scope.look_up("_", step.span)] if arguments.bare else []
+        operands = [*previous, *map(render.operand, arguments.positional)]
         operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
         if arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
-            message = f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
-            self.scope.problems.error(step.span, message, complete_call(step) if len(operands) == 1 else "")
+            self.scope.problems.error(
+                step.span,
+                f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}",
+                complete_call(step) if len(operands) == 1 else "",
+            )
             self.scope.use_previous(step.span)
             return "None"
         if word in operators.BINARY:
@@ -287,9 +284,11 @@ class ChainWriter:
         values = step.arguments.positional
         argument_count = 3 if word == "setitem" else 2
         if len(values) != argument_count or step.arguments.keywords or not isinstance(values[0], Ref):
-            hint = "the first is a reference, such as $x or $_"
             return self.scope.problems.refuse(
-                True, step.span, f"{step.operator} takes {argument_count} positional arguments", hint
+                True,
+                step.span,
+                f"{step.operator} takes {argument_count} positional arguments",
+                "the first is a reference, such as $x or $_",
             )
         target = self.render.reference(values[0])
         name = values[0].name
@@ -310,9 +309,8 @@ class ChainWriter:
         return True
 
     def _names(self, out: str, target: str) -> bool:
-        if out.startswith("self."):
-            return self._state(out, Span("", 1, 1)) == target
-        return self.scope.variables.get(out) == target
+        of_self = out.startswith("self.")
+        return target == (self._target(out, Span("", 1, 1)) if of_self else self.scope.variables.get(out))
 
     # --- blocks ---
 
@@ -404,3 +402,52 @@ def _is_previous(result: Value | None) -> bool:
 def _snake(name: str) -> str:
     """ReflectionPad3d -> reflection_pad3d, LSTM -> lstm, BatchNorm1d -> batch_norm1d."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+# --- triton.<name>: which kernel that is, and how it is called ---
+
+PREFIX = "triton."
+
+
+def _kernel(name: str, scope: Scope) -> Operator | Refusal | None:
+    """Return the kernel that ``name`` launches, or why none can be; None for a name that is no ``triton.<name>``."""
+    if not name.startswith(PREFIX):
+        return None
+    kernel = scope.kernels.get(name.removeprefix(PREFIX))
+    if kernel is None:
+        return Refusal(f"{name} cannot be launched here", "kernels are launched in the chain of a case")
+    return Operator(name, "kernel", launcher(kernel) if scope.launches else reference(kernel))
+
+
+def launcher(kernel: Kernel) -> str:
+    """Return the name of the function that launches a kernel."""
+    return identifier(f"launch_{kernel.name}")
+
+
+def reference(kernel: Kernel) -> str:
+    """Return the name of the function that a kernel is compared with."""
+    return identifier(f"reference_{kernel.name}")
+
+
+def _kernel_call(step: Step, function: str, scope: Scope, render: Renderer) -> str:
+    """Return the call of a kernel's ``function``; report inputs that are missing, unknown or given twice."""
+    kernel = scope.kernels[step.operator.removeprefix(PREFIX)]
+    positional, keywords = render.arguments(step.arguments, step.span)
+    hint = "it takes " + ", ".join(kernel.inputs)
+    if len(positional) > len(kernel.inputs):
+        scope.problems.error(
+            step.span, f"{step.operator} takes {len(kernel.inputs)} inputs, not {len(positional)}", hint
+        )
+    input_names = list(kernel.inputs[: len(positional)])
+    for key, _ in keywords:
+        if key in input_names:
+            scope.problems.error(step.span, f"{step.operator} is given {key!r} twice")
+        elif key not in kernel.inputs:
+            scope.problems.error(
+                step.span, f"{step.operator} has no input {key!r}", nearest(key, kernel.inputs) or hint
+            )
+        input_names.append(key)
+    missing = [name for name in kernel.inputs if name not in input_names]
+    if missing:
+        scope.problems.error(step.span, f"{step.operator} is not given {', '.join(missing)}", hint)
+    return call(function, positional, [(python_name(key), text) for key, text in keywords])

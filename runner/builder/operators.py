@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from runner.builder import aten
-from runner.cases.chain_nodes import Function, Literal, Ref, Step, Value
 from runner.cases.inventory import inventory, with_namespace
+from runner.cases.model import Function, Literal, Ref, Step, Value
 from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 
@@ -83,6 +82,15 @@ METHODS_OF_ARRAYS = frozenset({
 Where a case calls numpy they are functions of ``torch.Tensor``, which take no array.
 """
 
+UNCHECKED = (
+    "nothing is known to check its arguments, and its kernel may read or write past a tensor's end where these are "
+    "wrong"
+)
+
+TRUSTS = (
+    "it trusts the indices or sizes that it is given, and reads or writes past a tensor's end where these are wrong"
+)
+
 REFUSED: tuple[tuple[str, str], ...] = (
     (r"(^|\.)__\w*|\.\w+__$", "dunder names reach past the operators into Python itself"),
     (r"^torch\.(load|save|from_file|serialization\b.*|package\b.*)|\.(from_file|tofile|dump|dumps|memmap|DataSource)$|"
@@ -132,7 +140,7 @@ REFUSED: tuple[tuple[str, str], ...] = (
      r"_scaled_dot_product_flash_attention_for_cpu_backward|native_batch_norm_backward)(\.\w+)?$|"
      r"^torch\.(segment_reduce|fused_moving_avg_obs_fake_quant|mkldnn_rnn_layer|sparse\.SparseSemiStructured\w*)$|"
      r"^prims\._unsafe_\w+",
-     aten.TRUSTS),
+     TRUSTS),
     (r"^(aten|torch)\.(quantized_\w+_cell|fbgemm_\w+)(\.\w+)?$", "it takes what a tensor holds for the address of an "
         "object"),
     (r"^torch\.(\w+\.)*(BFloat16|Bool|Byte|Char|Double|Float|Half|Int|Long|Short)Tensor$|^torch\.(\w+\.)+Tensor$|"
@@ -219,16 +227,17 @@ def attributes() -> frozenset[str]:
 
 
 @cache
-def resolve(name: str, custom: bool = True) -> Operator | Refusal:
+def resolve(name: str) -> Operator | Refusal:
     """Return the operator that ``name`` stands for, or why it stands for no operator."""
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
         return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword")
     reason = _reason(name)
-    if reason and name not in EXTRA and name not in CONTEXTS:
-        return Refusal(f"{name!r} is refused: {reason}", _replacement(name) or MODULE)
     space, _, member = name.partition(".")
+    if reason and name not in EXTRA and name not in CONTEXTS:
+        instead = _public_instead(member.split(".")[0]) if space == "aten" else ""
+        return Refusal(f"{name!r} is refused: {reason}", instead or MODULE)
     if not member:
         return Refusal(
             f"{name!r} is no operator: its namespace is missing",
@@ -264,7 +273,7 @@ def add_checks(
     operator: Operator, positional: Sequence[str], keywords: list[tuple[str, str]]
 ) -> list[tuple[str, str]] | Refusal:
     """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why its arguments are refused."""
-    mode = aten.mode_fault(operator.name, positional, keywords)
+    mode = mode_fault(operator.name, positional, keywords)
     if mode:
         return Refusal(f"{operator.name} checks no interpolation or padding, and {mode} may be none", "write 0, 1 or 2")
     if operator.python == "torch.Tensor" and keywords:
@@ -291,19 +300,13 @@ def context(name: str) -> Operator | Refusal:
 def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) -> Operator | Refusal:
     if word in known and word not in NOT_LISTED:
         return Operator(name, kind, python)
-    head = name[: len(name) - len(word)]
-    return Refusal(f"unknown operator {name!r}", _near(word, known, head))
+    return Refusal(f"unknown operator {name!r}", _near(word, known, name[: len(name) - len(word)]))
 
 
 def _reason(name: str) -> str:
-    if name in aten.TRUSTING or ".".join(name.split(".")[:2]) in aten.TRUSTING:
-        return aten.TRUSTS
+    if name in TRUSTING or ".".join(name.split(".")[:2]) in TRUSTING:
+        return TRUSTS
     return next((reason for pattern, reason in REFUSED if re.search(pattern, name)), "")
-
-
-def _replacement(name: str) -> str:
-    space, _, member = name.partition(".")
-    return aten.replacement(member.split(".")[0], is_operator) if space == "aten" else ""
 
 
 def _near(word: str, known: Iterable[str], head: str) -> str:
@@ -341,9 +344,8 @@ def _dispatched(name: str, member: str) -> Operator | Refusal:
     if overload and overload not in packets[packet]:
         have = ", ".join(packets[packet])
         return Refusal(f"{space}.{packet} has no overload {overload!r}", f"overloads: {have}")
-    if space == "aten" and not aten.is_checked(packet, is_operator):
-        hint = aten.replacement(packet, is_operator) or MODULE
-        return Refusal(f"{name!r} is refused: {aten.UNCHECKED}", hint)
+    if space == "aten" and not is_checked(packet):
+        return Refusal(f"{name!r} is refused: {UNCHECKED}", _public_instead(packet) or MODULE)
     return Operator(name, "function", f"torch.ops.{name}")
 
 
@@ -406,10 +408,8 @@ def has_only_a_value(step: Step) -> bool:
     """Return whether nothing but the step's value tells that it ran. False also where that cannot be told."""
     if step.id is not None or step.train or not is_plain(step.operator):
         return False
-    keywords = [key for arguments in (step.arguments, step.call) if arguments for key, _ in arguments.keywords]
-    if any(key in _KEYWORDS for key in keywords):
-        return False
-    return not any(map(_may_act, values_of((step,))))
+    keywords = (key for arguments in (step.arguments, step.call) if arguments for key, _ in arguments.keywords)
+    return not any(key in _KEYWORDS for key in keywords) and not any(map(_may_act, values_of((step,))))
 
 
 def _may_act(value: Value) -> bool:
@@ -418,3 +418,137 @@ def _may_act(value: Value) -> bool:
     if isinstance(value, Ref):
         return value.name == "self" and not value.path
     return isinstance(value, Function) or (isinstance(value, Literal) and value.value is True)
+
+
+# --- operators of ATen ---
+
+# A function of ``torch`` checks what it passes on; an operator of ``torch.ops`` need not. One is allowed if a public
+# function has its name, if it is a structured kernel, whose shapes a function of its own checks, or if ``BY_NAME``
+# holds it. Structured derivatives are no exception to the last: many check nothing. Overloads follow their operator.
+# ``tools/operator_sweep.py`` tries wrong arguments.
+
+TRUSTING = frozenset({
+    "aten.native_batch_norm", "torch.native_batch_norm", "aten.batch_norm_update_stats",
+    "torch.batch_norm_update_stats", "torch.nn.utils.rnn.PackedSequence", "torch.nn.utils.rnn.PackedSequence_",
+    "torch.nn.attention.flex_attention.BlockMask", "aten.lu_unpack", "torch.lu_unpack", "aten.lstm", "torch.lstm",
+    "aten.gru", "torch.gru", "aten.align_to", "prims.fft_c2r", "aten.choose_qparams_optimized",
+    "torch.choose_qparams_optimized",
+})  # fmt: skip
+"""Public functions that the sweep found to do so."""
+
+BY_NAME = {
+    "it copies, views or casts one tensor": (
+        "_conj _conj_copy _conj_physical _efficientzerotensor _lazy_clone _local_scalar_dense _neg_view "
+        "_neg_view_copy _reshape_copy _shape_as_tensor _to_copy _unsafe_view alias copy lift lift_fresh "
+        "lift_fresh_copy set slice zero"
+    ),
+    "it is the form without a mutation of a public method": (
+        "_foreach_zero cauchy exponential geometric log_normal normal_functional random resize uniform"
+    ),
+    "it is a public method, which has an older one of its name without the underscore": "resize_",
+    "public functions consist of it, so that graphs of models hold it": (
+        "_adaptive_avg_pool2d _adaptive_avg_pool3d _aminmax _cdist_forward _chunk_cat _convolution _fused_rms_norm "
+        "_int_mm _pdist_forward _prelu_kernel _safe_softmax _to_dense _to_sparse _trilinear _unique _unique2 col2im "
+        "im2col log_sigmoid log_sigmoid_forward multilabel_margin_loss_forward nll_loss2d_forward reflection_pad2d "
+        "_grouped_mm _scaled_grouped_mm _scaled_mm _scaled_mm_v2 _scaled_dot_product_attention_math "
+        "_scaled_dot_product_cudnn_attention _scaled_dot_product_efficient_attention "
+        "_scaled_dot_product_flash_attention"
+    ),
+    "it is the derivative of a public function that checks its arguments, so that graphs of training hold it": (
+        "_prelu_kernel_backward _softmax_backward_data binary_cross_entropy_backward convolution_backward "
+        "diagonal_backward elu_backward gelu_backward glu_backward hardshrink_backward hardsigmoid_backward "
+        "hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward log_sigmoid_backward "
+        "logit_backward masked_scatter_backward mish_backward mse_loss_backward multi_margin_loss_backward "
+        "multilabel_margin_loss_backward native_dropout_backward native_group_norm_backward select_backward "
+        "sigmoid_backward silu_backward slice_backward smooth_l1_loss_backward soft_margin_loss_backward "
+        "softplus_backward softshrink_backward tanh_backward threshold_backward unfold_backward "
+        "upsample_bicubic2d_backward upsample_bilinear2d_backward upsample_linear1d_backward "
+        "upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward "
+        "upsample_trilinear3d_backward"
+    ),
+    "shipped cases of an accelerator call it": "_cudnn_rnn cudnn_batch_norm_backward",
+    "no backend knows it, and it returns its argument": "_foobar",
+}
+"""Why operators without a public function are allowed, and which.
+
+In the sweep none of them accessed memory past an end.
+"""
+
+_PREFIXES = ("special", "linalg", "fft", "sparse", "nested")
+_BESIDE = frozenset({
+    "native", "fused", "thnn", "mkldnn", "cudnn", "miopen", "mps", "legit", "with", "no", "update", "training",
+    "helper", "interface", "impl", "kernel", "functional", "differentiable", "cachemask", "forward", "backward",
+    "data", "out",
+})  # fmt: skip
+"""Words of internal names that their public function does not have."""
+
+_CODES = frozenset({"dtype", "layout", "memory_format", "input_dtype", "out_dtype", "output_dtype", "compute_dtype"})
+_CONSTANT = re.compile(r"None|torch\.\w+|\w+(\.\w+)*\.(dtype|layout)")
+
+
+@cache
+def by_name() -> frozenset[str]:
+    """Return the operators of ``BY_NAME``."""
+    return frozenset(name for names in BY_NAME.values() for name in names.split())
+
+
+def is_checked(packet: str) -> bool:
+    """Return whether an operator of ATen is allowed."""
+    is_structured = packet in inventory()["structured"] and "backward" not in packet
+    return packet in by_name() or is_structured or bool(public_name(packet))
+
+
+def public_name(packet: str) -> str:
+    """Return how a public function or method of this name is written in a case; an empty text without one."""
+    return next(filter(is_operator, _spellings(packet.rstrip("_"))), "")
+
+
+def _public_instead(packet: str) -> str:
+    """A hint that names the public function behind an internal operator; an empty text if none is known."""
+    words = [word for word in packet.split("_") if word]
+    stems = "_".join(words), "_".join(word for word in words if word not in _BESIDE)
+    name = next(filter(None, map(public_name, stems)), "")
+    return f"write {name}{', and differentiate it' if 'backward' in words else ''}" if name else ""
+
+
+_GRID_SAMPLER = re.compile(r"(torch|aten)\._?grid_sampler(_|\b)")
+
+
+def code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
+    """Return the argument of ``torch.ops`` that is a number where torch takes a dtype, a layout or a memory format;
+    else an empty text.
+
+    Arguments are written in Python. Such a number is no longer checked: torch reads a table at it.
+    """
+    space, packet = name.split(".")[:2]
+    if space not in ("aten", "prims"):
+        return ""
+    places = inventory()["codes"].get(f"{space}.{packet}", ())
+    values = [text for place, text in enumerate(positional) if place in places and not text.startswith(("[", "("))]
+    values += [text for key, text in keywords if key in _CODES]
+    return next((text for text in values if not _CONSTANT.fullmatch(text)), "")
+
+
+def mode_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
+    """Return the number of a grid sampler's interpolation or padding that is no literal of 0 to 2; else an empty text.
+
+    Arguments are written in Python. Beside these numbers it leaves its result as the memory that it was given.
+    """
+    if not _GRID_SAMPLER.match(name):
+        return ""
+    values = [*positional[2:4], *(text for key, text in keywords if key in ("interpolation_mode", "padding_mode"))]
+    return next((text for text in values if text not in ("0", "1", "2")), "")
+
+
+def _spellings(word: str) -> Iterator[str]:
+    lists = inventory()
+    for space in ("F", "torch", "Tensor"):
+        if word in lists[space]:
+            yield f"{space}.{word}"
+    prefix, _, member = word.partition("_")
+    if prefix in _PREFIXES and member in lists[prefix]:
+        yield f"torch.{prefix}.{member}"
+    if word in lists["attributes"]:
+        yield f"Tensor.{word}"
+    if word in lists["nn.utils.rnn"]:
+        yield f"torch.nn.utils.rnn.{word}"

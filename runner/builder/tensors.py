@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 from runner.builder.chain import ChainWriter, Line
-from runner.builder.render import Renderer
-from runner.builder.scope import Scope
-from runner.cases.chain_nodes import Items, Literal, Value
+from runner.builder.names_and_values import Renderer, Scope
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import Input
+from runner.cases.model import Input, Items, Literal, Value
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 
@@ -53,15 +51,17 @@ class TensorWriter:
             lambda function: scope.problems.refuse("None", function.span, "a function has no place in an input"),
         )  # fmt: skip
 
-    def make(self, item: Input, target: str | None = None) -> str:
+    def make(self, item: Input) -> str:
         """Write the statements that make an input, and return the variable that holds it."""
-        variable = target or self.scope.define(item.name)
-        if item.kind == "list":
-            parts = [self.make(part) for part in item.items]
-            self._line(f"{variable} = [{', '.join(parts)}]", item.span)
-            return variable
-        if item.kind == "python":
-            self._line(f"{variable} = {self.render.value(item.python or Literal(None))}", item.span)
+        variable = self.scope.define(item.name)
+        if item.kind in ("list", "python"):
+            is_list = item.kind == "list"
+            text = (
+                f"[{', '.join(map(self.make, item.items))}]"
+                if is_list
+                else self.render.value(item.python or Literal(None))
+            )
+            self._line(f"{variable} = {text}", item.span)
             return variable
         text = self._base(item) if item.kind == "view" else self.expression(item)
         early = item.requires_grad and not item.grad_after_layout
@@ -80,8 +80,7 @@ class TensorWriter:
 
     def expression(self, item: Input) -> str:
         """Return the tensor before its layout, as one expression."""
-        dtype = item.dtype or self.dtype
-        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, dtype)
+        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, item.dtype or self.dtype)
         device = item.device or self.device
         if device != "cpu":
             text += f".to({literal(device)})"
@@ -105,12 +104,12 @@ class TensorWriter:
     def _checked(self, item: Input, sizes: list[int]) -> list[int]:
         needed = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4)
         if needed > self.limits.tensor_bytes:
-            message = (
-                f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
-                f"{show_size(self.limits.tensor_bytes)}"
-            )
             return self.scope.problems.refuse(
-                [1] * len(sizes), item.span, message, "raise the limit with --limit tensor_bytes=SIZE"
+                [1] * len(sizes),
+                item.span,
+                f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
+                f"{show_size(self.limits.tensor_bytes)}",
+                "raise the limit with --limit tensor_bytes=SIZE",
             )
         return sizes
 
@@ -156,9 +155,11 @@ class TensorWriter:
         sizes, init = self.shape(item), item.init or "normal"
         arguments = [self.render.value(v) for v in item.init_args]
         if item.init is not None and not _makes(init, dtype, arguments):
-            hint = "leave init: out, and every dtype has values of its own"
             return self.scope.problems.refuse(
-                "torch.empty(0)", item.span, f"init {init} makes no {dtype} of {item.name!r}", hint
+                "torch.empty(0)",
+                item.span,
+                f"init {init} makes no {dtype} of {item.name!r}",
+                "leave init: out, and every dtype has values of its own",
             )
         of = f", dtype={torch_name(dtype)}" if dtype != "float32" else ""
         shape = str(tuple(sizes))
@@ -197,16 +198,19 @@ class TensorWriter:
                 return f"torch.randint({low}, {high}, {shape}).to({torch_name(dtype)})"
             option = "" if dtype == "int64" else f", dtype={torch_name(dtype)}"
             return f"torch.randint({low}, {high}, {shape}{option})"
-        if init == "special":
-            return self._special(sizes, shape, dtype)
-        return f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+        normal = f"torch.randn({', '.join(map(str, sizes)) or '()'}{of})"
+        return self._special(sizes, shape, dtype) if init == "special" else normal
 
     def _permutation(self, item: Input, sizes: list[int], dtype: str) -> str:
         """The numbers from 0 on in a random order, in a dtype that holds all of them."""
         count = math.prod(sizes)
         if count > COUNTED.get(dtype, 0):
-            message = f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold"
-            return self.scope.problems.refuse("torch.zeros(())", item.span, message, "such as dtype: int64")
+            return self.scope.problems.refuse(
+                "torch.zeros(())",
+                item.span,
+                f"init randperm makes the numbers 0 to {count - 1}, which {dtype} does not hold",
+                "such as dtype: int64",
+            )
         made = f"torch.randperm({count})" + ("" if dtype == "int64" else f".to({torch_name(dtype)})")
         return made if len(sizes) == 1 else f"{made}.reshape({_sizes(sizes)})"
 

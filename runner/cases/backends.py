@@ -70,8 +70,10 @@ def file_refusal(name: str, typed_names: Collection[str], allow_python: bool) ->
     if name in WRITING:
         return f"backend {name!r} is refused: it writes files", "runner reduce --minifier drives torch's minifier"
     if ":" in name:
-        hint = f"read that code, then type --backend {excerpt}, or add --allow-python"
-        return f"backend {excerpt!r} is refused: in a file it could call any function", hint
+        return (
+            f"backend {excerpt!r} is refused: in a file it could call any function",
+            f"read that code, then type --backend {excerpt}, or add --allow-python",
+        )
     return "", ""
 
 

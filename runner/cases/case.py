@@ -3,40 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from runner.cases.chain_reader import parse_chain, parse_value
+from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_inputs, parse_value
 from runner.cases.flags import check_flags
-from runner.cases.gradients import check_cotangents, check_leaves, parse_grads
-from runner.cases.inputs import check_dtype, dtype_name, parse_inputs
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
+    GIVEN,
     Call,
     Case,
     Compile,
     Expect,
+    Grad,
+    Input,
     Kernel,
     Known,
+    Literal,
+    Node,
     PythonModule,
     Raises,
     Requires,
+    TensorLiteral,
+    Tolerance,
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
-from runner.cases.tolerances import GRADIENTS, parse_tolerance
 from runner.cases.versions import parse_range
-from runner.cases.yaml.tree import (
+from runner.cases.walk import all_steps, values_of
+from runner.cases.yaml.values import (
     NUMBERS,
     SCALARS,
     YamlMapping,
     YamlNode,
     YamlScalar,
+    YamlSequence,
     count_nodes,
     entries,
     fields,
@@ -46,7 +52,7 @@ from runner.cases.yaml.tree import (
     several,
     table,
 )
-from runner.diagnostics import nearest
+from runner.diagnostics import Span, nearest
 
 _LONGEST_RANGE = 200
 BOTH = "torch.compile takes mode or options, and refuses both"
@@ -69,20 +75,16 @@ def parse_case(
     keys = fields(node)
     name = keys["name"]
     title: str = scalar(name, str)
-    dtypes = tuple(dtype_name(v) for v in listed(keys.get("dtypes"), str, default=("float32",)))
-    for dtype in dtypes:
-        check_dtype(dtype, keys.get("dtypes", node).span, problems)
-    params, axes = _params(keys.get("params"), problems)
+    declared = _params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)
-    params = constant_axes(params, used, keys.get("params"), problems)
+    params = constant_axes(declared, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
     module = _module(keys.get("module"), file, problems)
     if module is None and "chain" not in keys:
         problems.error(name.span, f"case {title!r} has neither a chain nor a module", "such as chain: [F.relu]")
     if module is not None and "chain" in keys:
         problems.error(keys["chain"].span, "a case has a chain or a module, not both")
-    result = keys.get("return")
     case = Case(
         name=title,
         file=file,
@@ -95,15 +97,15 @@ def parse_case(
         inputs=parse_inputs(keys.get("inputs"), problems),
         state=parse_inputs(keys.get("state"), problems, "state"),
         chain=chain,
-        result=None if result is None else parse_value(result, problems),
+        result=parse_value(keys["return"], problems) if "return" in keys else None,
         module=module,
         kernels=used,
         calls=_calls(keys.get("calls"), keys.get("inputs"), problems),
-        dtypes=dtypes,
+        dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str, default=("float32",)))),
         devices=listed(keys.get("devices"), str, default=("cpu",)),
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
         train=listed(keys.get("train"), bool, default=(False,)),
-        grad=parse_grads(keys.get("grad")),
+        grad=tuple(map(_grad, several(keys["grad"]))) if "grad" in keys else (Grad(),),
         dynamic=listed(keys.get("dynamic"), bool, type(None), default=(None,)),
         autocast=tuple(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
@@ -123,7 +125,7 @@ def parse_case(
         axes=tuple(
             axis
             for key in keys
-            for axis in (axes if key == "params" else [key])
+            for axis in (declared if key == "params" else [key])
             if key in ("params", "devices", *MODE_AXES)
         ),
     )
@@ -132,8 +134,11 @@ def parse_case(
         check_leaves(case, keys["grad"].span, problems)
     for item in case.inputs:
         if item.name in params:
-            message = f"a param and an input are called {item.name!r}, and ${item.name} is the input"
-            problems.error(item.span, message, "give one of them another name")
+            problems.error(
+                item.span,
+                f"a param and an input are called {item.name!r}, and ${item.name} is the input",
+                "give one of them another name",
+            )
     check_cotangents(case, keys.get("grad"), problems)
     # A file's defaults alone, which have neither, may go with cases that run backward.
     has_model = bool(case.chain) or case.module is not None
@@ -144,15 +149,11 @@ def parse_case(
 
 def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
     """Return the mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
-    have = set(node.keys())
-    extra: list[tuple[YamlScalar, YamlNode]] = []
-    for default in defaults:
-        if isinstance(default, YamlMapping):
-            for key, value in default.entries:
-                if str(key.value) not in have:
-                    have.add(str(key.value))
-                    extra.append((key, value))
-    return YamlMapping((*node.entries, *extra), node.span) if extra else node
+    merged: dict[str, tuple[YamlScalar, YamlNode]] = {}
+    for mapping in (node, *defaults):
+        for key, value in entries(mapping):
+            merged.setdefault(str(key.value), (key, value))
+    return YamlMapping(tuple(merged.values()), node.span)
 
 
 def duration(value: Any) -> float | None:
@@ -167,7 +168,7 @@ def duration(value: Any) -> float | None:
     return float(match[1]) * _UNIT[match[2]]
 
 
-def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
+def _params(node: YamlNode | None, problems: Problems) -> dict[str, tuple[Any, ...]]:
     params: dict[str, tuple[Any, ...]] = {}
     limits = problems.limits
     for key, value in entries(node):
@@ -178,11 +179,14 @@ def _params(node: YamlNode | None, problems: Problems) -> tuple[dict[str, tuple[
         params[name] = listed(value, *SCALARS)
         for item in several(value):
             if isinstance(item, YamlScalar) and len(item.text) > limits.value_characters:
-                message = f"a value of a param has at most {limits.value_characters} characters, since ids show it"
-                problems.error(item.span, message, limits.hint("value_characters"))
+                problems.error(
+                    item.span,
+                    f"a value of a param has at most {limits.value_characters} characters, since ids show it",
+                    limits.hint("value_characters"),
+                )
     if node is not None and len(params) > limits.axes:
         problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
-    return params, list(params)
+    return params
 
 
 def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problems) -> None:
@@ -200,8 +204,12 @@ def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -
     calls: list[Call] = []
     limits = problems.limits
     if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
-        message = f"these calls make inputs of more than {limits.expanded_nodes} nodes"
-        return problems.refuse((), node.span, message, limits.hint("expanded_nodes"))
+        return problems.refuse(
+            (),
+            node.span,
+            f"these calls make inputs of more than {limits.expanded_nodes} nodes",
+            limits.hint("expanded_nodes"),
+        )
     for item in items(node):
         keys = fields(item)
         calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
@@ -212,18 +220,15 @@ def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModul
     if node is None:
         return None
     keys = fields(node)
-    path, name = keys.get("file"), keys.get("name")
-    if not isinstance(path, YamlScalar) or not isinstance(name, YamlScalar):
-        return None
-    title: str = scalar(name, str)
+    title: str = scalar(keys["name"], str)
     if not is_name(title, frozenset()):
-        problems.error(name.span, f"{title!r} is no name of a class")
+        problems.error(keys["name"].span, f"{title!r} is no name of a class")
     arguments = entries(keys.get("args"))
     for key, _ in arguments:
         if not is_name(str(key.value), frozenset()):
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
-    full = resolve_python_file(path, file, problems)
+    full = resolve_python_file(keys["file"], file, problems)
     return None if full is None else PythonModule(str(full), title, pairs, node.span)
 
 
@@ -257,8 +262,7 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
         if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
             _pattern(raises_keys["match"], problems, check_python_pattern)
-    numbers = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
-    return Expect(raises, **numbers)
+    return Expect(raises, **{key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")})
 
 
 def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
@@ -307,10 +311,6 @@ def _memory(node: YamlNode | None, problems: Problems) -> int | None:
 def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
     texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
-    if not texts["issue"] and not texts["reason"]:
-        problems.error(
-            item.span, "a known: entry needs an issue, or a reason why it has no issue", "such as issue: https://..."
-        )
     if texts["torch"] is not None:
         _range(keys["torch"], problems)
     if texts["error"] is not None:
@@ -355,8 +355,145 @@ def _review(review: YamlNode | None, problems: Problems) -> None:
     try:
         due = date.fromisoformat(text)
     except ValueError:
-        hint = "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is"
-        problems.warning(review.span, f"review: is a date, and {text!r} is not", hint)
+        problems.warning(
+            review.span,
+            f"review: is a date, and {text!r} is not",
+            "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is",
+        )
         return
     if due < date.today():
         problems.warning(review.span, f"this entry was to be looked at again by {text}")
+
+
+# --- tolerance: ---
+
+OUTPUT, GRADIENTS = "output", "gradients"
+"""Places that a tolerance may have of their own: an output is called as findings call it, such as ``output[1]``."""
+
+
+def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Problems) -> Tolerance:
+    """Read a tolerance, and report what a schema cannot say.
+
+    ``result`` is what the model returns, which says which outputs there are. Raises Mistyped.
+    """
+    keys = fields(node)
+    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
+    by_place = {name: _bounds(b) for name, b in own.items() if name == GRADIENTS or name.startswith(OUTPUT)}
+    by_dtype = {"": _bounds(keys)} if "rtol" in keys or "atol" in keys else {}
+    by_dtype |= {dtype_name(name): _bounds(bounds) for name, bounds in own.items() if name not in by_place}
+    reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
+    reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
+    _places(node, _outputs(result), problems)
+    if node is not None and not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
+        problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
+    return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason, by_place)
+
+
+def _outputs(result: YamlNode | None) -> list[str]:
+    """How the outputs of a model are called that ``return:`` lists; none where it lists none."""
+    if isinstance(result, YamlSequence):
+        return [f"{OUTPUT}[{place}]" for place in range(len(result.items))]
+    return [f"{OUTPUT}[{str(key.value)!r}]" for key, _ in entries(result)] if isinstance(result, YamlMapping) else []
+
+
+def _places(node: YamlNode | None, outputs: list[str], problems: Problems) -> None:
+    """Report tolerances of outputs that are not among ``outputs``, if anything is."""
+    for key, _ in entries(node):
+        place = str(key.value)
+        known = any(place == output or place.startswith((f"{output}[", f"{output}.")) for output in outputs)
+        if outputs and not known and place.startswith(OUTPUT) and place != OUTPUT:
+            problems.error(key.span, f"the case returns no {place}", f"it returns {', '.join(outputs[:5])}")
+
+
+def _bounds(keys: Mapping[str, YamlNode]) -> tuple[float | None, float | None]:
+    return scalar(keys.get("rtol"), *NUMBERS), scalar(keys.get("atol"), *NUMBERS)
+
+
+# --- grad: ---
+
+_WITH_PARAMETERS = re.compile(
+    r"nn\.(AdaptiveLogSoftmax|(Sync)?BatchNorm|Bilinear|Conv|Embedding|GRU|GroupNorm|InstanceNorm|LSTM|LayerNorm|"
+    r"Lazy|Linear|"
+    r"MultiheadAttention|PReLU|RMSNorm|RNN|Transformer)"
+)
+
+
+def holds_parameters(operator: str) -> bool:
+    """Return whether the module ``nn.X`` can have parameters; some have none with certain arguments."""
+    return _WITH_PARAMETERS.match(operator) is not None
+
+
+def check_leaves(case: Case, place: Span, problems: Problems) -> None:
+    """Report a case that runs backward although nothing in it requires a gradient: no gradient would be compared.
+
+    ``place`` is where ``grad:`` stands. A model in Python may have parameters that nobody sees here.
+    """
+    if case.module is not None or all(grad.mode != "backward" for grad in case.grad):
+        return
+    inputs = (*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs))
+    if any(map(_requires_grad, inputs)) or _makes_leaf(case.chain):
+        return
+    name = case.inputs[0].name if case.inputs else "x"
+    problems.error(
+        place,
+        f"nothing in case {case.name!r} requires a gradient, so backward would compare nothing",
+        f"write requires_grad: true for an input, such as {name}: {{shape: [2, 3], requires_grad: true}}, or take "
+        "grad: out",
+    )
+
+
+def _requires_grad(item: Input) -> bool:
+    return item.requires_grad or any(map(_requires_grad, item.items)) or _makes_leaf(item.layout)
+
+
+def _makes_leaf(chain: Iterable[Node]) -> bool:
+    """Whether a chain has a module with parameters, or asks for a gradient itself."""
+    nodes = tuple(chain)
+    return any(
+        holds_parameters(step.operator)
+        or step.operator == "Tensor.requires_grad_"
+        or dict(step.arguments.keywords).get("requires_grad", Literal(False)) != Literal(False)
+        for step in all_steps(nodes)
+    ) or any(isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes))
+
+
+def _grad(node: YamlNode) -> Grad:
+    if not isinstance(node, YamlMapping):
+        return Grad(scalar(node, str))
+    keys = fields(node)
+    order = scalar(keys.get("order"), int, default=1)
+    words = (
+        [scalar(item, str, type(None)) for item in several(keys["cotangent"])] if "cotangent" in keys else ["seeded"]
+    )
+    if len(words) == 1 and words[0] is not None and not words[0].startswith("$"):
+        return Grad("backward", words[0], order)
+    return Grad("backward", GIVEN, order, tuple(None if word is None else word.removeprefix("$") for word in words))
+
+
+def check_cotangents(case: Case, node: YamlNode | None, problems: Problems) -> None:
+    """Report cotangents that are no plain hidden inputs. ``node`` is the case's ``grad:``."""
+    names = dict.fromkeys(name for grad in case.grad for name in grad.given if name is not None)
+    if node is None or not names:
+        return
+    inputs = {item.name: item for item in case.inputs}
+    for name in names:
+        if name not in inputs:
+            problems.error(node.span, f"the cotangent ${name} is no input", nearest(name, inputs) or _hint(name))
+        elif reason := _objection(inputs[name], case.inputs):
+            problems.error(inputs[name].span, f"{name!r} is a cotangent, and {reason}", _hint(name))
+
+
+def _objection(item: Input, inputs: Sequence[Input]) -> str:
+    """Why an input is no cotangent."""
+    if item.kind not in ("tensor", "values"):
+        return "a cotangent is a tensor with a shape: or values:"
+    if not item.hidden:
+        return "the model gets it too"
+    if item.requires_grad:
+        return "it requires a gradient itself"
+    viewing = next((other.name for other in inputs if other.view_of == item.name), None)
+    return "" if viewing is None else f"{viewing!r} is a view of it"
+
+
+def _hint(name: str) -> str:
+    return f"such as inputs: {{{name}: {{shape: [2, 3], hidden: true}}}}"

@@ -16,14 +16,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
-from functools import lru_cache
-from pathlib import PurePath
-from typing import Any
+from typing import Any, NoReturn
 
 from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Case, Grad, Suite, Variant
-from runner.cases.yaml.scalars import flow, resolve
+from runner.cases.yaml.values import flow, resolve
 from runner.diagnostics import Diagnostic, InputError, nearest
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.+/*<>=!$%^&|~-]+")
@@ -71,43 +69,50 @@ def expand(
                 continue
             candidates += _combinations(case) * len(suite_backends)  # those that are left out later take as long
             if candidates > _CANDIDATES * limits.variants:
-                message = f"suites select among more than {_CANDIDATES * limits.variants} variants"
-                raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                most = _CANDIDATES * limits.variants
+                _refuse(case, f"suites select among more than {most} variants", limits.hint("variants"))
             ranges = places.setdefault((case.file, case.name), [])
             known = {variants[place].id: place for span in ranges for place in span}
             start = len(variants)
-            for variant in _case_variants(case, suite, suite_backends, devices, file_names[case.file]):
-                if selects is not None and not selects(variant):
-                    continue
+            # A suite without a selection takes all: filter(None, ...) leaves out nothing.
+            for variant in filter(selects, _case_variants(case, suite, suite_backends, devices, file_names[case.file])):
                 place = known.get(variant.id)
                 if place is None:
                     variants.append(variant)
                     characters += len(variant.id)
                     if len(variants) > limits.variants:
-                        message = f"more than {limits.variants} variants"
-                        raise InputError([Diagnostic(case.span, message, limits.hint("variants"))])
+                        _refuse(case, f"more than {limits.variants} variants", limits.hint("variants"))
                     if characters > limits.id_characters:
-                        message = f"the ids of the variants up to here have more than {limits.id_characters} characters"
-                        raise InputError([Diagnostic(case.span, message, limits.hint("id_characters"))])
+                        _refuse(
+                            case,
+                            f"the ids of the variants up to here have more than {limits.id_characters} characters",
+                            limits.hint("id_characters"),
+                        )
                     continue
                 earlier = variants[place]
                 if earlier.backend != variant.backend:
-                    message = (
+                    _refuse(
+                        case,
                         f"backend {variant.backend.name!r} means one thing in {earlier.suites[0]!r} and another in "
-                        f"{suite.name!r}"
+                        f"{suite.name!r}",
+                        "give one of them a name of its own",
                     )
-                    raise InputError([Diagnostic(case.span, message, "give one of them a name of its own")])
                 pair = id(earlier.case), id(case)
                 if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
-                    message = (
-                        f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}"
+                    _refuse(
+                        case,
+                        f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}",
+                        "their defaults: differ; run them one at a time",
                     )
-                    raise InputError([Diagnostic(case.span, message, "their defaults: differ; run them one at a time")])
                 alike.add(pair)
                 if suite.name not in earlier.suites:
                     variants[place] = replace(earlier, suites=joined(earlier.suites))
             ranges.append(range(start, len(variants)))
     return variants
+
+
+def _refuse(case: Case, message: str, hint: str) -> NoReturn:
+    raise InputError([Diagnostic(case.span, message, hint)])
 
 
 def _meaning(case: Case) -> Case:
@@ -207,14 +212,7 @@ def _is_text(word: str) -> bool:
 def _shown_files(files: Iterable[str]) -> dict[str, str]:
     """How ids name each file: by its path from this folder, so that every id can be typed here."""
     here = os.getcwd() if os.path.isdir(os.curdir) else "/"
-    return {file: PurePath(_relative(file, os.path.realpath(here))).as_posix() for file in files}
-
-
-def _relative(file: str, folder: str) -> str:
-    try:
-        return os.path.relpath(file, folder)
-    except ValueError:  # on another drive
-        return file
+    return {file: os.path.relpath(file, os.path.realpath(here)) for file in files}
 
 
 Predicate = Callable[[Variant], bool]
@@ -299,16 +297,13 @@ class _Parser:
         return False
 
     def alternatives(self) -> Predicate:
-        parts = [self.conjunction()]
-        while self.take("or"):
-            parts.append(self.conjunction())
-        return parts[0] if len(parts) == 1 else lambda v: any(p(v) for p in parts)
+        return self.joined("or", any, lambda: self.joined("and", all, self.term))
 
-    def conjunction(self) -> Predicate:
-        parts = [self.term()]
-        while self.take("and"):
-            parts.append(self.term())
-        return parts[0] if len(parts) == 1 else lambda v: all(p(v) for p in parts)
+    def joined(self, word: str, joins: Callable[[Iterable[bool]], bool], part: Callable[[], Predicate]) -> Predicate:
+        parts = [part()]
+        while self.take(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else lambda v: joins(p(v) for p in parts)
 
     def term(self) -> Predicate:
         if self.take("not"):
@@ -330,7 +325,9 @@ class _Parser:
         if colon and field in _FIELDS and not pattern.startswith(":"):
             self.terms.append((field, pattern))
             read, compiled = _FIELDS[field], re.compile(translate(pattern))
-            matches = lru_cache(1000)(lambda text: compiled.match(text) is not None)  # few texts stand in many variants
+            matches = functools.lru_cache(1000)(
+                lambda text: compiled.match(text) is not None
+            )  # few texts stand in many variants
             return lambda v: any(map(matches, read(v)))
         # cuda:1 is a part of ids.
         if field.isidentifier() and colon and not quoted and not pattern.startswith(":") and not pattern.isdigit():

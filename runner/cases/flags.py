@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.problems import Problems
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar
+from runner.cases.yaml.values import YamlNode, YamlScalar, entries
 from runner.diagnostics import Span, nearest
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",
@@ -88,10 +88,11 @@ def table() -> dict[str, Flag]:
     flags = {}
     for name, row in data["flags"].items():
         parts = row["type"].split(" | ")
-        words = tuple(ast.literal_eval(part) for part in parts if part[0] in "'\"")
-        kinds = frozenset(part for part in parts if part in _KINDS)
         flags[name] = Flag(
-            kinds, words, tuple(row["torch"]), data["reasons"][row["refused"]] if "refused" in row else ""
+            frozenset(part for part in parts if part in _KINDS),
+            tuple(ast.literal_eval(part) for part in parts if part[0] in "'\""),
+            tuple(row["torch"]),
+            data["reasons"][row["refused"]] if "refused" in row else "",
         )
     flags.update((name, Flag(frozenset({"bool"}), (), (), "")) for name in SWITCHES)
     return flags
@@ -102,10 +103,8 @@ def check_flags(node: YamlNode | None, problems: Problems, prefix: str = "") -> 
 
     ``prefix`` completes short names.
     """
-    if not isinstance(node, YamlMapping):
-        return {}
     flags: dict[str, Value] = {}
-    for key, item in node.entries:
+    for key, item in entries(node):
         name = prefix + str(key.value)
         value: Any = item.value if isinstance(item, YamlScalar) else ...
         reason = refusal(name, value)
@@ -123,15 +122,17 @@ def refusal(name: str, value: object) -> str:
         if not name.startswith(tuple(module + "." for module in MODULES)):
             return f"flags live in {', '.join(MODULES)}"
         return f"torch {' and '.join(_versions())} have no such flag"
-    if flag.refused:
-        return flag.refused
-    return "" if flag.takes(value) else f"its value must be {flag.expected}"
+    return flag.refused or ("" if flag.takes(value) else f"its value must be {flag.expected}")
 
 
 @cache
 def _versions() -> tuple[str, ...]:
-    versions = {version for flag in table().values() for version in flag.torch}
-    return tuple(sorted(versions, key=lambda text: [int(part) for part in text.split(".")]))
+    return tuple(
+        sorted(
+            {version for flag in table().values() for version in flag.torch},
+            key=lambda text: [int(part) for part in text.split(".")],
+        )
+    )
 
 
 def _similar(name: str) -> str:

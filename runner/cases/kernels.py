@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arithmetic, Literal, Node, Ref, Step, Value
-from runner.cases.chain_reader import parse_chain, parse_value
-from runner.cases.inputs import check_dtype, dtype_name
-from runner.cases.model import Kernel, Output
+from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_value
+from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import Signature, read_signatures, resolve_python_file
 from runner.cases.python_names import NAME_HINT, RESERVED, is_name
 from runner.cases.walk import all_steps
-from runner.cases.yaml.tree import NUMBERS, Mistyped, YamlMapping, YamlNode, YamlScalar, YamlSequence, scalar
+from runner.cases.yaml.values import (
+    NUMBERS,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    entries,
+    fields,
+    items,
+    scalar,
+    several,
+    table,
+)
 from runner.diagnostics import Span, nearest
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -27,17 +37,12 @@ def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[
     """Read the kernels of a file by name; None stands for one with errors, which are reported."""
     kernels: dict[str, Kernel | None] = {}
     signatures: dict[Path, Mapping[str, Signature] | None] = {}
-    for key, value in node.entries if isinstance(node, YamlMapping) else ():
+    for key, value in entries(node):
         name = str(key.value)
         errors_before = problems.errors
         if not is_name(name):
             problems.error(key.span, f"{name!r} cannot name a kernel", "names are Python names")
-        kernel = None
-        try:
-            if isinstance(value, YamlMapping):
-                kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
-        except Mistyped as error:
-            problems.error(error.span, str(error))
+        kernel = _Reader(name, key.span, file, problems, signatures).kernel(value)
         kernels[name] = kernel if problems.errors == errors_before else None
     return kernels
 
@@ -50,8 +55,11 @@ def launched_kernels(
     for step in launches(chain):
         name = step.operator.removeprefix("triton.")
         if name not in kernels:
-            hint = nearest(name, kernels) or "kernels: at the top of the file declares one"
-            problems.error(step.span, f"this file declares no kernel {name!r}", hint)
+            problems.error(
+                step.span,
+                f"this file declares no kernel {name!r}",
+                nearest(name, kernels) or "kernels: at the top of the file declares one",
+            )
         by_name[name] = kernels.get(name)
     return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
@@ -75,12 +83,13 @@ def constant_axes(
     for name, values in constants.items():
         if name not in axes and len(values) > 1:
             axes[name] = tuple(value.value for value in values if isinstance(value, Literal))
-    for key, _ in node.entries if isinstance(node, YamlMapping) else ():
+    for key, _ in entries(node):
         if "." in str(key.value) and str(key.value) not in constants:
-            hint = (
-                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain"
+            problems.error(
+                key.span,
+                f"{key.value!r} is no constant of a kernel that the chain launches",
+                nearest(str(key.value), constants) or "a dotted param is <kernel>.<constant> of a kernel in the chain",
             )
-            problems.error(key.span, f"{key.value!r} is no constant of a kernel that the chain launches", hint)
     return axes
 
 
@@ -104,39 +113,38 @@ class _Reader:
         self.name, self.span, self.file, self.problems, self.signatures = name, span, file, problems, signatures
         self.seen: dict[str, Span] = {}  # names in the order of their first appearance
 
-    def kernel(self, node: YamlMapping) -> Kernel | None:
+    def kernel(self, node: YamlNode) -> Kernel | None:
         """The kernel, or None where too little is known to say more."""
-        path, function = node.get("file"), node.get("function")
-        if not isinstance(path, YamlScalar) or not isinstance(function, YamlScalar):
-            return None
+        keys = fields(node)
+        path, function = keys["file"], keys["function"]
         full = resolve_python_file(path, self.file, self.problems)
         if full is None or not full.is_file():
             return None
         if full not in self.signatures:
             self.signatures[full] = read_signatures(full, path.span, self.problems)
         functions = self.signatures[full]
-        signature = self._signature(functions, str(function.value), function.span, str(path.value))
-        if functions is None or signature is None:
+        if functions is None:
             return None
-        constants = self._constants(node.get("constants"), signature)
-        outputs = self._outputs(node.get("outputs"))
-        arguments = self._arguments(node.get("arguments"), signature, constants)
+        signature = self._signature(functions, scalar(function, str), function.span, scalar(path, str))
+        if signature is None:
+            return None
+        constants = self._constants(keys.get("constants"), signature)
+        outputs = self._outputs(keys["outputs"])
+        arguments = self._arguments(keys["arguments"], signature, constants)
         for output in outputs:
             self._name(output.like, output.span)
             for size in output.shape or ():
                 self._names(size, output.span)
-        grid = self._grid(node.get("grid"))
-        for values in constants.values():
-            for value in values:
-                self._names(value, self.span)
+        grid = self._grid(keys["grid"])
+        for value in itertools.chain(*constants.values()):
+            self._names(value, self.span)
         output_names = {output.name for output in outputs}
         inputs = tuple(name for name in self.seen if name not in output_names and name not in constants)
-        scalars = self._scalars(node.get("scalars"), inputs)
+        scalars = self._scalars(keys.get("scalars"), inputs)
         self._check_outputs(outputs, arguments, inputs, scalars, constants)
         if not set(inputs) - set(scalars):
             self.problems.error(self.span, f"kernel {self.name!r} has no tensor among its inputs")
-        chain, reference_function = self._reference(node, functions)
-        result = self._result(node.get("return"), len(outputs), reference_function)
+        chain, reference_function = self._reference(keys["reference"], functions)
         return Kernel(
             self.name,
             self.span,
@@ -150,14 +158,10 @@ class _Reader:
             scalars,
             chain,
             reference_function,
-            result,
+            self._result(keys.get("return"), len(outputs), reference_function),
         )
 
-    def _signature(
-        self, functions: Mapping[str, Signature] | None, name: str, span: Span, file: str
-    ) -> Signature | None:
-        if functions is None:
-            return None
+    def _signature(self, functions: Mapping[str, Signature], name: str, span: Span, file: str) -> Signature | None:
         signature = functions.get(name)
         jitted = [candidate.name for candidate in functions.values() if candidate.jit]
         if signature is None:
@@ -213,13 +217,16 @@ class _Reader:
 
     def _constants(self, node: YamlNode | None, signature: Signature) -> dict[str, tuple[Value, ...]]:
         constants: dict[str, tuple[Value, ...]] = {}
-        for key, value in node.entries if isinstance(node, YamlMapping) else ():
+        for key, value in entries(node):
             name = str(key.value)
             if name not in (*signature.parameters, *OPTIONS):
-                hint = nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters)
-                self.problems.error(key.span, f"kernel function {signature.name!r} has no parameter {name!r}", hint)
-            parts = value.items if isinstance(value, YamlSequence) else (value,)
-            values = tuple(self._value(part) for part in parts)
+                self.problems.error(
+                    key.span,
+                    f"kernel function {signature.name!r} has no parameter {name!r}",
+                    nearest(name, (*signature.parameters, *OPTIONS)) or "it has " + ", ".join(signature.parameters),
+                )
+            parts = several(value)
+            values = tuple(map(self._value, parts))
             for part, constant in zip(parts, values, strict=True):
                 if isinstance(constant, Ref) or (len(parts) > 1 and not isinstance(constant, Literal)):
                     self.problems.error(
@@ -229,7 +236,7 @@ class _Reader:
         return constants
 
     def _arguments(
-        self, node: YamlNode | None, signature: Signature, constants: Mapping[str, Any]
+        self, node: YamlNode, signature: Signature, constants: Mapping[str, Any]
     ) -> tuple[tuple[str, Value], ...]:
         free = [name for name in signature.parameters if name not in constants]
         arguments: list[tuple[str, Value]] = []
@@ -242,8 +249,8 @@ class _Reader:
                     hint,
                 )
             arguments = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
-        elif isinstance(node, YamlMapping):
-            for key, value in node.entries:
+        else:
+            for key, value in entries(node):
                 name = str(key.value)
                 if name not in free:
                     reason = "is a constant already" if name in constants else "is no parameter of it"
@@ -254,45 +261,41 @@ class _Reader:
         for _, argument in arguments:
             self._names(argument, self.span)
         missing = [name for name in free if name in signature.required and name not in dict(arguments)]
-        if missing and not signature.tuned and node is not None:
+        if missing and not signature.tuned:
             hint = "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else ""
             self.problems.error(node.span, f"{signature.name} is not given {', '.join(missing)}", hint)
         return tuple(arguments)
 
-    def _outputs(self, node: YamlNode | None) -> tuple[Output, ...]:
+    def _outputs(self, node: YamlNode) -> tuple[Output, ...]:
         outputs = []
-        for key, value in node.entries if isinstance(node, YamlMapping) else ():
-            name = str(key.value)
+        for key, value in entries(node):
+            name, keys = str(key.value), fields(value)
             if not is_name(name):
                 self.problems.error(key.span, f"{name!r} cannot name an output", NAME_HINT)
-            if not isinstance(value, YamlMapping):
-                continue
-            like, shape, dtype, fill = (value.get(part) for part in ("like", "shape", "dtype", "fill"))
-            if like is None and shape is None:
+            if "like" not in keys and "shape" not in keys:
                 self.problems.error(key.span, f"output {name!r} has neither like: nor shape:", "such as {like: x}")
             outputs.append(
                 Output(
                     name,
                     key.span,
-                    str(like.value) if isinstance(like, YamlScalar) else None,
-                    tuple(self._value(size) for size in shape.items) if isinstance(shape, YamlSequence) else None,
-                    self._dtype(dtype),
-                    scalar(fill, bool, *NUMBERS),
+                    scalar(keys.get("like"), str),
+                    tuple(map(self._value, items(keys["shape"]))) if "shape" in keys else None,
+                    self._dtype(keys["dtype"]) if "dtype" in keys else None,
+                    scalar(keys.get("fill"), bool, *NUMBERS),
                 )
             )
         return tuple(outputs)
 
-    def _dtype(self, node: YamlNode | None) -> str | None:
-        if not isinstance(node, YamlScalar):
-            return None
-        name = dtype_name(node.value)
-        if name != "$dtype":
-            check_dtype(name, node.span, self.problems, "such as float32, or $dtype")
+    def _dtype(self, node: YamlNode) -> str:
+        name = dtype_name(scalar(node, str))
+        if name not in (*DTYPES, "$dtype"):
+            hint = nearest(name, DTYPES) or "such as float32, or $dtype"
+            self.problems.error(node.span, f"torch has no dtype {name!r}", hint)
         return name
 
-    def _grid(self, node: YamlNode | None) -> tuple[Value, ...]:
+    def _grid(self, node: YamlNode) -> tuple[Value, ...]:
         sizes = []
-        for item in node.items if isinstance(node, YamlSequence) else ():
+        for item in items(node):
             value = self._value(item)
             if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
                 self.problems.error(
@@ -303,12 +306,11 @@ class _Reader:
         return tuple(sizes)
 
     def _scalars(self, node: YamlNode | None, inputs: Sequence[str]) -> dict[str, str]:
-        scalars: dict[str, str] = {}
-        for key, value in node.entries if isinstance(node, YamlMapping) else ():
-            name = str(key.value)
-            if name not in inputs:
-                self.problems.error(key.span, f"{name!r} is no input of kernel {self.name!r}", nearest(name, inputs))
-            scalars[name] = scalar(value, str)
+        scalars = table(node, str)
+        for key, _ in entries(node):
+            if key.value not in inputs:
+                hint = nearest(str(key.value), inputs)
+                self.problems.error(key.span, f"{key.value!r} is no input of kernel {self.name!r}", hint)
         return scalars
 
     def _check_outputs(
@@ -340,21 +342,23 @@ class _Reader:
     def _result(self, node: YamlNode | None, outputs: int, reference_function: str | None) -> Value | None:
         count = len(node.items) if isinstance(node, YamlSequence) else 1
         if count != outputs and reference_function is None:
-            hint = "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it"
-            span = node.span if node is not None else self.span
-            self.problems.error(span, f"the kernel has {outputs} outputs, its reference gives {count}", hint)
+            self.problems.error(
+                node.span if node is not None else self.span,
+                f"the kernel has {outputs} outputs, its reference gives {count}",
+                "return: [$a, $b] lists them" if outputs > 1 else "return: $a names it",
+            )
         return None if node is None else parse_value(node, self.problems)
 
-    def _reference(self, node: YamlMapping, functions: Mapping[str, Signature]) -> tuple[tuple[Node, ...], str | None]:
-        reference = node.get("reference")
+    def _reference(
+        self, reference: YamlNode, functions: Mapping[str, Signature]
+    ) -> tuple[tuple[Node, ...], str | None]:
         if not isinstance(reference, YamlScalar) or not isinstance(reference.value, str):
             return parse_chain(reference, self.problems), None
         signature = functions.get(reference.value)
         if signature is None or signature.jit:
-            plain = [candidate.name for candidate in functions.values() if not candidate.jit]
             self.problems.error(
                 reference.span,
                 f"the kernel's file defines no plain function {reference.value!r}",
-                nearest(reference.value, plain),
+                nearest(reference.value, [candidate.name for candidate in functions.values() if not candidate.jit]),
             )
         return (), reference.value

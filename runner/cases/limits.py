@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from runner.diagnostics import nearest
 
@@ -67,7 +66,7 @@ class Limits:
         A value is a whole number above 0, with a size suffix (``KiB``, ``MiB``, ``GiB``, ``TiB``) for limits in bytes.
         Raises ValueError for anything else.
         """
-        names = [field.name for field in dataclasses.fields(self)]
+        names = [field.name for field in fields(self)]
         changes: dict[str, int] = {}
         for override in overrides:
             name, equals, value = override.partition("=")
@@ -78,7 +77,7 @@ class Limits:
                 hint = nearest(name, names) or f"there are {', '.join(names)}"
                 raise ValueError(f"there is no limit {name!r}: {hint}")
             changes[name] = parse_size(value) if name.endswith("_bytes") else _parse_count(name, value)
-        return dataclasses.replace(self, **changes)
+        return replace(self, **changes)
 
     def hint(self, name: str) -> str:
         """Return what a message about the limit ``name`` ends with: its value, and how it is changed."""

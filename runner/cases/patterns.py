@@ -40,44 +40,30 @@ class PatternError(ValueError):
 
 def check_pattern(pattern: str) -> None:
     """Raise PatternError for an expression that ``matches_anywhere`` cannot take."""
-    _taken(pattern)
+    _compiled(pattern)
 
 
 def check_python_pattern(pattern: str) -> None:
     """Raise PatternError for an expression that Python's own engine, which a worker uses, cannot take."""
-    error = _python_error(pattern)
-    if error is not None:
-        raise error
+    if "[" in pattern and not _PLAIN.fullmatch(pattern):
+        raise PatternError(
+            "an expression with a character class holds ASCII alone, and no \\u, \\U or \\N",
+            "list the characters that are meant, each with a bar before it",
+        )
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise PatternError(f"not a regular expression: {error}", "") from None
 
 
 def matches_anywhere(pattern: str, text: str) -> bool:
     """Return whether the expression matches somewhere in ``text``. Raises PatternError for one that is not taken."""
     # What a worker says may hold halves of characters, which UTF-8 does not.
-    return _taken(pattern).search(text.encode("utf-8", "replace").decode()) is not None
-
-
-def _taken(pattern: str) -> Any:
-    result = _compiled(pattern)
-    if isinstance(result, PatternError):
-        raise result
-    return result
-
-
-@lru_cache(maxsize=1024)
-def _python_error(pattern: str) -> PatternError | None:
-    if "[" in pattern and not _PLAIN.fullmatch(pattern):
-        words = "an expression with a character class holds ASCII alone, and no \\u, \\U or \\N"
-        return PatternError(words, "list the characters that are meant, each with a bar before it")
-    try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return PatternError(f"not a regular expression: {error}", "")
-    return None
+    return _compiled(pattern).search(text.encode("utf-8", "replace").decode()) is not None
 
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> Any:
-    """The expression, or a PatternError."""
     import re2  # costs 10 ms that `runner --version` need not pay
 
     options = re2.Options()
@@ -86,16 +72,17 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except UnicodeError:
-        return PatternError("not a regular expression: half of a surrogate pair is no character", _SYNTAX)
+        message = "not a regular expression: half of a surrogate pair is no character"
+        raise PatternError(message, _SYNTAX) from None
     except re2.error as error:
         reason = error.args[0]
         words = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         if "too large" in words:
-            return PatternError(f"not taken: it needs more than {MEMORY} bytes", "write smaller repetitions")
+            raise PatternError(f"not taken: it needs more than {MEMORY} bytes", "write smaller repetitions") from None
         if "repetition size" in words:
-            return PatternError(f"not a regular expression: {words}", "RE2 repeats at most 1000 times")
+            raise PatternError(f"not a regular expression: {words}", "RE2 repeats at most 1000 times") from None
         hint = next((hint for marks, hint in _HINTS if any(mark in pattern for mark in marks)), _SYNTAX)
-        return PatternError(f"not a regular expression: {words}", hint)
+        raise PatternError(f"not a regular expression: {words}", hint) from None
 
 
 _OF_TORCH = (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from runner.cases.limits import Limits
-from runner.cases.yaml.scalars import CURLY_QUOTES, excerpt
-from runner.diagnostics import Diagnostic, Span, source_line
+from runner.cases.yaml.values import CURLY_QUOTES, excerpt
+from runner.diagnostics import Diagnostic, Span, nth_line, source_line
 from runner.text import describe_character, in_line
 
 T = TypeVar("T")
@@ -62,10 +62,8 @@ class Problems:
 
     def _add(self, diagnostic: Diagnostic) -> None:
         span = diagnostic.span
-        if self.file is not None and span.file != self.file:
-            text = source_line(span.file, span.line)
-        else:
-            text = self.lines[span.line - 1] if 0 < span.line <= len(self.lines) else ""
+        is_here = self.file is None or span.file == self.file
+        text = nth_line(self.lines, span.line) if is_here else source_line(span.file, span.line)
         is_error = diagnostic.severity == "error"
         if not is_error and len(self._diagnostics) > self.limits.diagnostics:
             return
@@ -85,29 +83,31 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
 
     One more diagnostic for each file, and one for all, counts what is left out.
     """
-    result: list[Diagnostic] = []
-    counts: dict[str, int] = defaultdict(int)
-    last: dict[str, tuple[int, Span]] = {}  # for each file its last diagnostic: place in the list, and span
-    total, severity = 0, dict[str, str]()
-    for diagnostic in dict.fromkeys(diagnostics):
-        file = diagnostic.span.file
-        counts[file] += 1
-        if diagnostic.severity == "error":
-            severity[file] = "error"
-        if counts[file] <= limits.diagnostics and total < limits.total_diagnostics:
-            total += 1
-            last[file] = len(result), diagnostic.span
-            result.append(_shortened(diagnostic, limits))
+    different = list(dict.fromkeys(diagnostics))
+    counts = Counter(diagnostic.span.file for diagnostic in different)
+    wrong = {diagnostic.span.file for diagnostic in different if diagnostic.severity == "error"}
+    shown, seen = list[Diagnostic](), Counter[str]()
+    for diagnostic in different:
+        seen[diagnostic.span.file] += 1
+        if seen[diagnostic.span.file] <= limits.diagnostics and len(shown) < limits.total_diagnostics:
+            shown.append(diagnostic)
+    last = {diagnostic.span.file: diagnostic for diagnostic in shown}
     surplus = {file: counts[file] - limits.diagnostics for file in last if counts[file] > limits.diagnostics}
-    for file in sorted(surplus, key=lambda f: last[f][0], reverse=True):  # backwards, so that places stay right
-        place, span = last[file]
-        message = f"at least {surplus[file]} more are not shown"
-        result.insert(place + 1, Diagnostic(span, message, limits.hint("diagnostics"), severity.get(file, "warning")))
-    unshown = sum(counts.values()) - total - sum(surplus.values())
+    result = []
+    for diagnostic in shown:
+        span = diagnostic.span
+        result.append(_shortened(diagnostic, limits))
+        if last[span.file] is diagnostic and span.file in surplus:
+            message = f"at least {surplus[span.file]} more are not shown"
+            result.append(
+                Diagnostic(span, message, limits.hint("diagnostics"), "error" if span.file in wrong else "warning")
+            )
+    unshown = len(different) - len(shown) - sum(surplus.values())
     if unshown and result:
-        level = "error" if "error" in severity.values() else "warning"
         message = f"at least {unshown} more in this and in other files are not shown"
-        result.append(Diagnostic(result[-1].span, message, limits.hint("total_diagnostics"), level))
+        result.append(
+            Diagnostic(result[-1].span, message, limits.hint("total_diagnostics"), "error" if wrong else "warning")
+        )
     return result
 
 

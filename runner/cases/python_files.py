@@ -9,7 +9,7 @@ from pathlib import Path
 
 from runner.cases.limits import show_size
 from runner.cases.problems import Problems
-from runner.cases.yaml.tree import YamlScalar
+from runner.cases.yaml.values import YamlNode, scalar
 from runner.diagnostics import Span
 from runner.files import open_regular, read_text
 
@@ -18,29 +18,31 @@ _LARGEST_IMPORT = 4 << 20
 """Bytes of an imported file that are read."""
 
 
-def resolve_python_file(path: YamlScalar, file: str, problems: Problems) -> Path | None:
-    """Return the path of the Python file that ``path`` names, in the folder of the spec file ``file`` or below.
+def resolve_python_file(node: YamlNode, file: str, problems: Problems) -> Path | None:
+    """Return the path of the Python file that ``node`` names, in the folder of the spec file ``file`` or below.
 
-    Anything else is reported. Returns None where the file cannot even be read.
+    Anything else is reported. Returns None where the file cannot even be read. Raises Mistyped for no text.
     """
+    path: str = scalar(node, str)
     try:
-        named = Path(file).parent / str(path.value)
+        named = Path(file).parent / path
         full = named.resolve()
         if not full.exists():
             is_link = named.is_symlink()
-            message = f"{path.value!r} is a link to no file" if is_link else f"no file {path.value!r} beside this one"
-            problems.error(path.span, message)
+            problems.error(
+                node.span, f"{path!r} is a link to no file" if is_link else f"no file {path!r} beside this one"
+            )
         elif not full.is_file():
-            problems.error(path.span, f"{path.value!r} is no regular file")
+            problems.error(node.span, f"{path!r} is no regular file")
         elif Path(file).resolve().parent not in full.parents:
-            problems.error(path.span, f"{path.value!r} lies outside this file's folder")
+            problems.error(node.span, f"{path!r} lies outside this file's folder")
         elif full.stat().st_size > problems.limits.file_bytes:
-            message = f"{path.value!r} is larger than {show_size(problems.limits.file_bytes)}"
-            return problems.refuse(None, path.span, message, problems.limits.hint("file_bytes"))
+            message = f"{path!r} is larger than {show_size(problems.limits.file_bytes)}"
+            return problems.refuse(None, node.span, message, problems.limits.hint("file_bytes"))
         else:
             read_text(full)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
-        return problems.refuse(None, path.span, f"{path.value!r} cannot be read: {error}")
+        return problems.refuse(None, node.span, f"{path!r} cannot be read: {error}")
     return full
 
 
@@ -111,8 +113,9 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
     """Return the functions at the top of a file by name; None for a file that is no Python, which is reported at
     ``span``."""
     try:
-        tree = ast.parse(read_text(path))
-        return {node.name: _signature(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+        return {
+            node.name: _signature(node) for node in ast.parse(read_text(path)).body if isinstance(node, ast.FunctionDef)
+        }
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f" in line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         reason = error.msg if isinstance(error, SyntaxError) else error
@@ -130,7 +133,7 @@ def top_names(text: str) -> dict[str, int]:
             lines[node.name] = node.lineno
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+            names = (part for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
             lines.update((name.id, node.lineno) for name in names)
     return lines
 

@@ -6,57 +6,55 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from runner.cases.axes import resolve_axes
-from runner.cases.chain_nodes import (
+import yaml
+
+from runner.cases import expressions
+from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED
+from runner.cases.kernels import launches
+from runner.cases.model import (
     Arguments,
     Arithmetic,
+    Call,
+    Case,
+    Compile,
     Constant,
     Function,
+    Grad,
     If,
     Index,
     Initial,
+    Input,
     Items,
+    Kernel,
+    Known,
     Literal,
     Node,
+    Output,
+    PythonModule,
     Ref,
     Step,
     Table,
     TensorLiteral,
+    Tolerance,
     Value,
+    Variant,
 )
-from runner.cases.chain_reader import INDEXED
-from runner.cases.complex_numbers import complex_text, is_complex
-from runner.cases.inputs import AFTER_LAYOUT
-from runner.cases.kernels import launches
-from runner.cases.model import Case, Grad, Input, Kernel, Known, Output, PythonModule, Tolerance, Variant
-from runner.cases.walk import entry_text
-from runner.cases.yaml.emitter import emit
-from runner.cases.yaml.scalars import flow
-
-__all__ = [
-    "call_text",
-    "case_text",
-    "chain_of",
-    "known_of",
-    "plain",
-    "resolve_axes",
-    "step_text",
-    "text_of_plain",
-    "value_of",
-]
+from runner.cases.texts import complex_text, is_complex
+from runner.cases.walk import change_entry, change_input, change_nodes, change_value, entry_text, names_made
+from runner.cases.yaml.values import flow, resolve
+from runner.quote import QuoteError
+from runner.text import visible
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
 
-HEAD = "# yaml-language-server: $schema={schema}\n"
 _BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 
@@ -73,7 +71,7 @@ def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None
 def text_of_plain(data: Mapping[str, Any]) -> str:
     """Return the text of a spec file with one case, from its plain data."""
     case = {key: value for key, value in data.items() if key != KERNELS}
-    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data))
+    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data.get("chain") or ()))
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -82,43 +80,42 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     ``KERNELS`` holds the kernels that it launches, which ``text_of_plain`` writes at the top of the file.
     """
     where = Path(folder or os.path.dirname(case.file))
-    data: dict[str, Any] = {"name": case.name}
-    data |= _non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links))
-    data |= _axes(case)
-    data |= _non_empty(exclude=[dict(combination) for combination in case.exclude])
-    data |= _non_empty(inputs=_inputs(case.inputs), state=_inputs(case.state))
-    if case.dtypes != ("float32",):
-        data["dtypes"] = list(case.dtypes)
-    data |= _non_empty(param_dtype=case.param_dtype, seed=case.seed)
-    if case.module is not None:
-        data["module"] = _module(case.module, where)
-    else:
-        data["chain"] = chain_of(case.chain)
-    if case.result is not None:
-        data["return"] = value_of(case.result)
-    if case.calls:
-        data["calls"] = [_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls]
-    requires = case.requires
-    data |= _non_empty(
-        requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
-        compile=_non_empty(
-            fullgraph=case.compile.fullgraph,
-            mode=case.compile.mode,
-            options=dict(case.compile.options),
-            timeout=_seconds(case.compile.timeout),
-        ),
-        config=dict(case.config),
-        expect=_expect(case),
-        tolerance=_tolerance(case.tolerance),
-        strides=case.strides if case.strides != "significant" else None,
-        ignore=dict(case.ignore),
-        timeout=_seconds(case.timeout),
-        memory=case.memory,
-        known=[known_of(entry) for entry in case.known],
-    )
+    requires, compiling = case.requires, case.compile
     used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
-    kernels = {kernel.name: _kernel(kernel, where) for kernel in case.kernels if kernel.name in used}
-    return data | _non_empty(**{KERNELS: kernels})
+    return {
+        "name": case.name,
+        **_non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links)),
+        **_axes(case),
+        **_non_empty(
+            exclude=[dict(combination) for combination in case.exclude],
+            inputs=_inputs(case.inputs),
+            state=_inputs(case.state),
+            dtypes=list(case.dtypes) if case.dtypes != ("float32",) else None,
+            param_dtype=case.param_dtype,
+            seed=case.seed,
+        ),
+        **({"module": _module(case.module, where)} if case.module else {"chain": chain_of(case.chain)}),
+        **({} if case.result is None else {"return": value_of(case.result)}),
+        **_non_empty(
+            calls=[_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls],
+            requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
+            compile=_non_empty(
+                fullgraph=compiling.fullgraph,
+                mode=compiling.mode,
+                options=dict(compiling.options),
+                timeout=_seconds(compiling.timeout),
+            ),
+            config=dict(case.config),
+            expect=_expect(case),
+            tolerance=_tolerance(case.tolerance),
+            strides=case.strides if case.strides != "significant" else None,
+            ignore=dict(case.ignore),
+            timeout=_seconds(case.timeout),
+            memory=case.memory,
+            known=[known_of(entry) for entry in case.known],
+            kernels={k.name: _kernel(k, where) for k in case.kernels if k.name in used},
+        ),
+    }
 
 
 # --- chains and values ----------------------------------------------------------------------
@@ -139,17 +136,13 @@ def _node(node: Node) -> Any:
 
 
 def _step(step: Step) -> Any:
-    step_keys: dict[str, Any] = {}
-    if step.out:
-        step_keys["out"] = list(step.out) if step.unpack or len(step.out) > 1 else step.out[0]
-    if step.call is not None:
-        step_keys["call"] = _arguments(step.call)
-    if step.id is not None:
-        step_keys["id"] = step.id
-    if step.train is not None:
-        step_keys["train"] = step.train
-    if step.state:
-        step_keys["state"] = {part.name: _initial(part) for part in step.state}
+    out = list(step.out) if step.unpack or len(step.out) != 1 else step.out[0]
+    step_keys = {
+        **_non_empty(out=out),
+        **({} if step.call is None else {"call": _arguments(step.call)}),
+        **_non_null(id=step.id, train=step.train),
+        **_non_empty(state={part.name: _initial(part) for part in step.state}),
+    }
     if step.arguments.bare and not step_keys:
         return step.operator
     return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
@@ -167,9 +160,8 @@ def call_text(arguments: Arguments) -> str:
 
 
 def _initial(part: Initial) -> dict[str, Any]:
-    if part.init is None:
-        return {"values": value_of(part.arguments[0])}
-    return {"init": _way(part.init, part.arguments)}
+    init = part.init
+    return {"values": value_of(part.arguments[0])} if init is None else {"init": _way(init, part.arguments)}
 
 
 def _way(init: str, arguments: Iterable[Value]) -> Any:
@@ -235,27 +227,29 @@ def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
 
 
 def _input(item: Input) -> Any:
-    data: dict[str, Any] = {}
+    source: dict[str, Any] = {}
     match item.kind:
         case "values" if item.values is not None:
-            data["values"] = value_of(item.values)
+            source = {"values": value_of(item.values)}
         case "view":
-            data["view_of"] = item.view_of
+            source = {"view_of": item.view_of}
         case "list":
-            data["list"] = [_input(part) for part in item.items]
+            source = {"list": [_input(part) for part in item.items]}
         case "python":
-            data["python"] = None if item.python is None else value_of(item.python)
-    if item.shape is not None:
-        data["shape"] = [value_of(size) for size in item.shape]
-    data |= _non_empty(tile=item.tile, dtype=item.dtype)
-    if item.init is not None:
-        data["init"] = _way(item.init, item.init_args)
-    data |= _non_empty(
-        device=item.device,
-        requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
-        hidden=item.hidden,
-        layout=chain_of(item.layout),
-    )
+            source = {"python": None if item.python is None else value_of(item.python)}
+    data = {
+        **source,
+        **_non_null(shape=None if item.shape is None else [value_of(size) for size in item.shape]),
+        **_non_empty(
+            tile=item.tile,
+            dtype=item.dtype,
+            init=None if item.init is None else _way(item.init, item.init_args),
+            device=item.device,
+            requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
+            hidden=item.hidden,
+            layout=chain_of(item.layout),
+        ),
+    }
     return data["shape"] if list(data) == ["shape"] else data
 
 
@@ -303,8 +297,11 @@ def _mode(value: Any) -> Any:
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
-    args = {key: value_of(value) for key, value in module.args}
-    return {"file": _from(folder, module.file), "name": module.name, **_non_empty(args=args)}
+    return {
+        "file": _from(folder, module.file),
+        "name": module.name,
+        **_non_empty(args={key: value_of(value) for key, value in module.args}),
+    }
 
 
 def _from(folder: Path, file: str) -> str:
@@ -328,10 +325,8 @@ def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    data = _non_empty(like=output.like, dtype=output.dtype)
-    if output.shape is not None:
-        data["shape"] = [value_of(size) for size in output.shape]
-    return data if output.fill is None else {**data, "fill": output.fill}
+    shape = None if output.shape is None else [value_of(size) for size in output.shape]
+    return {**_non_empty(like=output.like, dtype=output.dtype), **_non_null(shape=shape, fill=output.fill)}
 
 
 def _expect(case: Case) -> dict[str, Any]:
@@ -356,12 +351,9 @@ def _non_null(**items: Any) -> dict[str, Any]:
 
 def known_of(entry: Known) -> dict[str, Any]:
     """Return a ledger entry as plain data, without defaults."""
-    data: dict[str, Any] = {}
-    for field in dataclasses.fields(Known):
-        value = getattr(entry, field.name)
-        if field.name != "span" and (field.name, value) != ("why", "bug"):
-            data |= _non_empty(**{field.name: [*value] if isinstance(value, tuple) else value})
-    return data
+    values = {field.name: getattr(entry, field.name) for field in fields(Known)} | {"span": None}
+    values["why"] = None if entry.why == "bug" else entry.why
+    return _non_empty(**{name: [*value] if isinstance(value, tuple) else value for name, value in values.items()})
 
 
 def _seconds(seconds: float | None) -> str | float | None:
@@ -369,11 +361,222 @@ def _seconds(seconds: float | None) -> str | float | None:
     return f"{int(seconds)}s" if seconds is not None and seconds == math.floor(seconds) else seconds
 
 
-def _blocks(data: Mapping[str, Any]) -> tuple[str, ...]:
-    return _BLOCKS if _is_long(data.get("chain")) else tuple(key for key in _BLOCKS if key != "chain")
+def _blocks(steps: Sequence[Any]) -> tuple[str, ...]:
+    """The keys whose values never stand on one line: a chain where it is read more easily one step a line."""
+    is_long = len(steps) > 3 or any(isinstance(s, dict) and (len(s) > 1 or "$fn" in str(s)) for s in steps)
+    return _BLOCKS if is_long else tuple(key for key in _BLOCKS if key != "chain")
 
 
-def _is_long(chain: Any) -> bool:
-    """Whether a chain is read more easily one step a line."""
-    steps = chain or ()
-    return len(steps) > 3 or any(isinstance(step, dict) and (len(step) > 1 or "$fn" in str(step)) for step in steps)
+# --- a variant as a case of its own -----------------------------------------------------------
+
+
+class _Unfit(Exception):
+    """A param that cannot be written as a number everywhere it is used."""
+
+
+def resolve_axes(variant: Variant) -> Case:
+    """Return the case with one value for each axis and without its ledger.
+
+    The flags and options of a suite's backend become the case's own. A param that is a plain number replaces each use
+    of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
+    """
+    case, backend = variant.case, variant.backend
+    constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
+    params = {name: value for name, value in variant.params.items() if name not in constants}
+    resolved = replace(
+        case,
+        params={name: (value,) for name, value in params.items()},
+        kernels=tuple(_chosen_constants(kernel, variant.params) for kernel in case.kernels),
+        exclude=(),
+        dtypes=(variant.dtype,),
+        devices=(variant.device,),
+        train=(variant.train,),
+        grad=(variant.grad,),
+        dynamic=(backend.dynamic if variant.dynamic is None else variant.dynamic,),
+        autocast=(variant.autocast,),
+        threads=(variant.threads,),
+        compile=Compile(
+            fullgraph=case.compile.fullgraph or bool(backend.fullgraph),
+            mode=case.compile.mode or backend.mode,
+            options={**case.compile.options, **backend.options},
+            timeout=case.compile.timeout,
+        ),
+        config=variant.config,
+        known=(),
+        axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
+    )
+    try:
+        return _inlined(resolved, params)
+    except _Unfit:
+        return resolved
+
+
+def _chosen_constants(kernel: Kernel, params: Mapping[str, Any]) -> Kernel:
+    """The kernel with one value for each constant that is an axis."""
+    chosen = {name: f"{kernel.name}.{name}" for name in kernel.constants}
+    constants = {
+        name: (Literal(params[chosen[name]]),) if chosen[name] in params else values
+        for name, values in kernel.constants.items()
+    }
+    return replace(kernel, constants=constants)
+
+
+def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
+    """The case without params.
+
+    Raises:
+        _Unfit: one is no finite number, or something else has its name.
+    """
+    own_names = {*(item.name for item in (*case.inputs, *case.state)), *names_made(case.chain)}
+    values = [*params.values(), *(value for call in case.calls for value in call.params.values())]
+    if own_names & set(params) or not all(map(_is_number, values)):
+        raise _Unfit
+    substitute = _Substitution(params)
+    module = case.module
+    if module is not None:
+        module = replace(module, args=tuple((key, change_value(value, substitute)) for key, value in module.args))
+    return replace(
+        case,
+        params={},
+        axes=tuple(axis for axis in case.axes if axis not in params),
+        inputs=tuple(change_input(item, substitute) for item in case.inputs),
+        state=tuple(change_input(item, substitute) for item in case.state),
+        chain=change_nodes(case.chain, substitute),
+        result=None if case.result is None else change_value(case.result, substitute),
+        module=module,
+        calls=tuple(_call(case, call, params) for call in case.calls),
+    )
+
+
+def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
+    """A further call without params: inputs that these change are replaced whole."""
+    substitute_call, substitute_case = _Substitution({**params, **call.params}), _Substitution(params)
+    own = {item.name: item for item in call.inputs}
+    changed = []
+    for item in case.inputs:
+        call_input = change_input(own.get(item.name, item), substitute_call)
+        if item.name in own or call_input != change_input(item, substitute_case):
+            changed.append(call_input)
+    return Call({}, tuple(changed), call.span)
+
+
+class _Substitution:
+    """Puts params in; called with each part of a value."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+
+    def __call__(self, value: Value) -> Value:
+        if isinstance(value, Ref) and value.name in self.params:
+            if value.path:
+                raise _Unfit
+            return Literal(self.params[value.name])
+        if isinstance(value, Index):
+            return replace(value, entries=tuple(change_entry(entry, self._entry) for entry in value.entries))
+        return self._number(value) if isinstance(value, Arithmetic) else value
+
+    def _number(self, value: Arithmetic) -> Value:
+        try:
+            tree = expressions.parse(value.text)
+            if expressions.is_static(tree, self.params):
+                number = expressions.evaluate(tree, self.params)
+                return Literal(number) if isinstance(number, bool) or _is_number(number) else value
+            return replace(value, text=expressions.render(tree, self.params, lambda name: name))
+        except expressions.ExpressionError as error:
+            raise _Unfit from error
+
+    def _entry(self, entry: Ref | Arithmetic) -> Any:
+        """An entry of an index, which holds integers where a value is a literal."""
+        value = self(entry)
+        if not isinstance(value, Literal):
+            return value
+        return value.value if isinstance(value.value, int) else Arithmetic(repr(value.value), entry.span)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# --- plain data as YAML that reads like a person's file: short things on one line, the rest in blocks ---
+
+WIDTH = 100
+"""Characters of a list or a mapping that still goes on one line."""
+
+_PREFIX = "tag:yaml.org,2002:"
+_TAGS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
+
+
+def emit(data: Any, blocks: tuple[str, ...] = ()) -> str:
+    """Return ``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line.
+
+    Raises QuoteError for a value that is no plain data.
+    """
+    text: str = yaml.serialize(  # type: ignore[no-untyped-call,unused-ignore]
+        _yaml_node(data, blocks, top=True), Dumper=_Dumper, allow_unicode=True, width=WIDTH + 20, indent=2
+    )
+    # What a terminal obeys stands in double quotes alone, and PyYAML leaves some of it there: YAML's escapes are
+    # Python's.
+    return visible(text)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes what YAML 1.2 core reads as something else than text, and indents lists under their key."""
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:  # type: ignore[override,unused-ignore]
+        """The tag that a reader gives a node without one."""
+        if kind is yaml.ScalarNode:
+            if not implicit[0]:
+                return _PREFIX + "str"
+            try:
+                return _PREFIX + _TAGS[type(resolve(value))]
+            except ValueError:  # a number that Python cannot hold
+                return _PREFIX + "float"
+        return _PREFIX + ("seq" if kind is yaml.SequenceNode else "map")
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        """Never indentless."""
+        super().increase_indent(flow, False)  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def _yaml_node(value: Any, blocks: tuple[str, ...], top: bool = False, block: bool = False) -> yaml.Node:
+    if isinstance(value, dict):
+        short = not top and not block and _is_short(value)
+        return yaml.MappingNode(
+            _PREFIX + "map",
+            [
+                (_scalar(str(key)), _yaml_node(item, blocks, block=key in blocks and not short))
+                for key, item in value.items()
+            ],
+            flow_style=short or not value,
+        )
+    if isinstance(value, list | tuple):
+        return yaml.SequenceNode(
+            _PREFIX + "seq",
+            [_yaml_node(item, blocks, top=block and isinstance(item, dict)) for item in value],
+            flow_style=(not block and (_is_short(value) or _is_plain(value))) or not value,
+        )
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> yaml.ScalarNode:
+    style = None
+    if type(value) not in _TAGS:
+        raise QuoteError(f"{type(value).__name__} is no plain value")
+    if isinstance(value, float) and not math.isfinite(value):
+        text = flow(value)
+    elif value is None or isinstance(value, bool):
+        text = {None: "null", True: "true", False: "false"}[value]
+    else:
+        text = value if isinstance(value, str) else repr(value)
+        if isinstance(value, str) and (visible(value) != value or "\n" in value):
+            style = '"'
+    return yaml.ScalarNode(_PREFIX + _TAGS[type(value)], text, style=style)
+
+
+def _is_short(value: Any) -> bool:
+    return len(flow(value)) <= WIDTH
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether there is nothing but numbers and lists of them: long ones are wrapped, not put one below the other."""
+    return all(map(_is_plain, value)) if isinstance(value, list | tuple) else not isinstance(value, str | dict)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from fnmatch import translate
+from pathlib import Path, PurePath
 
 from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.chains_and_inputs import dtype_name
 from runner.cases.expand import SelectError, parse_selection
 from runner.cases.flags import check_flags
-from runner.cases.folders import FolderLimit, Walk
-from runner.cases.inputs import dtype_name
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
-from runner.cases.yaml.scalars import split_lines
-from runner.cases.yaml.tree import (
+from runner.cases.yaml.values import (
     Mistyped,
     YamlMapping,
     YamlNode,
@@ -32,6 +32,7 @@ from runner.cases.yaml.tree import (
     items,
     listed,
     scalar,
+    split_lines,
 )
 from runner.diagnostics import Diagnostic, Span
 
@@ -86,11 +87,11 @@ class Reader:
 
         Raises PathError for a path with nothing.
         """
-        suites: list[Suite] = []
-        for file in discover(paths, self._walk):
-            suite = self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
-            if suite is not None:
-                suites.append(suite)
+        read = (
+            self.suite(file) if file.name.endswith(SUITE) else self.spec_as_suite(file)
+            for file in discover(paths, self._walk)
+        )
+        suites = [suite for suite in read if suite is not None]
         self._duplicates(suites)
         return suites
 
@@ -108,11 +109,9 @@ class Reader:
         """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels'
         backends."""
         cases = self.spec(path, None)
-        backends: tuple[Backend, ...] = ()
-        if not cases or not all(case.kernels for case in cases):
-            backends = (Backend("inductor", "inductor"),)
-        if any(case.kernels for case in cases):
-            backends += tuple(Backend(name, name) for name in KERNEL_BACKENDS)
+        launching = [case for case in cases if case.kernels]
+        names = (*(() if len(launching) == len(cases) > 0 else ("inductor",)), *(KERNEL_BACKENDS if launching else ()))
+        backends = tuple(Backend(name, name) for name in names)
         return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
 
     def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
@@ -132,9 +131,8 @@ class Reader:
 
     def _spec(self, file: _Accepted, defaults: YamlNode | None) -> tuple[Case, ...]:
         kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
-        if not self._defaults_hold(file, kernels):
-            return ()
-        return self._cases(file, kernels, file.node.get("defaults"), defaults)
+        holds = self._defaults_hold(file, kernels)
+        return self._cases(file, kernels, file.node.get("defaults"), defaults) if holds else ()
 
     def suite(self, path: Path) -> Suite | None:
         """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are
@@ -149,9 +147,9 @@ class Reader:
         return suite
 
     def _suite(self, file: _Accepted) -> Suite | None:
-        node, problems, path = file.node, file.problems, file.path
-        select = _selection(node.get("select"), problems)
-        if node.get("select") is not None and select is None:  # without it the suite would be another one
+        node, problems, path, selecting = file.node, file.problems, file.path, file.node.get("select")
+        select = _selection(selecting, problems)
+        if selecting is not None and select is None:  # without it the suite would be another one
             return None
         defaults = node.get("defaults")
         kernels = parse_kernels(node.get("kernels"), str(path), problems)
@@ -175,7 +173,7 @@ class Reader:
             dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
             select=select,
             manual=scalar(node.get("manual"), bool, default=False),
-            select_span=selecting.span if (selecting := node.get("select")) is not None else None,
+            select_span=None if selecting is None else selecting.span,
             has_defaults=defaults is not None,
         )
 
@@ -234,8 +232,12 @@ class Reader:
             merged = with_defaults(item, *defaults)
             repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
             if repeated > self.limits.expanded_nodes:
-                message = f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes"
-                return problems.refuse((), item.span, message, self.limits.hint("expanded_nodes"))
+                return problems.refuse(
+                    (),
+                    item.span,
+                    f"the defaults up to this case stand for more than {self.limits.expanded_nodes} nodes",
+                    self.limits.hint("expanded_nodes"),
+                )
             case = self._case(merged, path, problems, kernels)
             if case is None or launches_broken_kernel(case.chain, kernels):
                 continue
@@ -263,10 +265,8 @@ class Reader:
         errors_before = file.problems.errors
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
-        alone = YamlMapping(
-            (*own, _entry("name", YamlScalar("defaults", span, "defaults")), _entry("chain", YamlSequence((), span))),
-            span,
-        )
+        rest: dict[str, YamlNode] = {"name": YamlScalar("defaults", span, "defaults"), "chain": YamlSequence((), span)}
+        alone = YamlMapping((*own, *((YamlScalar(key, span, key), value) for key, value in rest.items())), span)
         self._case(alone, str(file.path), file.problems, kernels)
         return file.problems.errors == errors_before
 
@@ -276,25 +276,29 @@ class Reader:
         For any other one the reasons go into ``problems``.
         """
         text, findings = read_text(path, self.limits)
-        lines = split_lines(text) if text is not None else []
+        lines = split_lines(text or "")
         problems = Problems(lines, self.limits, str(path))
         node = None
         if text is not None:
             self._read += len(text)
             if self._read > self.limits.total_bytes:
-                message = f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read"
-                findings = [Diagnostic(Span(str(path), 1, 1), message, self.limits.hint("total_bytes"))]
+                findings = [
+                    Diagnostic(
+                        Span(str(path), 1, 1),
+                        f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read",
+                        self.limits.hint("total_bytes"),
+                    )
+                ]
             else:
                 node, findings = load(path, text, self.limits)
         problems.take(findings)
-        refused: frozenset[int | None] = frozenset()
         if node is not None:
             violations = schema.validate(node, kind, lines, self.limits, self.any_device)
             problems.take(violations.diagnostics)
-            refused = violations.refused
-        # What is no clean YAML may mean anything: no part of the file is used.
-        if isinstance(node, YamlMapping) and None not in refused and not any(d.severity == "error" for d in findings):
-            return _Accepted(path, node, problems, refused)
+            # What is no clean YAML may mean anything: no part of the file is used.
+            is_clean = None not in violations.refused and not any(d.severity == "error" for d in findings)
+            if isinstance(node, YamlMapping) and is_clean:
+                return _Accepted(path, node, problems, violations.refused)
         self._keep(problems)
         return None
 
@@ -310,9 +314,10 @@ class Reader:
             if namesake is suite:
                 continue
             if suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
-                span = Span(suite.file, 1, 1)
                 self.problems.append(
-                    Diagnostic(span, f"two suites are called {suite.name!r}", f"the other is {namesake.file}")
+                    Diagnostic(
+                        Span(suite.file, 1, 1), f"two suites are called {suite.name!r}", f"the other is {namesake.file}"
+                    )
                 )
             elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
@@ -369,16 +374,14 @@ def _is_manual(path: Path, limits: Limits) -> bool:
     return isinstance(manual, YamlScalar) and manual.value is True
 
 
-@contextmanager
+@contextlib.contextmanager
 def _reading(problems: Problems) -> Iterator[None]:
     """Ends the reading of a file where a value has a wrong type, and where more is wrong than is reported."""
-    try:
+    with contextlib.suppress(TooManyProblems):
         try:
             yield
         except Mistyped as error:
             problems.error(error.span, str(error))
-    except TooManyProblems:
-        return
 
 
 def _unclaimed(node: YamlNode | None) -> Unclaimed:
@@ -394,14 +397,10 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
     )
 
 
-def _entry(key: str, value: YamlNode) -> tuple[YamlScalar, YamlNode]:
-    return YamlScalar(key, value.span, key), value
-
-
 def _selection(node: YamlNode | None, problems: Problems) -> str | None:
-    text: str | None = scalar(node, str)
-    if node is None or text is None:
+    if node is None:
         return None
+    text: str = scalar(node, str)
     if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
         return problems.refuse(None, node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
     try:
@@ -409,3 +408,94 @@ def _selection(node: YamlNode | None, problems: Problems) -> str | None:
     except SelectError as error:
         return problems.refuse(None, node.span, str(error), 'such as "tag:regression and not tag:slow"')
     return text
+
+
+class FolderLimit(Exception):
+    """More folders or files than the limits allow; ``hint`` says how to change that."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+@dataclass(slots=True)
+class Walk:
+    """One look through folders; what is looked at counts for the whole command. Links to folders are not followed."""
+
+    limits: Limits = field(default_factory=Limits)
+    _visited: int = 0
+    _files: int = 0
+
+    def below(self, folder: Path, endings: tuple[str, ...]) -> list[Path]:
+        """Return the regular files below a folder, sorted, without hidden ones. Raises FolderLimit."""
+        files, stack = [], [folder]
+        while stack:
+            for entry in self._entries(stack.pop()):
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    stack.append(Path(entry.path))
+                elif entry.name.endswith(endings) and _is_own(entry.path):
+                    files.append(self._counted(Path(entry.path)))
+        return sorted(files)
+
+    def matching(self, folder: Path, pattern: str, ending: str) -> list[Path]:
+        """Return the regular files that a relative pattern names, seen from ``folder``; none for any other pattern.
+
+        Raises FolderLimit.
+        """
+        path = PurePath(pattern)
+        if path.is_absolute() or "\0" in pattern:
+            return []
+        files = set()
+        stack, visited = [(folder, path.parts)], set[tuple[Path, int]]()
+        while stack:
+            place, parts = stack.pop()
+            if (place, len(parts)) in visited:
+                continue
+            visited.add((place, len(parts)))
+            if parts:
+                stack += self._next(place, parts)
+            elif place.name.endswith(ending) and _is_own(place):
+                files.add(self._counted(place))
+        return sorted(files)
+
+    def _next(self, folder: Path, parts: tuple[str, ...]) -> list[tuple[Path, tuple[str, ...]]]:
+        """What the first part of a pattern names in ``folder``, each with the parts that are left."""
+        first, inner = parts[0], parts[1:]
+        if first == "**":
+            folders = [entry for entry in self._entries(folder) if entry.is_dir(follow_symlinks=False)]
+            return [(folder, inner), *((Path(entry.path), parts) for entry in folders)] if inner else []
+        if re.search(r"[*?\[]", first):
+            matches = re.compile(translate(first)).match
+            return [(Path(entry.path), inner) for entry in self._entries(folder) if matches(entry.name)]
+        return [(folder / first, inner)]
+
+    def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
+        limit = self.limits.folder_entries
+        try:
+            with os.scandir(folder) as listing:
+                for entry in listing:
+                    self._visited += 1
+                    if self._visited > limit:
+                        raise FolderLimit(
+                            f"there are more than {limit} entries in the folders to look through",
+                            self.limits.hint("folder_entries"),
+                        )
+                    yield entry
+        except (OSError, ValueError):
+            return
+
+    def _counted(self, path: Path) -> Path:
+        self._files += 1
+        if self._files > self.limits.files:
+            raise FolderLimit(f"there are more than {self.limits.files} files", self.limits.hint("files"))
+        return path
+
+
+def _is_own(path: str | Path) -> bool:
+    """Whether a path is a regular file that keeps its ending behind links.
+
+    Messages show lines of a file that cannot be read. A stranger's link must not make them show another file.
+    """
+    return os.path.isfile(path) and Path(os.path.realpath(path)).suffixes[-2:] == PurePath(path).suffixes[-2:]

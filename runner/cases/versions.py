@@ -41,11 +41,7 @@ def matches(text: str | None, version: str) -> bool:
     if text is None:
         return True
     release = release_of(version)
-    for sign, bound in parse_range(text):
-        padded = (release + (0,) * len(bound))[: len(bound)]
-        if not _COMPARE[sign](padded, bound):
-            return False
-    return True
+    return all(_COMPARE[sign]((release + (0,) * len(bound))[: len(bound)], bound) for sign, bound in parse_range(text))
 
 
 @cache
@@ -90,8 +86,11 @@ def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
     """
     size = _size(keep, out)
     low, high = min(keep, key=release_of), max(keep, key=release_of)
-    middle = [v for v in out if release_of(low) < release_of(v) < release_of(high)]
-    parts = [f">={_shown(low, size)}", f"<={_shown(high, size)}", *(f"!={_shown(v, size)}" for v in middle)]
+    parts = [
+        f">={_shown(low, size)}",
+        f"<={_shown(high, size)}",
+        *(f"!={_shown(v, size)}" for v in out if release_of(low) < release_of(v) < release_of(high)),
+    ]
     return _checked(parts, keep, out)
 
 
@@ -131,8 +130,7 @@ def _size(keep: Sequence[str], out: Sequence[str]) -> int:
 
 
 def _shown(version: str | tuple[int, ...], size: int) -> str:
-    release = release_of(version) if isinstance(version, str) else version
-    return ".".join(str(number) for number in release[:size])
+    return ".".join(map(str, (release_of(version) if isinstance(version, str) else version)[:size]))
 
 
 def _is_empty(text: str) -> bool:
@@ -141,5 +139,4 @@ def _is_empty(text: str) -> bool:
     for _, (major, *lower) in parse_range(text):
         minor, patch = (*lower, 0, 0)[:2]
         candidates |= {(major, m, p) for m in (minor - 1, minor, minor + 1) for p in (patch - 1, patch, patch + 1, 999)}
-    real = (v for v in candidates if min(v) >= 0 and v >= OLDEST)
-    return not any(matches(text, ".".join(map(str, version))) for version in real)
+    return not any(min(v) >= 0 and v >= OLDEST and matches(text, ".".join(map(str, v))) for v in candidates)

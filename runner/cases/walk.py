@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
     Arguments,
     Arithmetic,
     Function,
     If,
     Index,
+    Input,
     Items,
     Node,
     Ref,
@@ -22,7 +23,6 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
-from runner.cases.model import Input
 from runner.diagnostics import Span
 from runner.quote import literal
 
@@ -40,19 +40,26 @@ def map_value(value: Value, change: Change) -> Value:
         case Table():
             return Table(tuple((key, change(item)) for key, item in value.items))
         case TensorLiteral():
-            options = tuple((key, change(option)) for key, option in value.options)
-            return replace(value, value=change(value.value), options=options)
+            return replace(
+                value, value=change(value.value), options=tuple((key, change(option)) for key, option in value.options)
+            )
         case Function():
-            result = None if value.result is None else change(value.result)
-            return replace(value, chain=map_nodes(value.chain, change), result=result)
+            return replace(
+                value,
+                chain=map_nodes(value.chain, change),
+                result=None if value.result is None else change(value.result),
+            )
     return value
 
 
 def map_step(step: Step, change: Change) -> Step:
     """Return the step with each of its arguments changed."""
-    call = None if step.call is None else _arguments(step.call, change)
-    state = tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state)
-    return replace(step, arguments=_arguments(step.arguments, change), call=call, state=state)
+    return replace(
+        step,
+        arguments=_arguments(step.arguments, change),
+        call=None if step.call is None else _arguments(step.call, change),
+        state=tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state),
+    )
 
 
 def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
@@ -67,19 +74,18 @@ def map_steps(
 
     With ``condition``, contexts are changed like steps, and conditions by it.
     """
-    new_nodes: list[Node] = []
-    for node in nodes:
+
+    def mapped(node: Node) -> Node:
         if isinstance(node, Step):
-            new_nodes.append(change(node))
-            continue
+            return change(node)
         if isinstance(node, With):
             node = replace(node, chain=map_steps(node.chain, change, condition))
-            new_nodes.append(replace(node, contexts=tuple(map(change, node.contexts))) if condition else node)
-            continue
+            return replace(node, contexts=tuple(map(change, node.contexts))) if condition else node
         do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
         node = replace(node, do=do, otherwise=otherwise)
-        new_nodes.append(replace(node, condition=condition(node.condition)) if condition else node)
-    return tuple(new_nodes)
+        return replace(node, condition=condition(node.condition)) if condition else node
+
+    return tuple(map(mapped, nodes))
 
 
 def change_value(value: Value, change: Change) -> Value:
@@ -113,8 +119,11 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
 
 
 def _arguments(arguments: Arguments, change: Change) -> Arguments:
-    keywords = tuple((key, change(value)) for key, value in arguments.keywords)
-    return replace(arguments, positional=tuple(map(change, arguments.positional)), keywords=keywords)
+    return replace(
+        arguments,
+        positional=tuple(map(change, arguments.positional)),
+        keywords=tuple((key, change(value)) for key, value in arguments.keywords),
+    )
 
 
 def change_input(item: Input, change: Change) -> Input:

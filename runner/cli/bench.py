@@ -10,8 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import __version__, console, exit_codes, interrupts
-from runner.benchmark.measure import ENVIRON, Measurer, Options, default_threads
-from runner.benchmark.model import BUSY, Report, Row
+from runner.benchmark.measure import BUSY, ENVIRON, Measurer, Options, Report, Row, default_threads
 from runner.cases.model import Variant
 from runner.cli import outputs
 from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, integer, set_epilog, settings_of

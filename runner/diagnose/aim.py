@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.builder.scope import python_name
+from runner.builder.names_and_values import python_name
 from runner.cases.model import Variant
 from runner.contract.finding import Finding
 from runner.contract.global_setting import Setting

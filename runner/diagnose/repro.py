@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
-from runner.builder.launchers import FUTURE
-from runner.builder.source import Source, build, placed
+from runner.builder.source import FUTURE, Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_names import is_name
 from runner.contract.job import Job

@@ -16,8 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.cases.chain_nodes import Step
-from runner.cases.model import Variant
+from runner.cases.model import Step, Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from runner.cases.limits import Limits
-from runner.cases.serialize import KERNELS, plain
+from runner.cases.serialize import KERNELS, emit, plain
 from runner.cases.suites import SPEC, SUITE
-from runner.cases.yaml.emitter import emit
 from runner.exit_codes import UsageError
 from runner.files import read_bytes, replace_file, replace_text
 from runner.generate.mutations import Case, mutant_of

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.yaml.reader import load, read_text
-from runner.cases.yaml.tree import Mistyped, YamlNode, entries, fields, scalar
+from runner.cases.yaml.values import Mistyped, YamlNode, entries, fields, scalar
 from runner.diagnostics import Diagnostic, InputError, nearest
 from runner.files import naming
 from runner.hunt.state import SIGNATURE_ID

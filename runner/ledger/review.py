@@ -67,8 +67,10 @@ class Entry:
 
     def torches(self, *effects: str) -> list[str]:
         """Return the versions under which it met one of these, oldest first."""
-        versions = {s.judged.torch for s in self.sightings if s.effect in effects}
-        return sorted(versions, key=lambda torch: (release_of(torch), torch))
+        return sorted(
+            {s.judged.torch for s in self.sightings if s.effect in effects},
+            key=lambda torch: (release_of(torch), torch),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +109,20 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
     judged = []
     every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}
     for key, event in every.items():
-        same_case = cases.get((event.file, event.case.rpartition("::")[2]), ())
-        variant_run = own.get(_key(event.file, event.id)) or _as_run(event, same_case)
+        variant_run = own.get(_key(event.file, event.id)) or _as_run(
+            event, cases.get((event.file, event.case.rpartition("::")[2]), ())
+        )
         if variant_run is not None:
             judged.append(_judged(variant_run, event.torch, finished.get(key)))
     torches = [str(env.get("torch")) for e in started for env in e.environments] or [torch for _, torch in planned]
-    interrupted = any(isinstance(e, RunFinished) and e.interrupted for e in events)
     return Run(
         tuple(judged),
         tuple(dict.fromkeys(torches)),
         frozenset(e.backend for e in planned.values()) | {j.variant.backend.backend for j in judged},
         frozenset(e.device for e in planned.values()),
-        complete=any(e.full for e in started) and planned.keys() <= finished.keys() and not interrupted,
+        complete=any(e.full for e in started)
+        and planned.keys() <= finished.keys()
+        and not any(isinstance(e, RunFinished) and e.interrupted for e in events),
     )
 
 
@@ -143,8 +147,11 @@ def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[
     run = read_run(variants, events)
     if not run.complete:
         return []
-    stale = (entry for entry in review(variants, run) if entry.state == "stale")
-    return [Notice(f"{entry.known.span}: this known: entry matched nothing: {entry.detail}") for entry in stale]
+    return [
+        Notice(f"{entry.known.span}: this known: entry matched nothing: {entry.detail}")
+        for entry in review(variants, run)
+        if entry.state == "stale"
+    ]
 
 
 def applying(judged: Judged) -> list[Known]:
@@ -265,8 +272,12 @@ def _as_run(event: VariantPlanned | VariantFinished, candidates: Sequence[Varian
     variant = next((v for v in candidates if _axes(v.label) == own), None)
     if variant is None:
         return None
-    backend = variant.backend if event.backend == variant.backend.name else Backend(event.backend, event.backend)
-    return replace(variant, id=event.id, backend=backend, device=event.device)
+    return replace(
+        variant,
+        id=event.id,
+        backend=variant.backend if event.backend == variant.backend.name else Backend(event.backend, event.backend),
+        device=event.device,
+    )
 
 
 def _axes(label: str) -> str:

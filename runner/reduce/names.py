@@ -15,8 +15,7 @@ from runner.builder import operators
 from runner.builder.chain import STATEMENTS
 from runner.builder.operators import has_only_a_value
 from runner.cases import expressions
-from runner.cases.chain_nodes import Arguments, Arithmetic, Function, If, Index, Literal, Node, Ref, Step, Value, With
-from runner.cases.model import Case
+from runner.cases.model import Arguments, Arithmetic, Case, Function, If, Index, Literal, Node, Ref, Step, Value, With
 from runner.cases.python_names import RESERVED
 from runner.cases.walk import (
     change_entry,

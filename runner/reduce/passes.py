@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table, Value, With
-from runner.cases.model import Case, Input
+from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, values_of
 from runner.reduce.names import named, substitute_case, unnamed

@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from runner.builder.scope import python_name
-from runner.cases.chain_nodes import If, Items, Node, Ref, Step, Table, Value, With
-from runner.cases.model import Call, Case, Input
+from runner.builder.names_and_values import python_name
+from runner.cases.model import Call, Case, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.walk import change_nodes, map_steps, names_made, names_used, parts_of, values_of
 from runner.reduce.names import PREVIOUS, is_in_place, is_statement, substitute_case
 from runner.reduce.value_info import ValueInfo, component, input_like, references

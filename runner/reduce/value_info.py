@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.cases.chain_nodes import Items, Literal, Ref, Table, Value
-from runner.cases.model import Input
+from runner.cases.model import Input, Items, Literal, Ref, Table, Value
 from runner.diagnostics import Span
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runner.benchmark.model import BUSY, Copy, Report, Row, Side, Spread
+from runner.benchmark.measure import BUSY, Copy, Report, Row, Side, Spread
 from runner.report.table import wrap_id
 from runner.templates import render_template
 from runner.text import clean, draw_table, in_line, one_line, plural

@@ -10,8 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-from runner.cases.chain_nodes import Constant, Node
-from runner.cases.model import Case, Input, Variant
+from runner.cases.model import Case, Constant, Input, Node, Variant
 from runner.cases.walk import values_of
 from runner.contract.record import Record
 from runner.verdict.operators import written_input

@@ -17,7 +17,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Variant
 from runner.cases.problems import limited
 from runner.cases.suites import PathError, Reader
-from runner.cases.yaml.scalars import split_lines
+from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.files import read_text

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from runner.builder.operators import SUBNAMESPACES, Operator, resolve
-from runner.cases.axes import resolve_axes
-from runner.cases.chain_nodes import Constant, Literal
 from runner.cases.inventory import inventory
-from runner.cases.model import Case, Input, Variant
+from runner.cases.model import Case, Constant, Input, Literal, Variant
+from runner.cases.serialize import resolve_axes
 from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND as LINE
 from runner.contract.lines import Lines

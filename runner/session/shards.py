@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.cases.chain_nodes import Literal
-from runner.cases.model import Case, Kernel, PythonModule
+from runner.cases.model import Case, Kernel, Literal, PythonModule
 from runner.cases.python_files import own_imports
 from runner.diagnostics import Span
 from runner.files import read_text

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from runner.builder.operators import IN_PLACE
-from runner.cases.chain_nodes import Arguments, If, Items, Literal, Node, Ref, Step, Table, Value, With
-from runner.cases.model import Case
+from runner.cases.model import Arguments, Case, If, Items, Literal, Node, Ref, Step, Table, Value, With
 from runner.cases.walk import names_used, values_of
 from runner.contract.finding import Finding
 

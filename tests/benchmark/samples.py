@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.benchmark.model import Compile, Copy, Report, Row, Side, Spread, Traffic
+from runner.benchmark.measure import Compile, Copy, Report, Row, Side, Spread, Traffic
 
 CACHES = {"graph_hits": 0, "graph_misses": 1, "autograd_hits": 0, "autograd_misses": 1}
 COPY = Copy("2.13.0", "cpu", "A processor", 2, 512 << 20, Spread(0.05, 0.049, 0.051, 0.048, 10))

@@ -12,7 +12,7 @@ from spec_files import Files, short
 from runner.builder.operators import inventory
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
-from runner.cases.yaml.scalars import split_lines
+from runner.cases.yaml.values import split_lines
 
 
 class Built(Files):

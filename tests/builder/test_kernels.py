@@ -1,4 +1,4 @@
-"""``runner.builder.kernels`` and ``launchers``: kernels as source, and the two models that hold them against their references."""
+"""``runner.builder.chain`` and ``source``: kernels as source, and the two models that hold them against their references."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import re
 import pytest
 from built import Built
 
-from runner.builder import aten, operators
+from runner.builder import operators
 from runner.builder.operators import Operator, Refusal, context, inventory, is_operator, resolve
 
 FILES = "it reads or writes files"
@@ -291,12 +291,12 @@ def test_an_operator_of_aten_needs_a_public_function_a_structured_kernel_or_a_pl
     lists = inventory()
     for name in lists["aten"]:
         if is_operator(f"aten.{name}"):
-            is_public = aten.public_name(name, is_operator)
+            is_public = operators.public_name(name)
             is_structured = name in lists["structured"] and "backward" not in name
-            assert is_public or is_structured or name in aten.by_name(), name
-    assert not aten.is_checked("_no_such_helper", lambda name: False)
-    assert not aten.by_name() - lists["aten"].keys()
-    assert not [name for name in aten.by_name() if not is_operator(f"aten.{name}")]
+            assert is_public or is_structured or name in operators.by_name(), name
+    assert not operators.is_checked("_no_such_helper")
+    assert not operators.by_name() - lists["aten"].keys()
+    assert not [name for name in operators.by_name() if not is_operator(f"aten.{name}")]
 
 
 @pytest.mark.parametrize(

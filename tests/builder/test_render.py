@@ -1,4 +1,4 @@
-"""``runner.builder.render``: values and calls as Python text."""
+"""``runner.builder.names_and_values``: values and calls as Python text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from built import Built
 
-from runner.builder.render import call, literal
+from runner.builder.names_and_values import call, literal
 
 
 def argument(built: Built, value: str, rest: str = "") -> str:

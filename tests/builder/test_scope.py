@@ -1,4 +1,4 @@
-"""``runner.builder.scope``: names while a chain is written out."""
+"""``runner.builder.names_and_values``: names while a chain is written out."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import keyword
 
 import pytest
 
+from runner.builder.names_and_values import Scope, python_name, temporary
 from runner.builder.operators import BUILTINS
-from runner.builder.scope import Scope, python_name, temporary
 from runner.cases.problems import Problems
 from runner.diagnostics import Span
 from runner.quote import QuoteError

@@ -15,11 +15,11 @@ import pytest
 from built import Built, audit, folder, strings
 
 from runner.builder.source import build, check
-from runner.cases.chain_nodes import Literal, Value
 from runner.cases.expand import expand
+from runner.cases.model import Literal, Value
 from runner.cases.suites import Reader
 from runner.cases.walk import change_nodes
-from runner.cases.yaml.scalars import split_lines
+from runner.cases.yaml.values import split_lines
 from runner.session.collect import load
 
 MARK = "PWNED"

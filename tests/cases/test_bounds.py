@@ -10,10 +10,9 @@ import pytest
 from spec_files import Files, short
 
 from runner.cases.expand import expand
-from runner.cases.folders import FolderLimit, Walk
 from runner.cases.limits import Limits
 from runner.cases.problems import Problems, TooManyProblems, limited
-from runner.cases.suites import PathError, Reader, discover
+from runner.cases.suites import FolderLimit, PathError, Reader, Walk, discover
 from runner.diagnostics import Diagnostic, InputError, Span, nearest
 from runner.session.collect import load
 

@@ -1,13 +1,13 @@
-"""``runner.cases.complex_numbers``: which texts are complex numbers, and back."""
+"""``runner.cases.texts``: which texts are complex numbers, and back."""
 
 from __future__ import annotations
 
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_nodes import Items, Literal, Step
-from runner.cases.complex_numbers import complex_text, is_complex, parse_complex
+from runner.cases.model import Items, Literal, Step
 from runner.cases.serialize import case_text
+from runner.cases.texts import complex_text, is_complex, parse_complex
 
 NUMBERS = ["1+2j", "-0.5j", ".5e-3-2.e4j", "+1-0j", "nan+1j", "-inf-infj", "0j"]
 

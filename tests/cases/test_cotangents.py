@@ -1,4 +1,4 @@
-"""``runner.cases.gradients``: modes, and cotangents that a case gives."""
+"""``runner.cases.case``: modes, and cotangents that a case gives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``runner.cases.folders``: which files a folder and a pattern name."""
+"""``runner.cases.suites``: which files a folder and a pattern name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from spec_files import Files
 
-from runner.cases.folders import Walk
-from runner.cases.suites import PathError
+from runner.cases.suites import PathError, Walk
 from runner.session.collect import load
 
 

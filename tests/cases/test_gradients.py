@@ -1,4 +1,4 @@
-"""``runner.cases.gradients``: a case that runs backward has something whose gradient can be compared."""
+"""``runner.cases.case``: a case that runs backward has something whose gradient can be compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from spec_files import Files
 
 from runner.builder.operators import inventory
-from runner.cases.gradients import holds_parameters
+from runner.cases.case import holds_parameters
 
 NOTHING = (
     "nothing in case 'a' requires a gradient, so backward would compare nothing | write requires_grad: true for an input, "

@@ -8,7 +8,7 @@ import pytest
 
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, matches_anywhere
 from runner.cases.yaml.reader import load
-from runner.cases.yaml.tree import YamlMapping, YamlScalar, YamlSequence
+from runner.cases.yaml.values import YamlMapping, YamlScalar, YamlSequence
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = [*ROOT.glob("specs/**/*.spec.yaml"), *(ROOT.parent / "shared" / "corpus" / "yaml").glob("*.spec.yaml")]

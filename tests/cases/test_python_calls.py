@@ -1,11 +1,11 @@
-"""``runner.cases.python_calls``: calls in Python's syntax, as YAML has them."""
+"""``runner.cases.texts``: calls in Python's syntax, as YAML has them."""
 
 from __future__ import annotations
 
 import pytest
 from spec_files import Files
 
-from runner.cases.python_calls import has_keyword, yaml_call
+from runner.cases.texts import has_keyword, yaml_call
 
 CALLS = {
     "torch.add(x, 1)": "torch.add: [$x, 1]",

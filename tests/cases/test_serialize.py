@@ -14,9 +14,8 @@ from spec_files import Files, short
 from runner.builder.source import build
 from runner.cases.expand import expand
 from runner.cases.model import Backend, Case, Suite, Variant
-from runner.cases.serialize import case_text, resolve_axes
+from runner.cases.serialize import case_text, emit, resolve_axes
 from runner.cases.suites import Reader
-from runner.cases.yaml.emitter import emit
 from runner.cases.yaml.reader import load as load_tree
 from runner.diagnostics import Span
 from runner.session.collect import load

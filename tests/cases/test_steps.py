@@ -1,4 +1,4 @@
-"""``runner.cases.chain_reader``: chains of steps and blocks."""
+"""``runner.cases.chains_and_inputs``: chains of steps and blocks."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -9,8 +9,8 @@ import textwrap
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_nodes import If, Literal, Node, Ref, Step, With
-from runner.cases.chain_reader import parse_chain
+from runner.cases.chains_and_inputs import parse_chain
+from runner.cases.model import If, Literal, Node, Ref, Step, With
 from runner.cases.problems import Problems
 from runner.cases.yaml.reader import load
 

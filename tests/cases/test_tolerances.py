@@ -1,4 +1,4 @@
-"""``runner.cases.tolerances``: bounds of single outputs and of gradients."""
+"""``runner.cases.case``: bounds of single outputs and of gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``runner.cases.chain_reader``: the values in arguments."""
+"""``runner.cases.chains_and_inputs``: the values in arguments."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from spec_files import Files
 
-from runner.cases.chain_nodes import (
+from runner.cases.chains_and_inputs import parse_arguments, parse_value
+from runner.cases.model import (
     Arguments,
     Arithmetic,
     Constant,
@@ -24,7 +25,6 @@ from runner.cases.chain_nodes import (
     TensorLiteral,
     Value,
 )
-from runner.cases.chain_reader import parse_arguments, parse_value
 from runner.cases.problems import Problems
 from runner.cases.python_names import OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.reader import load

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from runner.cases.chain_nodes import Node
+from runner.cases.model import Node
 from runner.cases.walk import all_steps, map_steps
 from tests.handmade import loaded, written
 

@@ -46,16 +46,16 @@ class Changed:
 
 def paste_text() -> None:
     """Any text goes into Python as it is, between quotes."""
-    from runner.builder import render
-    from runner.cases import chain_reader
+    from runner.builder import names_and_values
+    from runner.cases import chains_and_inputs
 
-    chain_reader.plain_text = lambda text, *_: text
-    whole = render.literal
-    render.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
+    chains_and_inputs.plain_text = lambda text, *_: text
+    whole = names_and_values.literal
+    names_and_values.literal = lambda value: f'"{value}"' if isinstance(value, str) else whole(value)  # type: ignore[assignment]
 
 
 COMPOSER, EXPRESSIONS, SERIALIZE = (
-    "runner.cases.yaml.composer:Builder",
+    "runner.cases.yaml.reader:Builder",
     "runner.cases.expressions",
     "runner.cases.serialize",
 )

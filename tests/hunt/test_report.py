@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.cases.chain_nodes import Step
-from runner.cases.model import Variant
+from runner.cases.model import Step, Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
 from runner.hunt import work

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from runner.benchmark.model import Traffic
+from runner.benchmark.measure import Traffic
 from runner.report.benchmark import bars, page, render, significant, size, svg, time
 from tests.benchmark.samples import missing, report, row, side
 

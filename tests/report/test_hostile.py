@@ -12,7 +12,7 @@ import yaml
 from markdown_it import MarkdownIt
 
 from runner.builder.source import build
-from runner.cases.yaml.emitter import emit
+from runner.cases.serialize import emit
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.minified import standalone
@@ -20,7 +20,7 @@ from runner.diagnose.repro import script
 from runner.diagnose.rules import ScriptRun, VersionVerdict
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
-from runner.ledger import edit
+from runner.ledger import update
 from runner.quote import QuoteError
 from runner.record.events import Notice, RunFinished, RunResumed
 from runner.report.failure import render_failure
@@ -126,7 +126,7 @@ def test_a_caret_stands_below_its_character(text: str, column: int, length: int,
 @pytest.mark.parametrize("payload", [payload for payload in PAYLOADS if payload != "surrogate"])
 def test_yaml_holds_the_text_and_nothing_else(payload: str) -> None:
     text = PAYLOADS[payload]
-    entry = edit.entry_text({"reason": text, "params": {text: text}, "oracle": [text]})
+    entry = update.entry_text({"reason": text, "params": {text: text}, "oracle": [text]})
     assert yaml.safe_load(entry) == {"reason": text, "params": {text: text}, "oracle": [text]}
     data = {"cases": [{"doc": text, text: [text, {"k": text}]}]}
     assert yaml.safe_load(emit(data, ("cases",))) == data

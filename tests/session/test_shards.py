@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from runner.cases.chain_nodes import Arguments, If, Index, Literal, Ref, Step
-from runner.cases.model import Case, Input, PythonModule, Variant
+from runner.cases.model import Arguments, Case, If, Index, Input, Literal, PythonModule, Ref, Step, Variant
 from runner.session.plan import Planned, plan
 from runner.session.shards import Shard, chosen, parse, plan_hash
 from tests.handmade import environment, loaded, variants, written

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.builder.source import build
-from runner.cases.chain_nodes import Node, Step
-from runner.cases.model import Case, Variant
+from runner.cases.model import Case, Node, Step, Variant
 from runner.session.collect import Loaded, load
 from tests.script_modules import script_module
 

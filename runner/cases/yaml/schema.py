@@ -21,10 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
-from runner.cases.python_calls import yaml_call
-from runner.cases.yaml.scalars import count, describe_value, expected, flow, show_value, such_as
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlSequence, find
-from runner.diagnostics import Diagnostic, Span, nearest, source_line
+from runner.cases.texts import yaml_call
+from runner.cases.yaml.values import (
+    YamlMapping,
+    YamlNode,
+    YamlSequence,
+    describe_value,
+    find,
+    flow,
+    show_value,
+)
+from runner.diagnostics import Diagnostic, Span, nearest, nth_line, source_lines
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -78,7 +85,8 @@ def validate(
             place = (span.file, span.line, span.column, group)
             rank = 0 if error.validator == "type" else 1  # of what is wrong with one value, its type comes first
             if place not in by_place or rank < by_place[place][0]:
-                by_place[place] = (rank, Diagnostic(span, message, hint, text=_line(span, text_lines)))
+                lines = source_lines(span.file) if text_lines is None else text_lines
+                by_place[place] = (rank, Diagnostic(span, message, hint, text=nth_line(lines, span.line)))
     diagnostics = [diagnostic for _, diagnostic in by_place.values()]
     diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
     return Violations(tuple(diagnostics), frozenset(refused))
@@ -92,8 +100,10 @@ def load_schema(name: str) -> dict[str, Any]:
     schema = _read(name)
     if name in ("definitions", "events"):
         return schema
-    whole = json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#'))
-    return {**whole, "definitions": _read("definitions")["definitions"]}
+    return {
+        **json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#')),
+        "definitions": _read("definitions")["definitions"],
+    }
 
 
 def schema_text(name: str) -> str:
@@ -114,8 +124,7 @@ def schema_path(name: str) -> Path:
 
 
 def _read(name: str) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(schema_path(name).read_text(encoding="utf-8"))
-    return schema
+    return json.loads(schema_path(name).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
 
 
 # --- the validator ---------------------------------------------------------------------------
@@ -144,11 +153,9 @@ def _validator(kind: str, any_device: bool) -> Any:
         "integer", lambda _, v: isinstance(v, int) and not isinstance(v, bool)
     )
     extend: Any = validators.extend
-    checker = extend(
-        Draft7Validator, {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}, type_checker=types
-    )
+    rules = {"x-finite": finite, "x-devices": devices, "uniqueItems": unique}
     schema = load_schema(kind)
-    return checker(_resolved(schema, schema["definitions"], {}))
+    return extend(Draft7Validator, rules, type_checker=types)(_resolved(schema, schema["definitions"], {}))
 
 
 def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any]) -> Any:
@@ -168,13 +175,11 @@ def _resolved(schema: Any, definitions: dict[str, Any], targets: dict[str, Any])
             targets[name] = target = {}
             target.update(_resolved(definitions[name], definitions, targets))
         return targets[name]
-    result = {}
+    result: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("definitions", "defaultSnippets"):
             continue
         match key:
-            case "examples":
-                result[key] = value
             case "pattern":
                 result[key] = _python_pattern(value)
             case "properties" | "patternProperties":
@@ -190,6 +195,37 @@ def _python_pattern(pattern: str) -> str:
 
 # --- errors to words -------------------------------------------------------------------------
 
+_TYPES = {
+    "string": "text",
+    "array": "a list",
+    "object": "a mapping",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def expected(schema: dict[str, Any]) -> str:
+    """Return what a value under ``schema`` should be."""
+    if "x-expected" in schema:
+        return str(schema["x-expected"])
+    types = schema.get("type", [])
+    words = [_TYPES[name] for name in ([types] if isinstance(types, str) else types)]
+    return " or ".join(words) or "something else"
+
+
+def such_as(schema: dict[str, Any]) -> str:
+    """Return the schema's first example as a hint, or an empty string."""
+    examples = schema.get("examples")
+    return f"such as {flow(examples[0])}" if examples else ""
+
+
+def count(number: int, singular: str, plural: str) -> str:
+    """Return ``one key``, ``2 keys``."""
+    return f"one {singular}" if number == 1 else f"{number} {plural}"
+
+
 _Finding = tuple[Span, str, str, str]  # where, which kind (one is kept for each place and kind), message, hint
 
 
@@ -199,8 +235,7 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
     rule_value: Any = error.validator_value
     rule = str(error.validator)
     schema = error.schema if isinstance(error.schema, dict) else {}
-    steps = list(error.absolute_schema_path)
-    if "propertyNames" in steps[-2:] and isinstance(node, YamlMapping):
+    if "propertyNames" in list(error.absolute_schema_path)[-2:] and isinstance(node, YamlMapping):
         key = node.key(str(instance))
         yield (key or node).span, "key", f"the key {show_value(instance)} does not fit: expected {expected(schema)}", ""
     else:
@@ -218,7 +253,8 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
             case "anyOf" | "oneOf":
                 yield from _alternatives(error, node, root)
             case "uniqueItems" if isinstance(node, YamlSequence):
-                repeat = _repeated(node)
+                first: dict[str, YamlNode] = {}
+                repeat = next(item for item in node.items if first.setdefault(repr(item.plain()), item) is not item)
                 yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
             case "maxProperties" if isinstance(node, YamlMapping):
                 message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"
@@ -283,25 +319,30 @@ def _unknown_keys(node: YamlMapping, schema: dict[str, Any]) -> Iterator[_Findin
     known = list(schema.get("properties", {}))
     patterns = list(schema.get("patternProperties", {}))
     present = set(node.keys())
-    unknown = (key for key, _ in node.entries if not _fits(str(key.value), known, patterns))
-    for key in islice(unknown, _UNKNOWN):
-        name = str(key.value)
+    unknown = (
+        (key, str(key.value))
+        for key, _ in node.entries
+        if key.value not in known and not any(re.search(pattern, str(key.value)) for pattern in patterns)
+    )
+    for key, name in islice(unknown, _UNKNOWN):
         quoted = show_value(name)
         refused = schema.get("x-refused", {}).get(name)
         if refused:
             yield key.span, "key", f"the key {quoted} is not taken here: {refused}", ""
         elif "x-namespaces" in schema:
-            message = f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator"
-            yield key.span, "key", message, nearest(name, known) or _operator_hint(name, schema)
-        else:
-            hint = (
-                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}"
+            yield (
+                key.span,
+                "key",
+                f"{quoted} is neither an operator nor a key of a step" if known else f"{quoted} is no operator",
+                nearest(name, known) or _operator_hint(name, schema),
             )
-            yield key.span, "key", f"unknown key {quoted}", hint
-
-
-def _fits(name: str, known: list[str], patterns: list[str]) -> bool:
-    return name in known or any(re.search(pattern, name) for pattern in patterns)
+        else:
+            yield (
+                key.span,
+                "key",
+                f"unknown key {quoted}",
+                nearest(name, (k for k in known if k not in present)) or f"the keys here: {', '.join(_listed(known))}",
+            )
 
 
 def _listed(keys: list[str]) -> list[str]:
@@ -324,16 +365,18 @@ def _misspelt(expected_keys: list[str], have: Any, schema: dict[str, Any]) -> bo
     """Whether a key is there that looks like one of ``expected_keys``: it is reported as unknown, and once is
     enough."""
     known = schema.get("properties", {})
-    unknown = islice((key for key in have if key not in known), 20)
-    return any(nearest(key, expected_keys) for key in unknown)
+    return any(nearest(key, expected_keys) for key in islice((key for key in have if key not in known), 20))
 
 
 def _alternatives(error: ValidationError, node: YamlNode, root: YamlNode) -> Iterator[_Finding]:
     branches: Any = error.validator_value
     if all(set(branch) == {"required"} for branch in branches):
         names = " or ".join(f"{key}:" for branch in branches for key in branch["required"])
-        schema = error.schema if isinstance(error.schema, dict) else {}
-        if not _misspelt([key for branch in branches for key in branch["required"]], error.instance, schema):
+        if not _misspelt(
+            [key for branch in branches for key in branch["required"]],
+            error.instance,
+            error.schema if isinstance(error.schema, dict) else {},
+        ):
             yield node.span, "required", f"{names} is missing", ""
         return
     from jsonschema.exceptions import best_match
@@ -356,19 +399,3 @@ def _operator_hint(name: str, schema: dict[str, Any]) -> str:
     if tail and close and close[0] != head:
         return f"did you mean '{close[0]}.{tail}'?"
     return "operators are written nn.X, F.x, torch.x, Tensor.x, aten.x, operator.x, ..."
-
-
-def _repeated(node: YamlSequence) -> YamlNode:
-    texts: set[str] = set()
-    for item in node.items:
-        value = repr(item.plain())
-        if value in texts:
-            return item
-        texts.add(value)
-    return node
-
-
-def _line(span: Span, lines: list[str] | None) -> str:
-    if lines is None:
-        return source_line(span.file, span.line)
-    return lines[span.line - 1] if span.line <= len(lines) else ""

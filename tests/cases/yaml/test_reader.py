@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from runner.cases.limits import Limits
-from runner.cases.yaml import composer
+from runner.cases.yaml import reader
 from runner.cases.yaml.reader import load, read_text
-from runner.cases.yaml.scalars import resolve
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence, find
+from runner.cases.yaml.values import YamlMapping, YamlNode, YamlScalar, YamlSequence, find, resolve
 
 FORMAT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
 
@@ -25,8 +24,8 @@ FORMAT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
 def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Everything holds under libyaml and without it."""
     if request.param == "python":
-        monkeypatch.setattr(composer, "C_PARSER", None)
-    elif composer.C_PARSER is None:
+        monkeypatch.setattr(reader, "C_PARSER", None)
+    elif reader.C_PARSER is None:
         pytest.skip("this PyYAML has no libyaml")
     return str(request.param)
 
@@ -293,7 +292,7 @@ def test_every_tab_is_named_at_once(parser: str) -> None:
     assert errors("a:\n\tb: 1\n\tc: 2\nd: |\n  x\n")[0].endswith("lines with tabs too: 3")
 
 
-@pytest.mark.skipif(composer.C_PARSER is None, reason="PyYAML's own parser takes no tab for a space")
+@pytest.mark.skipif(reader.C_PARSER is None, reason="PyYAML's own parser takes no tab for a space")
 def test_a_tab_that_indents_nothing_is_no_error() -> None:
     assert read("a:\t1\nb: [1,\n\t2]\nc: |\n  x\n  \ty\n") == {"a": 1, "b": [1, 2], "c": "x\n\ty\n"}
 
@@ -490,7 +489,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.skipif(composer.C_PARSER is None, reason="this PyYAML has no libyaml")
+@pytest.mark.skipif(reader.C_PARSER is None, reason="this PyYAML has no libyaml")
 def test_5000_cases_are_read_quickly() -> None:
     text = large(5000)
     # About 1 s on an idle core; three times that leaves room for a busy machine.

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from runner.cases import chain_nodes, model
+from runner.cases import model
 from runner.cases.limits import Limits
 from runner.cases.yaml.reader import load
-from runner.cases.yaml.scalars import split_lines
 from runner.cases.yaml.schema import NAMES, Violations, load_schema, schema_path, schema_text, validate
+from runner.cases.yaml.values import split_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 SHARED = ROOT.parent / "shared"
@@ -434,10 +434,8 @@ def test_schemas_and_dataclasses_agree() -> None:
         keys("case.tolerance")
         == fields(model.Tolerance, "by_dtype", by_place="gradients") | {"rtol", "atol"} | BOTH_SPELLINGS
     )
-    step = fields(chain_nodes.Step, "operator", "arguments", "span", "unpack")
-    blocks = fields(chain_nodes.With, "span", contexts="with") | fields(
-        chain_nodes.If, "span", condition="if", otherwise="else"
-    )
+    step = fields(model.Step, "operator", "arguments", "span", "unpack")
+    blocks = fields(model.With, "span", contexts="with") | fields(model.If, "span", condition="if", otherwise="else")
     assert keys("step") == step | blocks
     suite = set(load_schema("suite")["properties"])
     assert suite == fields(model.Suite, "file", "select_span", "has_defaults", name="suite") | {

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from runner.benchmark.model import STATUSES
+from runner.benchmark.measure import STATUSES
 from tests.benchmark.samples import COPY, missing, report, row
 
 SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schema" / "bench.schema.json").read_text())

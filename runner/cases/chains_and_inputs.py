@@ -1,18 +1,25 @@
-"""A chain from YAML nodes: steps, ``with`` blocks and ``if`` blocks, and the values in their arguments.
+"""Chains and inputs from YAML nodes: steps, ``with`` blocks and ``if`` blocks, values in arguments, and how each tensor
+is made.
 
-One module reads both, because steps hold values and a value may hold the chain of a function.
+One module reads them, because each may hold the others: a step holds values, a value may hold the chain of a function,
+and the layout of an input is a chain.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator
+from typing import Any, TypeGuard
 
-from runner.cases.chain_nodes import (
+from runner.cases.model import (
     Arguments,
+    Arithmetic,
     Constant,
     Function,
     If,
     Initial,
+    Input,
     Items,
     Literal,
     Node,
@@ -22,15 +29,33 @@ from runner.cases.chain_nodes import (
     Value,
     With,
 )
-from runner.cases.complex_numbers import is_complex, parse_complex
-from runner.cases.inits import FILLS, check_numbers, read_init
 from runner.cases.problems import Problems, within
-from runner.cases.python_calls import has_keyword, takes_receiver, yaml_arguments
 from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
-from runner.cases.references import parse_arithmetic, parse_index, parse_reference, split
-from runner.cases.texts import plain_text
-from runner.cases.yaml.scalars import show_value
-from runner.cases.yaml.tree import YamlMapping, YamlNode, YamlScalar, YamlSequence
+from runner.cases.texts import (
+    has_keyword,
+    is_complex,
+    parse_arithmetic,
+    parse_complex,
+    parse_index,
+    parse_reference,
+    plain_text,
+    split,
+    takes_receiver,
+    yaml_arguments,
+)
+from runner.cases.yaml.values import (
+    YamlMapping,
+    YamlNode,
+    YamlScalar,
+    YamlSequence,
+    describe_value,
+    entries,
+    fields,
+    items,
+    scalar,
+    several,
+    show_value,
+)
 from runner.diagnostics import Span, nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
@@ -75,8 +100,11 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     dotted = [(key, value) for key, value in operators if "." in str(key.value)]
     for key, _ in operators:
         if "." not in str(key.value):
-            hint = nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
-            problems.error(key.span, f"{key.value!r} is neither an operator nor a key of a step", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} is neither an operator nor a key of a step",
+                nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}",
+            )
     if not dotted:
         if not operators:
             problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
@@ -92,14 +120,13 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     key, value = dotted[0]
     name = str(key.value)
     _indentation(name, value, problems)
-    index_at = 1 if name in INDEXED else None
     call = node.get("call")
     if call is not None and not name.startswith("nn."):
         problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
     out, unpack = _out(node.get("out"), problems)
     return Step(
         operator=name,
-        arguments=parse_arguments(value, problems, index_at, name),
+        arguments=parse_arguments(value, problems, 1 if name in INDEXED else None, name),
         span=key.span,
         out=out,
         unpack=unpack,
@@ -120,8 +147,11 @@ def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
     for key, inner in value.entries:
         tensors = isinstance(inner, YamlSequence) and inner.items and all(map(_is_reference, inner.items))
         if key.value in STEP_KEYS and not _is_reference(inner) and not (key.value == "out" and tensors):
-            hint = f"indentation? Put {key.value}: in line with {name}:"
-            problems.error(key.span, f"{key.value!r} stands among the arguments of {name}", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} stands among the arguments of {name}",
+                f"indentation? Put {key.value}: in line with {name}:",
+            )
 
 
 def _is_reference(node: YamlNode) -> bool:
@@ -131,9 +161,8 @@ def _is_reference(node: YamlNode) -> bool:
 def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
     if node is None:
         return (), False
-    names = node.items if isinstance(node, YamlSequence) else (node,)
     out = []
-    for item in names:
+    for item in several(node):
         text = item.value if isinstance(item, YamlScalar) else None
         known = OF_MODULES if str(text).startswith("self.") else RESERVED
         if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
@@ -190,11 +219,15 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
         return problems.refuse(
             None, key.span, f"{name!r} is no parameter or buffer", "such as weight or self_attn.in_proj_weight"
         )
-    entries = node.entries if isinstance(node, YamlMapping) else ()
-    if len(entries) != 1 or entries[0][0].value not in ("init", "values"):
-        message = f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype"
-        return problems.refuse(None, node.span, message, f"such as state: {_WEIGHT}")
-    word, body = entries[0]
+    parts = node.entries if isinstance(node, YamlMapping) else ()
+    if len(parts) != 1 or parts[0][0].value not in ("init", "values"):
+        return problems.refuse(
+            None,
+            node.span,
+            f"{name!r} is filled by init: or by values:, and has the module's own shape and dtype",
+            f"such as state: {_WEIGHT}",
+        )
+    word, body = parts[0]
     if word.value == "values":
         return Initial(name, None, (parse_value(body, problems),), key.span) if check_numbers(body, problems) else None
     init, arguments = read_init(body, problems)
@@ -206,8 +239,11 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
 def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
     for key, _ in node.entries:
         if key.value not in BLOCK_KEYS[block]:
-            hint = nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}"
-            problems.error(key.span, f"{key.value!r} does not belong to a {block} block", hint)
+            problems.error(
+                key.span,
+                f"{key.value!r} does not belong to a {block} block",
+                nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}",
+            )
     span = _key(node, block)
     if block == "with":
         contexts = node.get("with")
@@ -218,8 +254,11 @@ def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
                 "with: holds a list of contexts",
                 "such as with: [torch.no_grad]",
             )
-        entered = [s for s in parse_chain(contexts, problems) if isinstance(s, Step)]
-        return With(tuple(entered), parse_chain(node.get("chain"), problems), span)
+        return With(
+            tuple(s for s in parse_chain(contexts, problems) if isinstance(s, Step)),
+            parse_chain(node.get("chain"), problems),
+            span,
+        )
     condition = node.get("if")
     assert condition is not None
     return If(
@@ -267,9 +306,8 @@ def parse_arguments(
     any other value is the one positional argument. ``index_at`` is the positional that may be an index text.
     ``operator`` is the key before the arguments.
     """
-    if _is_python(node, operator, problems):
-        return Arguments(bare=True)
-    if isinstance(node, YamlScalar) and node.value is None and not node.quoted:
+    is_null = isinstance(node, YamlScalar) and node.value is None and not node.quoted
+    if is_null or _is_python(node, operator, problems):
         return Arguments(bare=True)
     if isinstance(node, YamlSequence):
         return Arguments(positional=_positionals(node, problems, index_at))
@@ -277,13 +315,11 @@ def parse_arguments(
         positional: tuple[Value, ...] = ()
         keywords = []
         for key, value in node.entries:
-            if key.value == "*":
-                if not isinstance(value, YamlSequence):
-                    problems.error(
-                        value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}'
-                    )
-                    continue
+            if key.value == "*" and isinstance(value, YamlSequence):
                 positional = _positionals(value, problems, index_at)
+            elif key.value == "*":
+                message = '"*" holds a list of positional arguments'
+                problems.error(value.span, message, 'such as {"*": [$_, 2], dim: 1}')
             elif str(key.value).startswith("_") or not is_name(str(key.value), frozenset()):
                 problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
             else:
@@ -297,26 +333,29 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
 
     Such are reported.
     """
-    entries = node.entries if isinstance(node, YamlMapping) else ()
+    keywords = {}
     if isinstance(node, YamlMapping):
+        keywords = {str(key.value): value.plain() for key, value in node.entries if key.value != "*"}
         node = node.get("*") or node
-    items = node.items if isinstance(node, YamlSequence) else (node,)
-    texts = [item for item in items if _is_call_text(item, alone=item is node)]
+    parts = several(node)
+    texts = [part for part in parts if _is_call_text(part, alone=part is node)]
     if not texts:
         return False
-    parts = [split(str(item.plain()), ",") if item in texts else [item.plain()] for item in items]
-    keywords = {str(key.value): value.plain() for key, value in entries if key.value != "*"}
-    flat = (part for several in parts for part in several)
-    arguments = yaml_arguments(flat, keywords, receiver=takes_receiver(operator))
-    message = f"{show_value(texts[0].plain())} is one text, not arguments"
-    return problems.refuse(True, texts[0].span, message, f"write {operator}: {arguments}")
+    words = [split(str(part.plain()), ",") if part in texts else [part.plain()] for part in parts]
+    arguments = yaml_arguments(itertools.chain(*words), keywords, receiver=takes_receiver(operator))
+    return problems.refuse(
+        True,
+        texts[0].span,
+        f"{show_value(texts[0].plain())} is one text, not arguments",
+        f"write {operator}: {arguments}",
+    )
 
 
 def _is_call_text(node: YamlNode, alone: bool) -> bool:
     text = node.value if isinstance(node, YamlScalar) else None
-    if not isinstance(text, str):
-        return False
-    return has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
+    return isinstance(text, str) and (
+        has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
+    )
 
 
 def _scalar(node: YamlScalar, problems: Problems) -> Value:
@@ -345,19 +384,18 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
 
 
 def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
-    values: list[Value] = []
-    for place, item in enumerate(node.items):
-        is_index = isinstance(item, YamlScalar) and isinstance(item.value, str) and item.value.startswith("[")
-        if place == index_at and is_index:
-            values.append(parse_index(item, problems))  # type: ignore[arg-type]
-        else:
-            values.append(parse_value(item, problems))
-    return tuple(values)
+    return tuple(
+        parse_index(item, problems) if place == index_at and _is_index(item) else parse_value(item, problems)
+        for place, item in enumerate(node.items)
+    )
+
+
+def _is_index(node: YamlNode) -> TypeGuard[YamlScalar]:
+    return isinstance(node, YamlScalar) and isinstance(node.value, str) and node.value.startswith("[")
 
 
 def _special_key(node: YamlMapping) -> str | None:
-    keys = [str(key.value) for key, _ in node.entries]
-    return next((key for key in keys if key in _FORMS), None)
+    return next((str(key.value) for key, _ in node.entries if key.value in _FORMS), None)
 
 
 def _special(node: YamlMapping, problems: Problems) -> Value | None:
@@ -367,19 +405,21 @@ def _special(node: YamlMapping, problems: Problems) -> Value | None:
             if str(entry.value).startswith("$"):
                 problems.error(entry.span, f"unknown form {entry.value!r}", nearest(str(entry.value), _FORMS))
         return None
-    siblings = [(str(k.value), v) for k, v in node.entries if k.value != key]
-    body = node.get(key)
-    assert body is not None
+    siblings = fields(node)
+    body = siblings.pop(key)
     if key == "$text":
         if siblings or not isinstance(body, YamlScalar):
             return problems.refuse(Literal(""), node.span, "$text holds one text and nothing stands beside it")
         return Literal(plain_text(body.value if isinstance(body.value, str) else body.text, body.span, problems))
     if key == "$tensor":
-        for name, _ in siblings:
+        for name in siblings:
             if name not in ("dtype", "device", "requires_grad"):
                 problems.error(node.span, f"$tensor takes dtype, device and requires_grad, not {name!r}")
-        options = tuple((name, parse_value(value, problems)) for name, value in siblings)
-        return TensorLiteral(parse_value(body, problems), options, node.span)
+        return TensorLiteral(
+            parse_value(body, problems),
+            tuple((name, parse_value(value, problems)) for name, value in siblings.items()),
+            node.span,
+        )
     if siblings:
         problems.error(node.span, "nothing stands beside $fn")
     return _function(body, problems)
@@ -392,15 +432,190 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
         )
     for key, _ in node.entries:
         if key.value not in _FUNCTION_KEYS:
-            hint = nearest(str(key.value), _FUNCTION_KEYS)
-            problems.error(key.span, f"$fn takes args, chain and return, not {key.value!r}", hint)
+            problems.error(
+                key.span,
+                f"$fn takes args, chain and return, not {key.value!r}",
+                nearest(str(key.value), _FUNCTION_KEYS),
+            )
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
     if args is not None and (
         not isinstance(args, YamlSequence) or any(not is_name(n) for n in names) or len(set(names)) < len(args.items)
     ):
         problems.error(args.span, "args is a list of names", NAME_HINT)
-        names = []
     result = node.get("return")
     chain = parse_chain(node.get("chain"), problems)
     return Function(tuple(names), chain, None if result is None else parse_value(result, problems), node.span)
+
+
+# --- init: ---
+
+INITS = (
+    "normal",
+    "randint",
+    "uniform",
+    "zeros",
+    "ones",
+    "full",
+    "arange",
+    "linspace",
+    "integer",
+    "special",
+    "eye",
+    "randperm",
+)
+FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
+"""Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
+_COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
+_EXAMPLES = {
+    "randint": "{randint: [0, 10]}",
+    "uniform": "{uniform: [0, 1]}",
+    "full": "{full: 2}",
+    "arange": "{arange: [0, 1]}",
+    "linspace": "{linspace: [0, 1]}",
+    **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")},
+}
+_CONSTANTS = ("torch.e", "torch.inf", "torch.nan", "torch.pi")
+
+
+def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[YamlNode, ...]]:
+    """Return the way in which ``init:`` makes values, and its arguments; None for one that is reported."""
+    name_node: YamlNode = node
+    arguments: tuple[YamlNode, ...] = ()
+    if isinstance(node, YamlMapping):
+        if len(node.entries) != 1:
+            return problems.refuse(
+                (None, ()), node.span, "init: has one way of making values", "such as init: {uniform: [0, 1]}"
+            )
+        name_node, body = node.entries[0]
+        arguments = body.items if isinstance(body, YamlSequence) else (body,)
+    name = name_node.value if isinstance(name_node, YamlScalar) else None
+    if name not in INITS:
+        return problems.refuse(
+            (None, ()),
+            name_node.span,
+            f"unknown init {name!r}",
+            nearest(str(name), INITS) or f"inits: {', '.join(INITS)}",
+        )
+    count = _COUNTS.get(str(name), 0)
+    optional = name == "uniform"
+    if len(arguments) != count and not (optional and not arguments):
+        return problems.refuse(
+            (None, ()),
+            name_node.span,
+            f"init {name} takes {count} numbers, not {len(arguments)}",
+            f"such as init: {_EXAMPLES[str(name)]}",
+        )
+    return (str(name), arguments) if all(check_numbers(argument, problems) for argument in arguments) else (None, ())
+
+
+def check_numbers(node: YamlNode, problems: Problems) -> bool:
+    """Return whether a value is a number, true, false, a param or a nested list of these, and report one that is
+    not."""
+    if isinstance(node, YamlSequence):
+        return all(check_numbers(item, problems) for item in node.items)
+    if isinstance(node, YamlScalar) and _is_number(node):
+        return True
+    return problems.refuse(
+        False,
+        node.span,
+        f"expected a number, found {describe_value(node.plain())}",
+        "write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]",
+    )
+
+
+def _is_number(node: YamlScalar) -> bool:
+    if not isinstance(node.value, str):
+        return node.value is not None
+    is_reference = node.value.startswith("$") and node.value not in ("$dtype", "$device")
+    return is_reference or node.value in _CONSTANTS or (not node.quoted and is_complex(node.value))
+
+
+# --- inputs: and state: ---
+
+AFTER_LAYOUT = "after_layout"
+"""The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
+_SOURCES = ("shape", "values", "view_of", "list", "python")
+
+
+def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
+    """Read the inputs of a mapping, in order.
+
+    ``role`` is what messages call them. With ``"state"`` they become attributes of a module.
+    """
+    inputs = []
+    for key, value in entries(node):
+        if is_name(str(key.value), RESERVED | OF_MODULES if role == "state" else RESERVED):
+            inputs += _input(str(key.value), key, value, problems)
+        else:
+            problems.error(key.span, f"{key.value!r} cannot name {role}", NAME_HINT)
+    parts = {part.name: item for item in inputs for part in _parts(item)}
+    for item in inputs:
+        if item.name in parts:
+            problems.error(
+                item.span,
+                f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called",
+                "name it otherwise",
+            )
+    return tuple(inputs)
+
+
+def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> list[Input]:
+    """The input of a name; ``[2, 3]`` is short for ``{shape: [2, 3]}``. Nothing for one that is reported."""
+    if isinstance(node, YamlSequence):
+        return [Input(name, "tensor", key.span, shape=_shape(node, problems))]
+    keys = fields(node)
+    sources = [source for source in _SOURCES if source in keys]
+    kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
+    if len(kinds) != 1:
+        return problems.refuse(
+            [],
+            key.span,
+            f"input {name!r} has {' and '.join(kinds) or 'nothing that makes it'}",
+            f"one of {', '.join(_SOURCES)} makes an input; shape: may reshape values:",
+        )
+    init, arguments = read_init(keys["init"], problems) if "init" in keys else (None, ())
+    has_numbers = "values" in keys and check_numbers(keys["values"], problems)
+    requires_grad = scalar(keys.get("requires_grad"), bool, str, default=False)
+    parts = (_input(f"{name}_{place}", key, item, problems) for place, item in enumerate(items(keys.get("list"))))
+    made = Input(
+        name,
+        {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0]),
+        key.span,
+        shape=_shape(keys["shape"], problems) if "shape" in keys else None,
+        dtype=dtype_name(scalar(keys["dtype"], str)) if "dtype" in keys else None,
+        init=init,
+        init_args=tuple(parse_value(argument, problems) for argument in arguments),
+        values=parse_value(keys["values"], problems) if has_numbers else None,
+        tile=scalar(keys.get("tile"), int),
+        view_of=scalar(keys.get("view_of"), str),
+        items=tuple(itertools.chain(*parts)),
+        python=parse_value(keys["python"], problems) if "python" in keys else None,
+        layout=parse_chain(keys.get("layout"), problems),
+        requires_grad=bool(requires_grad),
+        grad_after_layout=requires_grad == AFTER_LAYOUT,
+        hidden=scalar(keys.get("hidden"), bool, default=False),
+        device=scalar(keys.get("device"), str),
+    )
+    return [made]
+
+
+def _parts(item: Input) -> Iterator[Input]:
+    for part in item.items:
+        yield part
+        yield from _parts(part)
+
+
+def _shape(node: YamlNode, problems: Problems) -> tuple[Value, ...]:
+    def size(item: YamlNode) -> Value:
+        value = parse_value(item, problems)
+        if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
+            problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
+        return value
+
+    return tuple(map(size, items(node)))
+
+
+def dtype_name(value: Any) -> str:
+    """Return the name of a dtype without ``torch.``."""
+    return str(value).removeprefix("torch.")

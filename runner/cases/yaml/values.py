@@ -1,4 +1,4 @@
-"""The tree that a YAML file is read into: values that know their place, and are of the type that a reader expects.
+"""Values of YAML: which one a plain scalar is, the tree of values that know their place, and how messages show them.
 
 The schema has refused wrong types before; ``scalar`` and its siblings are the second net. Whatever the schema lets
 through by mistake becomes a diagnostic with its place, and reaches no field of a case.
@@ -6,11 +6,13 @@ through by mistake becomes a diagnostic with its place, and reaches no field of 
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from runner.cases.yaml.scalars import describe_value
 from runner.diagnostics import Span
 
 
@@ -75,8 +77,9 @@ def count_nodes(node: YamlNode) -> int:
     """Return how many values, lists and mappings a node is, aliases followed."""
     if isinstance(node, YamlScalar):
         return 1
-    inner = node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries]
-    return 1 + sum(map(count_nodes, inner))
+    return 1 + sum(
+        map(count_nodes, node.items if isinstance(node, YamlSequence) else [value for _, value in node.entries])
+    )
 
 
 def find(node: YamlNode, path: Any) -> YamlNode:
@@ -100,7 +103,7 @@ SCALARS = (bool, int, float, str, type(None))
 """Every type that a scalar of YAML can have."""
 
 NUMBERS = (int, float)
-_WORDS = {bool: "true or false", int: "an integer", float: "a number", str: "text", type(None): "null"}
+_KINDS = {bool: "true or false", int: "an integer", float: "a number", str: "text", type(None): "null"}
 
 
 class Mistyped(Exception):
@@ -119,7 +122,7 @@ def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
     if node is None:
         return default
     if not isinstance(node, YamlScalar) or type(node.value) not in types:
-        raise Mistyped(node, " or ".join(_WORDS[kind] for kind in types))
+        raise Mistyped(node, " or ".join(_KINDS[kind] for kind in types))
     return node.value
 
 
@@ -128,9 +131,7 @@ def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -
 
     Raises Mistyped for one of another type.
     """
-    if node is None:
-        return default
-    return tuple(scalar(item, *types) for item in several(node))
+    return default if node is None else tuple(scalar(item, *types) for item in several(node))
 
 
 def table(node: YamlNode | None, *types: type) -> dict[str, Any]:
@@ -164,3 +165,108 @@ def entries(node: YamlNode | None) -> tuple[tuple[YamlScalar, YamlNode], ...]:
 def fields(node: YamlNode | None) -> dict[str, YamlNode]:
     """Return the entries of a mapping by name, as ``entries`` gives them."""
     return {str(key.value): value for key, value in entries(node)}
+
+
+# --- which value a plain scalar is -----------------------------------------------------------
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), math.nan),
+    **{sign + word: math.inf for sign in ("", "+") for word in (".inf", ".Inf", ".INF")},
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
+}
+CURLY_QUOTES = ("\u201c", "\u201d", "\u201e", "\u2018", "\u2019")
+"""Quotes of word processors, which YAML takes for text."""
+_NUMBER_STARTS = frozenset("0123456789+-.")
+_MAX_DIGITS = 1000  # Python refuses to read more than 4300, and no number here needs them
+
+
+def resolve(text: str) -> bool | int | float | str | None:
+    """Return the value of a plain scalar under the YAML 1.2 core schema.
+
+    Raises ValueError, with a message for people, for a number that Python cannot hold.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _NUMBER_STARTS:
+        return text
+    if _INT.fullmatch(text):
+        if len(text) > _MAX_DIGITS:
+            raise ValueError(f"an integer of {len(text)} digits is too long to be meant")
+        return int(text, {"0o": 8, "0x": 16}.get(text[:2], 10))
+    if _FLOAT.fullmatch(text):
+        number = float(text)
+        if math.isinf(number):
+            raise ValueError(
+                f"{text[:60]} is beyond the range of a 64-bit float; write .inf or -.inf where infinity is meant"
+            )
+        return number
+    return text
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of ``text`` as YAML 1.2 and editors count them. Always one or more."""
+    return re.split(r"\r\n|\r|\n", text)
+
+
+# Control characters, what changes the direction of text, and what is no character: a terminal would obey or hide them.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
+
+
+def excerpt(line: str) -> str:
+    """Return a line of a file as it is shown: characters that a terminal obeys become U+FFFD.
+
+    No character is added, so that a caret still fits.
+    """
+    return _UNSHOWN.sub("\ufffd", line)
+
+
+# --- values in messages ---
+
+
+def describe_value(value: Any) -> str:
+    """Describe a value: its kind and, where it is short, itself."""
+    match value:
+        case None:
+            return "nothing (null)"
+        case bool():
+            return f"{show_value(value)}"
+        case int():
+            return f"the integer {show_value(value)}"
+        case float():
+            return f"the number {show_value(value)}"
+        case str():
+            return f"the text {show_value(value)}"
+        case list():
+            return "a list" if value else "an empty list"
+    return "a mapping" if value else "an empty mapping"
+
+
+def show_value(value: Any) -> str:
+    """Return a value as it stands in a message: short, on one line."""
+    text = repr(value) if isinstance(value, str) else flow(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def flow(value: Any) -> str:
+    """Return a value in flow style."""
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case float() if not math.isfinite(value):
+            return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
+        case str():
+            return (
+                value if re.fullmatch(r"[A-Za-z$./_][^:#,\[\]{}'\"]*", value) else json.dumps(value, ensure_ascii=False)
+            )
+        case list():
+            return f"[{', '.join(map(flow, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{flow(k)}: {flow(v)}' for k, v in value.items())}}}"
+    return str(value)

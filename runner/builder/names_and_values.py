@@ -1,0 +1,343 @@
+"""Names and values while a chain is written out: which names are made and used, and values and calls as Python text.
+
+The statements that fill parameters and buffers of nn modules are here too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runner.builder import operators
+from runner.builder.operators import BUILTINS, has_only_a_value
+from runner.cases import expressions
+from runner.cases.model import (
+    Arguments,
+    Arithmetic,
+    Constant,
+    Function,
+    Index,
+    Initial,
+    Items,
+    Kernel,
+    Literal,
+    Ref,
+    Step,
+    Table,
+    TensorLiteral,
+    Value,
+)
+from runner.cases.problems import Problems
+from runner.cases.texts import plain_text
+from runner.cases.walk import entry_text
+from runner.diagnostics import Span, nearest
+from runner.quote import dotted_name, identifier, integer, literal, torch_name
+
+_TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
+
+
+@dataclass(slots=True)
+class Scope:
+    """One function's names. ``variables`` maps a case's name to the Python variable that holds it now."""
+
+    problems: Problems
+    params: Mapping[str, Any]
+    reserved: set[str]
+    variables: dict[str, str] = field(default_factory=dict)
+    state: dict[str, Span] = field(default_factory=dict)  # what self.<name> may be
+    used: set[str] = field(default_factory=set)
+    outputs: dict[str, Span] = field(default_factory=dict)  # out: names and where
+    later: dict[str, Span] = field(default_factory=dict)
+    used_params: set[str] = field(default_factory=set)
+    previous: str | None = None  # Python text of $_
+    previous_name: str | None = None  # the case's name for it, when it has one
+    unread: Step | None = None  # that gave $_, if nothing has read it and it has only a value
+    dropped: list[Step] = field(default_factory=list)  # whose value nothing has read: one list for the whole source
+    temporary: str = "y"
+    in_forward: bool = True
+    kernels: Mapping[str, Kernel] = field(default_factory=dict)
+    has_arrays: bool = False  # the case calls numpy: a value may be an array
+    launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
+    outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
+    # The last number of a nested function: one list for the whole source.
+    functions: list[int] = field(default_factory=lambda: [0])
+
+    def define(self, name: str, span: Span | None = None) -> str:
+        """Define the Python variable for a case's name, from here on, and return it."""
+        variable = identifier(python_name(name))
+        self.check_write(name, span)
+        self.variables[name] = variable
+        if span is not None:
+            self.outputs.setdefault(name, span)
+        return variable
+
+    def check_write(self, name: str, span: Span | None) -> None:
+        """Report a name of the chain around this function: Python would take it for the function's own."""
+        if span is not None and name in self.outer:
+            self.problems.error(
+                span, f"${name} belongs to the chain around this function", "give it a name of its own, or return it"
+            )
+
+    def look_up(self, name: str, span: Span) -> str:
+        """Return the Python text of ``$name``, and report an undefined one."""
+        if name == "_":
+            if self.previous is None:
+                return self.problems.refuse("None", span, "$_ has no value here: there is no input and no step before")
+            self.unread = None
+            if self.previous_name is not None:
+                self.used.add(self.previous_name)
+            return self.previous
+        if name == "self":
+            if not self.in_forward:
+                self.problems.error(span, "$self has no meaning outside the chain")
+            return "self"
+        if name in self.variables:
+            self.used.add(name)
+            return self.variables[name]
+        if name in self.params:
+            self.used_params.add(name)
+            value = self.params[name]
+            return literal(plain_text(value, span, self.problems) if isinstance(value, str) else value)
+        if name in self.later and self.later[name].line < span.line:
+            self.problems.error(
+                span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one"
+            )
+        elif name in self.later:
+            self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
+        else:
+            self.problems.error(
+                span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later])
+            )
+        return "None"
+
+    def check_attribute(self, name: str, span: Span) -> None:
+        """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for
+        numbers."""
+        if self.has_arrays and name == "data":
+            self.problems.error(
+                span, "a case that calls numpy may not reach 'data'", "Tensor.detach gives a tensor's data"
+            )
+
+    def set_previous(self, text: str, name: str | None, step: Step | None = None) -> None:
+        """Make ``text`` the value of ``$_``, which the case calls ``name``; ``step`` gave it and nothing else holds
+        it."""
+        self.note_dropped()
+        self.previous, self.previous_name = text, name
+        self.unread = step if step is not None and has_only_a_value(step) else None
+
+    def note_dropped(self) -> None:
+        """Note that from here on nothing can read what ``$_`` is."""
+        if self.unread is not None:
+            self.dropped.append(self.unread)
+        self.unread = None
+
+    def use_previous(self, span: Span) -> None:
+        """Count ``$_`` as used: the step at ``span`` was meant to take it, and one message says so."""
+        if self.previous is not None:
+            self.look_up("_", span)
+
+    def nested(self, arguments: Iterable[str], names: Iterable[str] = ()) -> Scope:
+        """Return the scope of a function inside this one: it sees these names and keeps its own temporary.
+
+        ``names`` are those that the function itself makes.
+        """
+        inner = Scope(
+            self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs,
+            self.later,
+            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches,
+            has_arrays=self.has_arrays, functions=self.functions, dropped=self.dropped,
+        )  # fmt: skip
+        for name in arguments:
+            self.reserved.add(inner.define(name))
+        self.reserved.update(python_name(name) for name in names)
+        inner.temporary = temporary(self.reserved | {self.temporary})
+        self.reserved.add(inner.temporary)
+        return inner
+
+
+def python_name(name: str) -> str:
+    """Return a case's name, or ``self.<name>``, as a variable that hides nothing the source needs.
+
+    Raises QuoteError for another text.
+    """
+    bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
+    return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
+
+
+def temporary(names: Iterable[str]) -> str:
+    """Return a name for unnamed results that the case itself does not use."""
+    names = names if isinstance(names, set | frozenset) else set(names)
+    # Behind the names that people use, the search begins where a name must be free soon: there may be thousands.
+    numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(names))))
+    return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in numbers)) if n not in names)
+
+
+# --- values and calls ---
+
+_MODULE_ATTRIBUTE = re.compile(
+    r"weight|bias|running_mean|running_var|num_batches_tracked|in_proj_(weight|bias)|eps|p|padding_idx|training|"
+    r"\w*_features|num_\w+|"
+    r"hidden_size|(weight|bias)_(ih|hh)_l\d+(_reverse)?"
+)
+
+
+class Renderer:
+    """Writes values in one scope. ``function`` writes a ``{$fn: ...}`` out above the statement and returns its name."""
+
+    def __init__(self, scope: Scope, dtype: str, device: str, function: Callable[[Function], str]) -> None:
+        self.scope, self.dtype, self.device, self.function = scope, dtype, device, function
+
+    def value(self, value: Value) -> str:
+        """Return the Python text of a value; for one that has none, which is reported, a harmless text."""
+        match value:
+            case Literal():
+                return literal(value.value)
+            case Ref():
+                return self.reference(value)
+            case Constant():
+                return self.constant(value)
+            case Arithmetic():
+                return self.arithmetic(value)
+            case Items():
+                return "[" + ", ".join(self.value(item) for item in value.items) + "]"
+            case Table():
+                return "{" + ", ".join(f"{literal(key)}: {self.value(item)}" for key, item in value.items) + "}"
+            case TensorLiteral():
+                return self.tensor(value)
+            case Index():
+                return f"({self.index(value)},)"
+            case Function():
+                return self.function(value)
+
+    def operand(self, value: Value) -> str:
+        """Return the text of a value, in parentheses where an operator beside it would bind tighter."""
+        text = self.value(value)
+        if text.startswith("-"):
+            return f"({text})"
+        simple = re.fullmatch(r"[\w.]+(\[[^\[\]]*\])*|\"[^\"]*\"", text) or isinstance(
+            value, Ref | Items | TensorLiteral
+        )
+        return text if simple else f"({text})"
+
+    def reference(self, ref: Ref) -> str:
+        """Return a reference such as ``x.shape[0]``; report attributes that data does not have."""
+        text = self.scope.look_up(ref.name, ref.span)
+        if ref.path and not re.match(r"[A-Za-z_]", text):
+            text = f"({text})"  # a param: 2.real is no Python
+        for place, part in enumerate(ref.path):
+            if isinstance(part, int):
+                text += f"[{integer(part)}]"
+                continue
+            if not self._attribute(ref, place, part):
+                return "None"
+            text += f".{identifier(part)}"
+        return text
+
+    def of_self(self, part: str, span: Span, hint: str = "state: and id: make such names") -> bool:
+        """Return whether the model has ``self.<part>``, and count it as used; report one that it does not have."""
+        if part not in self.scope.state:
+            self.scope.problems.error(span, f"self has no {part!r}", nearest(part, self.scope.state) or hint)
+        self.scope.used.add(f"self.{part}")
+        return part in self.scope.state
+
+    def _attribute(self, ref: Ref, place: int, part: str) -> bool:
+        """Whether a case may reach the attribute; one that it may not is reported."""
+        problems = self.scope.problems
+        if ref.name == "self" and place == 0:
+            return self.of_self(part, ref.span)
+        known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
+        if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
+            return problems.refuse(
+                False,
+                ref.span,
+                f"{part!r} is no attribute that a case may reach",
+                nearest(part, known) or "a method is a step: Tensor.<method>",
+            )
+        self.scope.check_attribute(part, ref.span)
+        return True
+
+    def constant(self, constant: Constant) -> str:
+        """Return a constant such as ``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
+        if constant.name == "$dtype":
+            return torch_name(self.dtype)
+        if constant.name == "$device":
+            return literal(self.device)
+        name = constant.name.removeprefix("torch.")
+        if name not in operators.constants():
+            close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
+            return self.scope.problems.refuse(
+                "None",
+                constant.span,
+                f"{constant.name!r} is no constant of torch",
+                close or "plain text is {$text: ...}",
+            )
+        return torch_name(name)
+
+    def arithmetic(self, value: Arithmetic) -> str:
+        """Return the number where only params are named, otherwise the expression itself."""
+        scope = self.scope
+        try:
+            tree = expressions.parse(value.text)
+            names = expressions.names(tree)
+            for part in expressions.attributes_of_self(tree):
+                self.of_self(part, value.span)
+            params = {k: v for k, v in scope.params.items() if k not in scope.variables}
+            scope.used_params |= names & set(params)
+            return expressions.render(tree, params, lambda name: scope.look_up(name, value.span))
+        except expressions.ExpressionError as error:
+            return scope.problems.refuse("0", value.span, f"in ${{{value.text}}}: {error}")
+
+    def index(self, value: Index) -> str:
+        """Return the text between the brackets."""
+        return ", ".join(entry_text(entry, self.value) for entry in value.entries)
+
+    def tensor(self, value: TensorLiteral) -> str:
+        """Return ``torch.tensor(...)``, on the variant's device."""
+        options = {name: self.value(option) for name, option in value.options}
+        if self.device != "cpu":
+            options.setdefault("device", literal(self.device))
+        return call("torch.tensor", [self.value(value.value)], list(options.items()))
+
+    def arguments(self, arguments: Arguments, bare: Span | None) -> tuple[list[str], list[tuple[str, str]]]:
+        """Return positional and keyword texts.
+
+        Where none are written, the previous value is the argument; ``bare`` is where its absence is reported.
+        """
+        if arguments.bare:
+            return ([self.scope.look_up("_", bare)] if bare is not None else []), []
+        return [self.value(v) for v in arguments.positional], [(k, self.value(v)) for k, v in arguments.keywords]
+
+
+def call(function: str, positional: list[str], keywords: list[tuple[str, str]]) -> str:
+    """Return ``f(a, b, k=v)``. ``function`` and the values are Python text; a keyword is checked to be a name."""
+    return f"{function}({', '.join([*positional, *(f'{identifier(k)}={v}' for k, v in keywords)])})"
+
+
+FILLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "zeros": ("zero_", ()),
+    "ones": ("fill_", ("1",)),
+    "full": ("fill_", ()),
+    "normal": ("normal_", ()),
+    "uniform": ("uniform_", ()),
+    "integer": ("random_", ("-8", "9")),
+    "randint": ("random_", ()),
+}
+"""Ways of ``init:`` as methods that fill a tensor, with their arguments where the case has none."""
+
+
+def fill(part: Initial, module: str, render: Renderer) -> str:
+    """Return the statement that fills a parameter or a buffer of ``self.<module>``.
+
+    Tensors of a state_dict share memory with the module's own, and ask for no gradient.
+    """
+    values = [render.value(argument) for argument in part.arguments]
+    if part.init is None:
+        method, values = "copy_", [call("torch.tensor", values, [])]
+    else:
+        method, defaults = FILLS[part.init]
+        values = values or [*defaults]
+    return call(f"self.{identifier(module)}.state_dict()[{literal(part.name)}].{method}", values, [])
