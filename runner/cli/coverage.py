@@ -21,8 +21,7 @@ from runner.record.events import VariantFinished
 from runner.record.store import read_log
 from runner.report.coverage import missing_lines, render, to_dict
 from runner.session.coverage import Entry, measure, reached_parts
-from runner.session.environments import find_environments
-from runner.session.plan import Environment
+from runner.session.plan import Environment, find_environments
 from runner.session.scheduler import drive, with_reference
 
 _EPILOG = """\

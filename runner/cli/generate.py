@@ -19,7 +19,7 @@ from runner.exit_codes import UsageError
 from runner.generate.files import named_parents, write_specs, write_suite
 from runner.generate.generator import CaseGenerator, GeneratedCase, Request
 from runner.record.store import output_folder
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY
 from runner.text import plural
 

@@ -24,7 +24,7 @@ from runner.hunt.rounds import Rounds, settings_for
 from runner.hunt.state import Head, State
 from runner.hunt.status import render
 from runner.record import lock
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
 
 BATCH = 60

@@ -27,8 +27,7 @@ from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
 from runner.report.diagnosis import taken_over
 from runner.report.issue import write
-from runner.session.environments import find_environments
-from runner.session.plan import Environment
+from runner.session.plan import Environment, find_environments
 from runner.text import one_line
 from runner.verdict.policy import explains
 

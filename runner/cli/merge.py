@@ -18,7 +18,7 @@ from runner.record.store import journal_of, make_latest, new_folder, read_log, s
 from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter
-from runner.session.merge import check_stamps, merge
+from runner.session.shards import check_stamps, merge
 
 
 def add(parser: argparse.ArgumentParser) -> None:

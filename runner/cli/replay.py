@@ -12,8 +12,7 @@ from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
-from runner.session.environments import find_environments, worker_paths
-from runner.session.plan import TIMEOUT
+from runner.session.plan import TIMEOUT, find_environments, worker_paths
 from runner.session.scheduler import drive, with_reference
 
 

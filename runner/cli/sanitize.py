@@ -14,7 +14,7 @@ from runner.diagnose.repro import script
 from runner.engine import interpreters, scratch
 from runner.exit_codes import UsageError
 from runner.files import write_anew
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 
 _FOUND = 99
 """Exit code that compute-sanitizer is asked for when it finds something."""

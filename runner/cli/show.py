@@ -13,7 +13,7 @@ from runner.cli.arguments import add_paths, add_selection
 from runner.cli.variants import load_variants, refuse, select_variants
 from runner.diagnostics import shown_path
 from runner.quote import comment, decimal
-from runner.session.nodes import names_nodes
+from runner.session.collect import names_nodes
 from runner.session.plan import TIMEOUT
 
 

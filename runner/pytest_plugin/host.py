@@ -15,7 +15,7 @@ from runner.cli.run import run_again
 from runner.cli.variants import refuse
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
 from runner.report.groups import groups_of, next_lines
-from runner.session.environments import checked_environments
+from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import in_line, one_line
 

@@ -37,12 +37,19 @@ from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
-from runner.session.collect import Loaded
+from runner.session.collect import Loaded, names_nodes
 from runner.session.context import RunContext
-from runner.session.environments import checked_environments, worker_paths
 from runner.session.identity import planned_event
-from runner.session.nodes import names_nodes
-from runner.session.plan import USER_VARIABLES, Environment, Planned, precision_flags, skip_reason, warmth
+from runner.session.plan import (
+    USER_VARIABLES,
+    Environment,
+    Planned,
+    checked_environments,
+    precision_flags,
+    skip_reason,
+    warmth,
+    worker_paths,
+)
 from runner.session.sample import Sample
 from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker

@@ -17,10 +17,9 @@ from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
 from runner.session import retries
-from runner.session.claims import unclaimed_by_run
 from runner.session.context import RunContext
 from runner.session.identity import planned_event, repro
-from runner.session.plan import Planned, as_user, job, skip
+from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes, user_run

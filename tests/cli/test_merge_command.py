@@ -14,7 +14,8 @@ import pytest
 from runner.cli.main import main
 from runner.record.events import Event
 from runner.session.plan import plan
-from runner.session.shards import Shard, chosen, plan_hash
+from runner.session.settings import Shard
+from runner.session.shards import chosen, plan_hash
 from tests.handmade import environment, finding, loaded, played
 from tests.mutations import ended, signed, written
 

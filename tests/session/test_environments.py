@@ -1,4 +1,4 @@
-"""``runner.session.environments``: what the command line and the files name is there before anything runs."""
+"""``runner.session.plan``: what the command line and the files name is there before anything runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from runner.diagnostics import InputError
 from runner.engine import interpreters
 from runner.engine.interpreters import Packages
 from runner.exit_codes import UsageError
-from runner.session import environments
-from runner.session.environments import checked_environments
-from runner.session.plan import Environment
+from runner.session import plan as planning
+from runner.session.plan import Environment, checked_environments
 from runner.session.settings import RunSettings
 from tests.handmade import loaded, variants, written
 
@@ -40,8 +39,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
         return Packages(names, {name: "json" if name == "jsom" else "" for name in modules if name != "json"})
 
     pythons = [Environment(str(n), name, "2.13.0", "2.13.0+cpu", "3.11") for n, name in enumerate(("one", "two"))]
-    monkeypatch.setattr(environments, "find_environments", lambda _: pythons)
-    monkeypatch.setattr(environments, "inspect_packages", answer)
+    monkeypatch.setattr(planning, "find_environments", lambda _: pythons)
+    monkeypatch.setattr(planning, "inspect_packages", answer)
     return questions
 
 
@@ -156,7 +155,7 @@ def test_an_interpreter_that_gives_no_answer(tmp_path: Path) -> None:
 def test_a_gpu_that_is_typed_and_not_there_is_refused(
     device: str, count: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runner.session.environments.count_gpus", lambda: count)
+    monkeypatch.setattr("runner.session.plan.count_gpus", lambda: count)
     settings = RunSettings(device=(device,))
     if not refused:
         assert checked_environments(settings, ())

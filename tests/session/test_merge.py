@@ -26,9 +26,9 @@ from runner.record.journal import Journal
 from runner.report.junit import render
 from runner.report.table import build_grid
 from runner.session.identity import planned_event
-from runner.session.merge import check_stamps, merge, stamps
 from runner.session.plan import Planned, plan
-from runner.session.shards import Shard, chosen, plan_hash
+from runner.session.settings import Shard
+from runner.session.shards import check_stamps, chosen, merge, plan_hash, stamps
 from tests.handmade import environment, loaded, written
 
 Change = Callable[[list[Event]], list[Event]]
