@@ -32,8 +32,7 @@ from runner.report import junit
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
-from runner.session.context import RunContext
-from runner.session.identity import planned_event, repro
+from runner.session.context import RunContext, planned_event, repro
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
 from runner.text import in_line, visible

@@ -10,9 +10,8 @@ import sys
 from runner import console, exit_codes
 from runner.cli.arguments import set_epilog
 from runner.exit_codes import UsageError
-from runner.report.past_verdicts import render
+from runner.report.past_verdicts import past_verdicts, render
 from runner.report.terminal import colour_of, modes
-from runner.session.past_verdicts import past_verdicts
 from runner.text import one_line, plural
 
 _EPILOG = """\

@@ -32,7 +32,7 @@ from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
 from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
-from runner.session.identity import order_words
+from runner.session.context import order_words
 from runner.session.shards import plan_hash
 from runner.text import one_line
 from runner.verdict.signature import FailureSignature

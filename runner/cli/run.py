@@ -34,19 +34,17 @@ from runner.record import lock
 from runner.record.events import Event, Key, Notice, RunFinished
 from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
 from runner.record.store import make_latest, new_folder, settled, started_of
-from runner.report.handlers import EndFile, Options, Reports
-from runner.report.reporters import built_in
+from runner.report.handlers import EndFile, Options, Reports, built_in
 from runner.report.terminal import Reporter
 from runner.session import history
 from runner.session.collect import Loaded
-from runner.session.prune import Pruned, prune
 from runner.session.run import plan
 from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import plural
 
 if TYPE_CHECKING:
-    from runner.report.site.declared import Declared
+    from runner.report.site.results import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +208,7 @@ def _run_variants(
         diagnose_run(settings, planned.planned, received, folder, draw=bool(pages))
         for file in pages:
             file.write()  # once more, with the causes
-    pruned = prune(keep, folder)
+    pruned = history.prune(keep, folder)
     if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
         console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
@@ -224,7 +222,7 @@ def _rule(text: str) -> Keep:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _pruned_words(keep: Keep, pruned: Pruned) -> str:
+def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     """Say which runs were removed, and why more than the rule allows stay."""
     count, names = len(pruned.names), pruned.names
     removed = f"removed {plural(count, 'old run')} ({show_size(pruned.size)})" if names else "removed no old run"
@@ -235,6 +233,6 @@ def _pruned_words(keep: Keep, pruned: Pruned) -> str:
 
 
 def _declared(loaded: Loaded) -> Declared:
-    from runner.report.site.declared import Declared
+    from runner.report.site.results import Declared
 
     return Declared.of(loaded.variants)

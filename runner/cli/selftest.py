@@ -12,7 +12,7 @@ from runner.record.events import VariantFinished
 from runner.selftest import judge, table, variants
 from runner.session.context import RunContext
 from runner.session.plan import find_environments, plan, warmth
-from runner.session.session import Session
+from runner.session.run import Session
 
 
 def add(parser: argparse.ArgumentParser) -> None:

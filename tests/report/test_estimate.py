@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import VariantFinished
-from runner.report.status import Estimate
+from runner.report.terminal import Estimate
 from tests.report.events_sample import finished, planned
 
 

@@ -9,8 +9,7 @@ import junit_xml
 import pytest
 import xmlschema
 
-from runner.report.junit_elements import write_suite, write_testcase
-from runner.report.testcase import Shown
+from runner.report.junit import Shown, write_suite, write_testcase
 
 SCHEMA = xmlschema.XMLSchema(str(Path(__file__).parent / "junit-10.xsd"))
 NAMES = {"name": "a", "classname": "b"}

@@ -13,10 +13,9 @@ import pytest
 from runner.cli.main import main
 from runner.exit_codes import UsageError
 from runner.record.journal import Journal
-from runner.report import reporters
-from runner.report.handlers import Options, Reports
+from runner.report import handlers
+from runner.report.handlers import Options, PluginFile, Reports, built_in, choose
 from runner.report.junit import render
-from runner.report.reporters import PluginFile, built_in, choose
 from runner.report.terminal import Reporter
 from tests.report.events_sample import every_verdict
 
@@ -36,14 +35,14 @@ def plugin_of(request_: str) -> tuple[Any, ...]:
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     registered: list[EntryPoint] = []
-    monkeypatch.setattr(reporters, "entry_points", lambda group: [p for p in registered if p.group == group])
+    monkeypatch.setattr(handlers, "entry_points", lambda group: [p for p in registered if p.group == group])
     return registered
 
 
 def test_a_name_chooses_an_entry_point_and_imports_no_other(points: list[EntryPoint]) -> None:
     points += [
-        EntryPoint("paths", "pathlib:Path", reporters.GROUP),
-        EntryPoint("bad", "no_such_module:x", reporters.GROUP),
+        EntryPoint("paths", "pathlib:Path", handlers.GROUP),
+        EntryPoint("bad", "no_such_module:x", handlers.GROUP),
     ]
     assert plugin_of("paths=a=b") == ("paths", Path, Path("a=b"))
 
@@ -61,7 +60,7 @@ def test_another_form_is_refused(points: list[EntryPoint], request_: str) -> Non
 
 
 def test_an_unknown_name_is_answered_with_those_that_are_installed(points: list[EntryPoint]) -> None:
-    points += [EntryPoint(name, "pathlib:Path", reporters.GROUP) for name in ("tap", "csv")]
+    points += [EntryPoint(name, "pathlib:Path", handlers.GROUP) for name in ("tap", "csv")]
     with pytest.raises(
         UsageError,
         match=r"no reporter 'xml'; installed are csv, tap; package:function .*; the runner has events, junit,",
@@ -85,15 +84,15 @@ def test_what_cannot_be_imported_is_refused(points: list[EntryPoint], name: str,
 
 
 def test_no_package_takes_the_name_of_one_of_the_runner_s(points: list[EntryPoint]) -> None:
-    points += [EntryPoint(name, "no_such_module:x", reporters.GROUP) for name in reporters.BUILT_IN]
-    for name in reporters.BUILT_IN:
+    points += [EntryPoint(name, "no_such_module:x", handlers.GROUP) for name in handlers.BUILT_IN]
+    for name in handlers.BUILT_IN:
         opener: Any = choose(f"{name}=a")
         assert (opener.func, opener.args) == (built_in(name, "a").func, (Path("a"),))  # type: ignore[attr-defined]
 
 
 def test_each_writes_its_file_from_the_same_events(tmp_path: Path, capsys: Any) -> None:
     names = {"events": "e.jsonl", "junit": "j.xml", "ctrf": "c.json", "html": "site", "github": "s.md"}
-    assert names.keys() == reporters.BUILT_IN.keys()
+    assert names.keys() == handlers.BUILT_IN.keys()
     openers = [choose(f"{name}={tmp_path / file}") for name, file in names.items()]
     reports = Reports(Reporter(), openers, Options(dialect="strict"))
     assert not reports.play(EVENTS)

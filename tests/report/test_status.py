@@ -11,8 +11,7 @@ import pytest
 
 from runner import console
 from runner.record.events import Event, Notice, RunFinished
-from runner.report.status import shortened
-from runner.report.terminal import Reporter
+from runner.report.terminal import Reporter, shortened
 from tests.report.events_sample import FILE, failure, finished, planned, started
 from tests.screen import Screen
 

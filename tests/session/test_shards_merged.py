@@ -25,7 +25,7 @@ from runner.record.events import (
 from runner.record.journal import Journal
 from runner.report.junit import render
 from runner.report.table import build_grid
-from runner.session.identity import planned_event
+from runner.session.context import planned_event
 from runner.session.plan import Planned, plan
 from runner.session.settings import Shard
 from runner.session.shards import check_stamps, chosen, merge, plan_hash, stamps

@@ -8,7 +8,7 @@ import pytest
 
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal
-from runner.session.past_verdicts import past_verdicts
+from runner.report.past_verdicts import past_verdicts
 from tests.report.events_sample import FILE, failure, finished, planned, started
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from runner.diagnostics import shown_path
 from runner.quote import command_words
-from runner.session.context import RunContext
-from runner.session.identity import planned_event, repro
+from runner.session.context import RunContext, planned_event, repro
 from runner.session.plan import plan
 from tests.handmade import environment, loaded, variants, written
 

@@ -14,7 +14,7 @@ from runner.record.events import Event, RunFinished, RunResumed
 from runner.record.journal import Journal
 from runner.record.keep import Keep, parse
 from runner.session import history
-from runner.session.prune import Pruned, prune
+from runner.session.history import Pruned, prune
 from tests.handmade import Dig
 from tests.report.events_sample import failure, finished, planned, started
 
@@ -148,7 +148,7 @@ def test_a_run_that_is_being_written_stays(base: Path, run: Make) -> None:
 def test_a_run_that_was_written_meanwhile_stays(base: Path, run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = run(0)
     run(1)
-    summaries = history.runs(base)
+    summaries = history.read_runs(base)[1]
     with Journal(folder / "events.jsonl") as journal:
         journal.write(RunResumed("r", "2026-01-02T03:04:05", 1))
     monkeypatch.setattr(history, "runs", lambda base: summaries)
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_emptied_keeps_its_log(base: Path, run: Make, mo
     folder = run(0)
     run(1)
     with monkeypatch.context() as patch:
-        patch.setattr("runner.session.prune.os.rmdir", refuse)
+        patch.setattr("runner.session.history.os.rmdir", refuse)
         assert prune(ONE, base=base) == Pruned((), 0, False)
     assert (folder / "events.jsonl").is_file()
     assert prune(ONE, base=base).names == (name_of(0),)

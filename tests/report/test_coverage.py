@@ -9,8 +9,7 @@ import jsonschema
 import pytest
 
 from runner.contract.oracles import ORACLES, ROWS
-from runner.report.coverage import missing_lines, render, to_dict
-from runner.session.coverage import (
+from runner.report.coverage import (
     SPACES,
     Coverage,
     Entry,
@@ -19,7 +18,10 @@ from runner.session.coverage import (
     format_names,
     input_kinds,
     measure,
+    missing_lines,
     reached_parts,
+    render,
+    to_dict,
 )
 from tests.handmade import loaded, written
 
