@@ -23,7 +23,7 @@ from runner.cases.axes import resolve_axes
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text, plain
 from runner.cases.yaml import reader as yaml
-from runner.cli.show import describe
+from runner.cli.cases import describe
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
 from runner.quote import QuoteError, command_words

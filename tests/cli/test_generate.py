@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli import generate
+from runner.cli import draw
 from runner.cli.main import main
 from runner.generate.files import Parents
 from runner.generate.generator import GeneratedCase, Request
@@ -58,9 +58,9 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Batches], list[Request]]:
                     raise batch
                 return batch
 
-        monkeypatch.setattr(generate, "CaseGenerator", Scripted)
-        monkeypatch.setattr(generate, "LocalEngine", Engine)
-        monkeypatch.setattr(generate, "find_environments", lambda pythons: [Environment("0", "p", "2.13", "2.13", "3")])
+        monkeypatch.setattr(draw, "CaseGenerator", Scripted)
+        monkeypatch.setattr(draw, "LocalEngine", Engine)
+        monkeypatch.setattr(draw, "find_environments", lambda pythons: [Environment("0", "p", "2.13", "2.13", "3")])
         return requests
 
     return planned

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli import hunt
+from runner.cli import draw
 from runner.cli.main import main
 from runner.exit_codes import UsageError
 from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
@@ -48,9 +48,9 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
                     raise done
                 return done
 
-        monkeypatch.setattr(hunt, "Rounds", Scripted)
+        monkeypatch.setattr(draw, "Rounds", Scripted)
         monkeypatch.setattr(
-            hunt, "find_environments", lambda names: [Environment("0", "p", "2.13.0", "2.13.0+cpu", "3")]
+            draw, "find_environments", lambda names: [Environment("0", "p", "2.13.0", "2.13.0+cpu", "3")]
         )
         monkeypatch.setattr(
             "runner.hunt.hunt.reduce_group", lambda folder, group, *more: Reduction(group.id, 1.0, before=3, after=1)
@@ -164,7 +164,7 @@ def test_a_foreign_folder_with_a_link_is_refused(
 def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path, dig: Dig) -> None:
     append(tmp_path, HEAD)
     dig(tmp_path)
-    assert hunt._folder(str(tmp_path)) == tmp_path
+    assert draw._folder(str(tmp_path)) == tmp_path
 
 
 def test_a_pipe_in_a_foreign_folder_is_refused(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import list as list_command
+from runner.cli import cases
 from runner.cli.main import main
 
 CASES = """\
@@ -21,6 +21,6 @@ def test_all_ids_in_order(
 ) -> None:
     (tmp_path / "a.spec.yaml").write_text(CASES)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(list_command, "_AT_ONCE", at_once)
+    monkeypatch.setattr(cases, "_AT_ONCE", at_once)
     assert main(["list", "a.spec.yaml"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"a.spec.yaml::c[n={n},float32,cpu]@inductor" for n in range(1, 6)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli.minify import Attempt, Failure, attempts, ended, failure_of, kind_of
+from runner.cli.reduce import Attempt, Failure, attempts, ended, failure_of, kind_of
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.diagnose.minified import graph_of, operators_of, standalone

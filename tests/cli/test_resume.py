@@ -15,8 +15,7 @@ import pytest
 
 from runner.cli import run as running
 from runner.cli.main import build_parser, main
-from runner.cli.past_run import HARMLESS, run_parser, taken_words
-from runner.cli.run import Past
+from runner.cli.run import HARMLESS, Past, run_parser, taken_words
 from runner.record import lock
 from runner.record.events import RunStarted
 from tests.handmade import loaded, played

@@ -1,4 +1,4 @@
-"""``runner.cli.sanitize``: what is run, and what is said where it cannot be."""
+"""``runner.cli.debug``: what is run, and what is said where it cannot be."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.cli import sanitize
+from runner.cli import debug
 from runner.exit_codes import FAILED, OK, UsageError
 from runner.session.plan import Environment
 
@@ -23,7 +23,7 @@ def arguments(tmp_path: Path, *options: str) -> argparse.Namespace:
         "cases:\n  - {name: a, inputs: {x: [3]}, devices: [cpu, cuda], chain: [F.relu]}\n", encoding="utf-8"
     )
     parser = argparse.ArgumentParser()
-    sanitize.add(parser)
+    debug.add_sanitize(parser)
     return parser.parse_args([str(path), "--tool", "racecheck", *options])
 
 
@@ -35,14 +35,12 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(TOOL.format(code=0), encoding="utf-8")
     path.chmod(0o755)
     monkeypatch.setenv("PATH", str(path.parent), prepend=":")
-    monkeypatch.setattr(
-        sanitize, "find_environments", lambda _: [Environment("0", "python-of-mine", "2.13", "2.13", "3")]
-    )
+    monkeypatch.setattr(debug, "find_environments", lambda _: [Environment("0", "python-of-mine", "2.13", "2.13", "3")])
     return path
 
 
 def test_the_script_runs_under_the_tool(tool: Path, tmp_path: Path) -> None:
-    assert sanitize.run(arguments(tmp_path)) == OK
+    assert debug.run_sanitize(arguments(tmp_path)) == OK
     words = (tool.parent / "said").read_text().split()
     assert words[:6] == ["1", "--tool", "racecheck", "--error-exitcode", "99", "python-of-mine"]
     assert words[6].endswith("case.py")
@@ -55,16 +53,16 @@ def test_what_it_finds_fails(
     tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str
 ) -> None:
     tool.write_text(TOOL.format(code=code), encoding="utf-8")
-    assert sanitize.run(arguments(tmp_path)) == FAILED
+    assert debug.run_sanitize(arguments(tmp_path)) == FAILED
     assert said in capsys.readouterr().out
 
 
 def test_without_the_tool_it_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="no compute-sanitizer on the PATH"):
-        sanitize.run(arguments(tmp_path))
+        debug.run_sanitize(arguments(tmp_path))
 
 
 def test_a_case_on_the_cpu_is_none_for_it(tool: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="needs CUDA: add --device cuda"):
-        sanitize.run(arguments(tmp_path, "--device", "cpu"))
+        debug.run_sanitize(arguments(tmp_path, "--device", "cpu"))

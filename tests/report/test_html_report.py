@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pytest
 
 from runner.cli.main import main
-from runner.cli.past_run import taken_words
+from runner.cli.run import taken_words
 from runner.exit_codes import UsageError
 from runner.record.events import Event, Notice, RunFinished, VariantFinished, to_json
 from runner.report.site import folder as site
