@@ -151,7 +151,7 @@ def test_a_run_that_was_written_meanwhile_stays(base: Path, run: Make, monkeypat
     summaries = history.read_runs(base)[1]
     with Journal(folder / "events.jsonl") as journal:
         journal.write(RunResumed("r", "2026-01-02T03:04:05", 1))
-    monkeypatch.setattr(history, "runs", lambda base: summaries)
+    monkeypatch.setattr(history, "read_runs", lambda base: ({}, summaries))
     prune(ONE, base=base)
     assert numbers(base) == [0]
 
