@@ -26,8 +26,12 @@ from runner.engine.local import LocalEngine  # noqa: E402
 from runner.record.events import VariantFinished  # noqa: E402
 from runner.record.store import read_events  # noqa: E402
 from runner.session.collect import load  # noqa: E402
-from runner.session.environments import find_environments  # noqa: E402
-from runner.session.plan import Planned, as_user, job  # noqa: E402
+from runner.session.plan import (  # noqa: E402
+    Planned,
+    as_user,
+    find_environments,
+    job,
+)
 from runner.session.scheduler import drive, with_reference  # noqa: E402
 from runner.verdict import outcomes  # noqa: E402
 from runner.verdict.user_run import AS_USER  # noqa: E402

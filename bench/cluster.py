@@ -192,10 +192,9 @@ def run_jobs(engine: MeasuredEngine, folder: Path, count: int) -> dict[str, floa
     from runner.record.journal import Journal
     from runner.report.junit import JUnitFile
     from runner.session.collect import load
-    from runner.session.context import RunContext
-    from runner.session.identity import planned_event
+    from runner.session.context import RunContext, planned_event
     from runner.session.plan import Environment, plan
-    from runner.session.session import Session
+    from runner.session.run import Session
     from runner.session.settings import RunSettings
 
     scale.write_many(folder, count)

@@ -31,8 +31,7 @@ from runner.diagnose.procedure import diagnose  # noqa: E402
 from runner.exit_codes import UsageError  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
 from runner.session.collect import load  # noqa: E402
-from runner.session.environments import find_environments  # noqa: E402
-from runner.session.plan import Environment  # noqa: E402
+from runner.session.plan import Environment, find_environments  # noqa: E402
 from runner.text import duration  # noqa: E402
 
 STAGES_RIGHT = 0.95

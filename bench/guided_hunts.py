@@ -21,7 +21,7 @@ from runner.hunt.groups import FAILURES
 from runner.hunt.guidance import Guidance
 from runner.hunt.rounds import Rounds, settings_for
 from runner.hunt.state import Head, Round
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 from runner.session.settings import RunSettings
 
 SPECS = ("specs/found", "specs/regressions")

@@ -38,8 +38,7 @@ from runner.diagnose.harness import Progress, VariantEngine
 from runner.exit_codes import UsageError
 from runner.reduce.reducer import Reduced, reduce_variant
 from runner.session.collect import load
-from runner.session.environments import find_environments
-from runner.session.plan import Environment
+from runner.session.plan import Environment, find_environments
 from runner.verdict.signature import main_signature
 
 HERE = Path(__file__).resolve().parent

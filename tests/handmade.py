@@ -12,7 +12,7 @@ from runner.cases.model import Variant
 from runner.contract.finding import Finding
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.session.collect import Loaded, load
-from runner.session.identity import planned_event
+from runner.session.context import planned_event
 from runner.session.plan import Environment, Planned
 
 Answer = str | Finding | tuple[Finding, ...]

@@ -9,10 +9,9 @@ from runner.cases.model import Variant
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
 from runner.record.events import Event, VariantFinished
-from runner.session.context import RunContext
-from runner.session.identity import planned_event
+from runner.session.context import RunContext, planned_event
 from runner.session.plan import plan
-from runner.session.session import Session
+from runner.session.run import Session
 from runner.session.settings import RunSettings
 from tests.handmade import environment
 

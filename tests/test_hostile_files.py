@@ -22,7 +22,7 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text, plain, resolve_axes
 from runner.cases.yaml import reader as yaml
-from runner.cli.show import describe
+from runner.cli.cases import describe
 from runner.diagnose.repro import script
 from runner.diagnostics import Diagnostic, InputError
 from runner.quote import QuoteError, command_words
@@ -31,8 +31,7 @@ from runner.report import junit
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
-from runner.session.context import RunContext
-from runner.session.identity import planned_event, repro
+from runner.session.context import RunContext, planned_event, repro
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
 from runner.text import in_line, visible

@@ -7,7 +7,6 @@ python tools/cli_page.py --check    # exit code 1 when that would change the pag
 from __future__ import annotations
 
 import argparse
-import importlib
 import re
 import sys
 from collections import Counter
@@ -15,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from runner.cli.arguments import Parser
-from runner.cli.main import COMMANDS, FORMS, GROUPS
+from runner.cli.main import COMMANDS, FORMS, GROUPS, entrance
 
 PAGE = Path(__file__).parent.parent / "docs" / "cli.md"
 
@@ -124,7 +123,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
         forms = {form: module for form, module in FORMS.items() if form.split()[0] == name}
         for typed, module in {name: name, **forms}.items():
             parsers[typed] = Parser(prog=f"runner {typed}")
-            importlib.import_module(f"runner.cli.{module}").add(parsers[typed])
+            entrance(module, "add")(parsers[typed])
     return parsers
 
 

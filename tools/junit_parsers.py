@@ -28,7 +28,7 @@ from tabulate import tabulate
 from runner.record.events import VariantFinished
 from runner.record.store import read_events
 from runner.report.failure import headline
-from runner.report.testcase import KINDS
+from runner.report.junit import KINDS
 from runner.text import in_line
 
 FILES = {

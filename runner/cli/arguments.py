@@ -8,14 +8,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from runner import console
 from runner.diagnostics import nearest
-from runner.session.settings import JOBS, YEAR, RunSettings, options
-
-if TYPE_CHECKING:
-    from runner.session.shards import Shard
+from runner.session.settings import JOBS, YEAR, RunSettings, Shard, options, parse_shard
 
 EXAMPLES = """\
 examples:
@@ -288,9 +285,7 @@ def _short(text: str) -> str:
 
 def shard(text: str) -> Shard:
     """M/N."""
-    from runner.session.shards import parse
-
     try:
-        return parse(text)
+        return parse_shard(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

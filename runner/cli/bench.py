@@ -21,8 +21,7 @@ from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 from runner.report.benchmark import page, render, svg
-from runner.session.environments import checked_environments, worker_paths
-from runner.session.plan import plan
+from runner.session.plan import checked_environments, plan, worker_paths
 from runner.session.settings import COUNT
 
 _EPILOG = """\

@@ -14,8 +14,7 @@ from runner.diagnostics import Diagnostic, Span, source_line
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
 from runner.session.collect import Loaded
-from runner.session.environments import checked_environments
-from runner.session.plan import Planned, job, skip_reason
+from runner.session.plan import Planned, checked_environments, job, skip_reason
 from runner.session.scheduler import drive, with_reference
 from runner.verdict.outcomes import describe
 

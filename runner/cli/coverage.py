@@ -19,10 +19,8 @@ from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
 from runner.record.store import read_log
-from runner.report.coverage import missing_lines, render, to_dict
-from runner.session.coverage import Entry, measure, reached_parts
-from runner.session.environments import find_environments
-from runner.session.plan import Environment
+from runner.report.coverage import Entry, measure, missing_lines, reached_parts, render, to_dict
+from runner.session.plan import Environment, find_environments
 from runner.session.scheduler import drive, with_reference
 
 _EPILOG = """\

@@ -1,4 +1,8 @@
-"""``runner debug``: a folder with everything that the compiler did in one run of a case, and a page that lists it."""
+"""``runner debug``: a folder with everything that the compiler did in one run of a case, and a page that lists it.
+
+``--replay FILE`` is Dynamo again over a frame that ``--record`` recorded. ``--sanitizer`` is a variant's script under
+NVIDIA's compute-sanitizer, which sees what guards cannot.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +20,25 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
-from runner.cli.arguments import add_variant, settings_of
-from runner.cli.minify import summary
-from runner.cli.variants import first_variant
+from runner.cli.arguments import add_environment, add_paths, add_result_codes, add_selection, add_variant, settings_of
+from runner.cli.reduce import summary
+from runner.cli.variants import first_variant, matching_variants
+from runner.contract.job import Job
+from runner.contract.settings import SAFE_PATH
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, extract_kernels, file_records, write_index
 from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels, refuse_launches, result_of
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
+from runner.engine import interpreters, scratch
+from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.files import remove_irregular, remove_tree, write_anew
 from runner.quote import operand, shell_words
 from runner.record.latest import latest_result, latest_seed
 from runner.record.store import output_folder
-from runner.session.plan import TIMEOUT
+from runner.session.plan import TIMEOUT, find_environments, worker_paths
+from runner.session.scheduler import drive, with_reference
 from runner.text import clean, draw_table, one_line, plural
 from runner.verdict import outcomes
 
@@ -236,3 +245,94 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
     if document["failed"]:
         lines += ["", *(f"missing: {line}" for line in document["failed"])]
     return clean("\n".join([*lines, "", str(folder / "index.html")]))
+
+
+def add_replay(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner debug --replay`` takes."""
+    parser.description = "Run Dynamo again over a recorded frame, and see whether it fails."
+    add_result_codes(parser)
+    parser.add_argument("file", metavar="FILE", help="a .rec file")
+    add_environment(parser)
+
+
+def run_replay(arguments: argparse.Namespace) -> int:
+    """Replay; 0 when the failure shows again, 1 when Dynamo comes to the end of the frame.
+
+    Raises:
+        UsageError: no such file, it holds no recording, or dill is not there.
+    """
+    file = Path(arguments.file)
+    if not file.is_file():
+        raise UsageError(f"{arguments.file}: no such file")
+    with Progress() as progress:
+        progress.say(f"replaying {arguments.file}")
+        raised = result_of(_ask(arguments, file.resolve()))["raised"]
+    if raised is None:
+        console.output(f"{arguments.file}: Dynamo comes to the end of the frame without an error")
+        return exit_codes.NO_RESULT
+    console.output(f"{arguments.file}: Dynamo raises {raised['type']}\n\n{str(raised['message']).strip()}")
+    return exit_codes.OK
+
+
+def _ask(arguments: argparse.Namespace, file: Path) -> Outcome:
+    environment = find_environments(arguments.python)[0]
+    job = Job(key="replay", id=file.name, environment=environment.key, name="replay", source="", backend={},
+              imports=tuple(arguments.imports), paths=worker_paths(settings_of(arguments)), timeout=TIMEOUT,
+              task="replay",
+              arguments={"file": str(file)}, cacheable=False)  # fmt: skip
+    with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
+        (outcome,) = drive(engine, with_reference([job]))
+    return outcome
+
+
+_FOUND = 99
+"""Exit code that compute-sanitizer is asked for when it finds something."""
+
+
+def add_sanitize(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner debug --sanitizer`` takes."""
+    parser.description = "The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache."
+    add_paths(parser, many=False)
+    add_selection(parser)
+    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch")
+    parser.add_argument(
+        "--tool",
+        choices=("memcheck", "racecheck", "initcheck", "synccheck"),
+        default="memcheck",
+        help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, "
+        "wrong barriers",
+    )
+
+
+def run_sanitize(arguments: argparse.Namespace) -> int:
+    """Run the first variant on CUDA that CASE names; FAILED when the tool or the script finds something.
+
+    Raises UsageError when there is no compute-sanitizer here, or no variant on CUDA.
+    """
+    variants = matching_variants(arguments)
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")
+    variant = next((one for one in variants if one.device.startswith("cuda")), None)
+    if variant is None:
+        raise UsageError(
+            f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"
+        )
+    python = find_environments(arguments.python)[0].python
+    # From a cache one block serves many tensors, and what lies beyond one of them would be another's.
+    environment = interpreters.without_current_folder(
+        {**scratch.compile_environment(os.environ), "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", SAFE_PATH: "1"}
+    )
+    with scratch.folder() as folder:
+        path = folder / "case.py"
+        write_anew(path, script(variant))
+        command = [tool, "--tool", arguments.tool, "--error-exitcode", str(_FOUND), python, str(path)]
+        console.output(f"{variant.id}: compute-sanitizer --tool {arguments.tool}")
+        code = interpreters.run_process_tree(command, env=environment).returncode
+    if code == 0:
+        console.output(f"{arguments.tool} found nothing")
+        return exit_codes.OK
+    console.output(
+        f"{arguments.tool} found something" if code == _FOUND else f"the script ended with exit status {code}"
+    )
+    return exit_codes.FAILED

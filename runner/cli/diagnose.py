@@ -25,9 +25,8 @@ from runner.files import write_anew
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import Event, finished_of
 from runner.report.diagnosis import render
-from runner.session.environments import worker_paths
-from runner.session.identity import order_words
-from runner.session.plan import Planned
+from runner.session.context import order_words
+from runner.session.plan import Planned, worker_paths
 from runner.session.settings import RunSettings
 from runner.text import plural
 

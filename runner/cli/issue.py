@@ -1,5 +1,8 @@
-"""``runner issue``: a report in the form of upstream's template for bugs of torch.compile, or what keeps it from being
-one."""
+"""``runner repro``: a case as a script that needs torch alone.
+
+``runner issue``: a report in the form of upstream's template for bugs of torch.compile, or what keeps it from being
+one.
+"""
 
 from __future__ import annotations
 
@@ -14,23 +17,51 @@ from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
-from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
+from runner.cli.arguments import (
+    add_paths,
+    add_result_codes,
+    add_selection,
+    add_variant,
+    add_yes_no,
+    seconds,
+    settings_of,
+)
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
 from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
 from runner.diagnose.material import find_blame, gather
+from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
+from runner.record.latest import latest_result, latest_seed
 from runner.report.diagnosis import taken_over
 from runner.report.issue import write
-from runner.session.environments import find_environments
-from runner.session.plan import Environment
+from runner.session.plan import Environment, find_environments
 from runner.text import one_line
 from runner.verdict.policy import explains
+
+
+def add_repro(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner repro`` takes."""
+    parser.description = (
+        "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
+        "what the "
+        "latest run here found of the variant; without such a finding it compares what the case declares."
+    )
+    add_result_codes(parser)
+    add_paths(parser, many=False)
+    add_selection(parser)
+
+
+def run_repro(arguments: argparse.Namespace) -> int:
+    """Print the script."""
+    variant = first_variant(arguments)
+    console.output(script(variant, latest_result(variant.id), latest_seed()), end="")
+    return exit_codes.OK
 
 
 def add(parser: argparse.ArgumentParser) -> None:

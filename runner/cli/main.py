@@ -1,4 +1,4 @@
-"""The command line: arguments in, exit code out. Each command is a module of ``runner.cli``."""
+"""The command line: arguments in, exit code out. The modules of ``runner.cli`` hold the commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any
 
 from runner import __version__, console, exit_codes, interrupts
@@ -49,16 +48,25 @@ GROUPS = {
         "selftest": "plant known bugs and see them found",
     },
 }
-"""The commands in the order of ``runner --help``.
-
-The module of that name has ``add(parser)`` and ``run(arguments)``.
-"""
+"""The commands in the order of ``runner --help``."""
 
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 
 FORMS = {"reduce --minifier": "minify", "debug --sanitizer": "sanitize", "debug --replay": "replay"}
 """Options that make another command of one, with other options: the module behind each, whose name is the option's old
 word."""
+
+_HOMES = {
+    **dict.fromkeys(("resume", "rerun"), "run"),
+    **dict.fromkeys(("merge", "report", "history"), "logs"),
+    **dict.fromkeys(("diff", "score"), "compare"),
+    **dict.fromkeys(("list", "validate", "show"), "cases"),
+    **dict.fromkeys(("generate", "hunt"), "draw"),
+    **dict.fromkeys(("sanitize", "replay"), "debug"),
+    "minify": "reduce",
+    "repro": "issue",
+}
+"""The module of each command that is not called like it."""
 
 _OLD_WORDS = {"ledger": "known"}
 
@@ -77,13 +85,13 @@ _MACHINE = frozenset(
 class _CommandParser(Parser):
     """The parser of one command. It imports the command when it has something to parse: the others cost nothing."""
 
-    module = ""
+    command = ""
     complete = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, with the command's own arguments."""
         if not self.complete:
-            _module(self.module).add(self)
+            entrance(self.command, "add")(self)
             self.complete = True
         parsed, extra = super().parse_known_args(args, namespace)
         if extra:  # here, where the options are known that somebody may have meant
@@ -97,8 +105,10 @@ class _CommandParser(Parser):
         return parsed, extra
 
 
-def _module(command: str) -> ModuleType:
-    return importlib.import_module(f"runner.cli.{command}")
+def entrance(command: str, kind: str) -> Any:
+    """Return a command's ``add(parser)`` or ``run(arguments)`` (``kind``), called ``run_rerun`` beside others."""
+    home = _HOMES.get(command, command)
+    return getattr(importlib.import_module(f"runner.cli.{home}"), kind if command == home else f"{kind}_{command}")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -125,9 +135,9 @@ def build_parser() -> argparse.ArgumentParser:
         help=argparse.SUPPRESS,
     )
     for name in COMMANDS:
-        commands.add_parser(name).module = name
+        commands.add_parser(name).command = name
     for form, name in FORMS.items():
-        commands.add_parser(name, prog=f"runner {form}").module = name
+        commands.add_parser(name, prog=f"runner {form}").command = name
     return parser
 
 
@@ -197,7 +207,7 @@ def _end_of(words: list[str]) -> int:
         arguments.words, arguments.more = words, more
         if not _has_folder():
             raise exit_codes.UsageError("the current folder is gone")
-        return int(_module(arguments.command).run(arguments))
+        return int(entrance(arguments.command, "run")(arguments))
     except SystemExit as end:  # argparse exits with 2, which is pytest's "interrupted"
         return exit_codes.USAGE if end.code == 2 else int(end.code or 0)
     except InputError as error:

@@ -110,7 +110,7 @@ def reporters_of(arguments: argparse.Namespace, *first: str) -> list[Opener]:
     Raises:
         UsageError: ``--report`` names none, or one that cannot be imported.
     """
-    from runner.report.reporters import built_in, choose  # late: most commands have no reporters
+    from runner.report.handlers import built_in, choose  # late: most commands have no reporters
 
     paths = {
         **{name: getattr(arguments, name) for name in first},

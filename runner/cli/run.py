@@ -1,20 +1,27 @@
-"""``runner run``: variants with every report, in a folder of their own."""
+"""``runner run``: variants with every report, in a folder of their own; ``resume`` and ``rerun``, which take up a run.
+
+The command line that began a run stands in its event log. One that this user did not write on this machine is a
+stranger's: what is left of its command line is shown and asked about, and the folder is the current one.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import io
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner import console, exit_codes, interrupts
+from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
 from runner.cli import outputs
 from runner.cli.arguments import (
     EXAMPLES,
+    Parser,
     add_environment,
     add_junit,
     add_outputs,
@@ -29,24 +36,24 @@ from runner.cli.arguments import (
 from runner.cli.variants import run_valid
 from runner.engine.home import Home
 from runner.exit_codes import UsageError
+from runner.files import entries_below, link_problem
 from runner.ledger.review import stale_notices
 from runner.record import lock
-from runner.record.events import Event, Key, Notice, RunFinished
+from runner.record.events import RED, Event, Key, Notice, RunFinished, RunStarted, finished_of, planned_of
 from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
-from runner.record.store import make_latest, new_folder, settled, started_of
-from runner.report.handlers import EndFile, Options, Reports
-from runner.report.reporters import built_in
+from runner.record.signing import why_foreign
+from runner.record.store import is_kept_here, journal_of, make_latest, new_folder, read_log, settled, started_of
+from runner.report.handlers import EndFile, Options, Reports, built_in
 from runner.report.terminal import Reporter
 from runner.session import history
 from runner.session.collect import Loaded
-from runner.session.prune import Pruned, prune
 from runner.session.run import plan
 from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
-from runner.text import plural
+from runner.text import one_line, plural
 
 if TYPE_CHECKING:
-    from runner.report.site.declared import Declared
+    from runner.report.site.results import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +217,7 @@ def _run_variants(
         diagnose_run(settings, planned.planned, received, folder, draw=bool(pages))
         for file in pages:
             file.write()  # once more, with the causes
-    pruned = prune(keep, folder)
+    pruned = history.prune(keep, folder)
     if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
         console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
@@ -224,7 +231,7 @@ def _rule(text: str) -> Keep:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _pruned_words(keep: Keep, pruned: Pruned) -> str:
+def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     """Say which runs were removed, and why more than the rule allows stay."""
     count, names = len(pruned.names), pruned.names
     removed = f"removed {plural(count, 'old run')} ({show_size(pruned.size)})" if names else "removed no old run"
@@ -235,6 +242,237 @@ def _pruned_words(keep: Keep, pruned: Pruned) -> str:
 
 
 def _declared(loaded: Loaded) -> Declared:
-    from runner.report.site.declared import Declared
+    from runner.report.site.results import Declared
 
     return Declared.of(loaded.variants)
+
+
+_FOREIGN = """\
+A log that you did not write on this machine (its signature says so) holds somebody else's command line. It is shown \
+and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files, \
+remove runs or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, \
+--events, --html, --report, --limit, \
+--durations, --engine, --address, --keep. What is left out is named.
+"""
+
+
+def _add_run(parser: argparse.ArgumentParser, epilog: str) -> None:
+    """Add the run to take up, and the end of the help."""
+    set_epilog(parser, f"{epilog}\n\n{_FOREIGN}")
+    parser.add_argument(
+        "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask about a log that you did not write here")
+
+
+def command_line(
+    arguments: argparse.Namespace, started: RunStarted, extra_words: Sequence[str], advice: str
+) -> argparse.Namespace:
+    """Return what a run's command line with ``extra_words`` means; the current folder becomes the run's.
+
+    Raises UsageError, among others when they are somebody else's and nobody agrees to them.
+    """
+    words = [*started.argv[1:]]
+    if words[:1] != ["run"]:
+        raise UsageError(
+            f"run {one_line(started.run)} was made by {one_line(quote.shell_words(started.argv))}: "
+            "only what runner run began can go on"
+        )
+    parser = run_parser()
+    reason = why_foreign(started)
+    withheld: list[str] = []
+    if reason:
+        options = {name: action.nargs != 0 for action in parser._actions for name in action.option_strings}
+        words, withheld = taken_words(words, options)
+    cut = words.index("--") if "--" in words else len(words)  # what follows -- are paths
+    words = [*words[:cut], *extra_words, *words[cut:]]
+    parsed = _parsed(parser, words)  # first: a command line that is wrong needs no question
+    if reason:
+        agree(reason, words, withheld, arguments.yes, advice)
+    else:
+        _go_to(started)
+    return parsed
+
+
+def run_parser() -> Parser:
+    """Return the parser of ``runner run``."""
+    parser = Parser(prog="runner run")
+    add(parser)
+    parser.set_defaults(command="run")
+    return parser
+
+
+def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
+    """What a command line means. Raises UsageError, also when it only asks for help."""
+    text = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(text), contextlib.redirect_stdout(text):
+            parsed = parser.parse_args(words[1:])
+    except SystemExit as end:
+        reason = text.getvalue().partition("error: ")[2] if end.code else "it asks for help, and runs nothing"
+        command = one_line(quote.shell_words(["runner", *words]))
+        raise UsageError(f"cannot run {command}: {one_line(reason)}") from None
+    parsed.words = words
+    return parsed
+
+
+def _go_to(started: RunStarted) -> None:
+    """The folder in which the run began: its paths are relative to it."""
+    if not started.cwd or started.cwd == os.getcwd():
+        return
+    try:
+        os.chdir(started.cwd)
+    except OSError as error:
+        raise UsageError(f"run {started.run} began in {started.cwd}, which is out of reach: {error.strerror}") from None
+    console.message(f"runner: in {started.cwd}")
+
+
+HARMLESS = frozenset({
+    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
+    "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
+    "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
+    "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
+    "--verbose",
+})  # fmt: skip
+"""Long options that are taken from anybody: they run no code, name no file and open no connection.
+
+So are all short ones.
+"""
+
+SHOWN = 10_000
+"""Characters of a command line that a person can be expected to look at."""
+
+
+def taken_words(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """The words of a ``runner run`` command line that are taken from a stranger, and those that are left out.
+
+    ``options`` says of each option of ``runner run`` whether it takes a value. Raises UsageError for an unknown option.
+    """
+    accepted: list[str] = []
+    withheld: list[str] = []
+    remaining = iter(words)
+    for word in remaining:
+        if word == "--":  # what follows are paths
+            accepted += [word, *remaining]
+        elif not word.startswith("--"):
+            accepted.append(word)
+        else:
+            name, equals, value = word.partition("=")
+            option = _full_name(name, options)
+            group = [word]
+            if options[option] and not equals:
+                value = next(remaining, "")
+                group.append(value)
+            # A backend of the form package:function is code to import.
+            harmless = option in HARMLESS and not (option == "--backend" and ":" in value)
+            (accepted if harmless else withheld).extend(group)
+    return accepted, withheld
+
+
+def _full_name(name: str, options: Mapping[str, bool]) -> str:
+    """The option that a name or its beginning means. Raises UsageError."""
+    names = [name] if name in options else [option for option in options if option.startswith(name)]
+    if len(names) != 1:
+        raise UsageError(f"its command line has {quote.shell_word(name)}, which is no option of runner run")
+    return names[0]
+
+
+def agree(reason: str, words: Sequence[str], withheld: Sequence[str], yes: bool, advice: str) -> None:
+    """Show what is about to run, and go on only when the person says so. ``advice`` says how to add what is left out.
+
+    Raises UsageError when nobody can be asked, or the answer is no.
+    """
+    command = quote.shell_words(["runner", *words])
+    if len(command) > SHOWN:
+        raise UsageError(
+            f"nothing was run: the command line of this log has {len(command):,} characters, too many to look at"
+        )
+    console.message(f"runner: this log was not written by you on this machine: {reason}. Its command line:")
+    console.message(f"  {command}")
+    if withheld:
+        console.message(f"left out: {one_line(quote.shell_words(withheld), SHOWN)}; {advice}")
+    if yes:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(
+            "nothing was run: there is no terminal to ask at; look at the command line above and pass --yes"
+        )
+    console.message(f"run it in {os.getcwd()}? [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise UsageError("nothing was run")
+
+
+_ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
+"""Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a
+defect."""
+
+
+def add_resume(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner resume`` takes."""
+    parser.description = (
+        "Run what has no verdict yet, by the command line that began the run, into its folder and reports."
+    )
+    _add_run(parser, "One process at a time writes to a run's folder.")
+
+
+def run_resume(arguments: argparse.Namespace) -> int:
+    """Run what an interrupted or killed run has no verdict for, into the same folder and reports."""
+    folder = _folder_of(journal_of(arguments.run))
+    with lock.lock(folder):  # before its log is read: another process may be about to add to it
+        log = read_log(str(folder))
+        log.demand_whole()
+        planned, finished = planned_of(log.events).keys(), finished_of(log.events)
+        if finished.keys() - planned:
+            raise UsageError(
+                f"run {log.started.run} cannot go on: its log lacks the plan of what has a verdict; runner rerun "
+                "runs it anew"
+            )
+        last = log.events[-1]
+        whole = len(planned) == log.started.planned
+        if whole and planned <= finished.keys() and isinstance(last, RunFinished) and not last.interrupted:
+            console.message(f"runner: nothing is left to do in run {log.started.run}; runner report shows it")
+            red = any(result.verdict in RED for result in finished.values())
+            code = last.exit_code if last.exit_code in _ENDS else exit_codes.OK
+            return exit_codes.FAILED if red and code in (exit_codes.OK, exit_codes.NOTHING) else code
+        parsed = command_line(arguments, log.started, [], "runner rerun RUN -- OPTION ... takes them")
+        if folder.is_relative_to(os.getcwd()):
+            folder = folder.relative_to(os.getcwd())
+        # Killed while it announced its plan, it has run nothing: then the command line says again what to select.
+        return run_again(parsed, frozenset(planned) if whole else None, Past(folder, log.events))
+
+
+def _folder_of(journal: Path) -> Path:
+    """The folder of a run that is to go on. Raises UsageError where it is or holds a link: links may lead anywhere."""
+    folder = journal.parent.resolve()
+    if journal.name != "events.jsonl":
+        raise UsageError(f"{journal} cannot go on: a run goes on in its own folder, in events.jsonl")
+    if not is_kept_here(folder) and (problem := link_problem(journal.parent)):
+        raise UsageError(f"{journal.parent} cannot go on: {problem}")
+    # Before anything is written: an archive may hold a link in place of a file of the run.
+    for entry in entries_below(folder):
+        if entry.is_symlink():
+            raise UsageError(f"{folder} cannot go on: {entry.path} is a link to somewhere else")
+    return folder
+
+
+def add_rerun(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner rerun`` takes."""
+    parser.description = "A new run by the command line of an earlier one. Options after -- are added to it."
+    parser.usage = "runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]"
+    _add_run(parser, "example: runner rerun --failed -- --stress 20 -j 1")
+    parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
+
+
+def run_rerun(arguments: argparse.Namespace) -> int:
+    """A new run by the same command line; with ``--failed`` of what had no good verdict."""
+    log = read_log(arguments.run)
+    log.demand_whole()
+    only = None
+    if arguments.failed:
+        finished = finished_of(log.events)
+        only = frozenset(key for key in planned_of(log.events) if key not in finished or finished[key].verdict in RED)
+        if not only:
+            console.message(f"runner: nothing failed in run {log.started.run}")
+            return exit_codes.NOTHING
+    parsed = command_line(arguments, log.started, arguments.more, "pass them after -- to have them")
+    return run_again(parsed, only)

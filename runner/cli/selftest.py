@@ -11,9 +11,8 @@ from runner.engine.local import LocalEngine
 from runner.record.events import VariantFinished
 from runner.selftest import judge, table, variants
 from runner.session.context import RunContext
-from runner.session.environments import find_environments
-from runner.session.plan import plan, warmth
-from runner.session.session import Session
+from runner.session.plan import find_environments, plan, warmth
+from runner.session.run import Session
 
 
 def add(parser: argparse.ArgumentParser) -> None:

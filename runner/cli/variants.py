@@ -14,8 +14,7 @@ from runner.cli import outputs
 from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
 from runner.exit_codes import UsageError
-from runner.session.collect import Loaded, collect
-from runner.session.nodes import device_reason
+from runner.session.collect import Loaded, collect, device_reason
 from runner.text import in_line, plural
 
 _REASONS = 3

@@ -10,12 +10,11 @@ import threading
 
 from runner import console, interrupts
 from runner.cli.arguments import settings_of
-from runner.cli.past_run import run_parser
-from runner.cli.run import run_again
+from runner.cli.run import run_again, run_parser
 from runner.cli.variants import refuse
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
-from runner.session.environments import find_environments
+from runner.session.plan import find_environments
 
 
 def main() -> int:

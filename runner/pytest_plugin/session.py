@@ -18,14 +18,26 @@ from runner.cases.suites import PathError
 from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.exit_codes import UsageError
-from runner.pytest_plugin.door import pass_report, shown, shown_line
-from runner.pytest_plugin.nodes import CaseNode, ErrorNode, FileNode, VariantItem, file_node
+from runner.pytest_plugin.nodes import (
+    CaseNode,
+    Entry,
+    ErrorNode,
+    FileNode,
+    Table,
+    VariantItem,
+    file_node,
+    load,
+    pass_report,
+    shown,
+    shown_line,
+    with_cases,
+    with_own_options,
+)
 from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
-from runner.pytest_plugin.table import Entry, Table, load, with_cases, with_own_options
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
 from runner.report.groups import groups_of, next_lines
-from runner.session.environments import checked_environments
+from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import in_line, one_line
 

@@ -1,16 +1,259 @@
-"""What a suite exercises, as tables for a terminal, as JSON, and as a list of what it does not."""
+"""What the variants of a suite exercise, as far as their own text says it: nothing runs. And that as tables for a
+terminal, as JSON, and as a list of what is missing.
+
+A variant under several backends counts once. What a model in Python does is unknown, and its variants are counted as
+such.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from typing import Any
 
 from runner import __version__
+from runner.builder.operators import SUBNAMESPACES, Operator, resolve
+from runner.cases.inventory import inventory
+from runner.cases.model import Case, Constant, Input, Literal, Variant
+from runner.cases.serialize import resolve_axes
+from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND, Lines
-from runner.session.coverage import Coverage, Part
+from runner.contract.lines import KIND as LINE
+from runner.contract.oracles import BUDGETS, ORACLES, Oracle
 from runner.text import draw_table, in_line, plural
 from runner.verdict.score import Share
+
+SPACES: Mapping[str, str] = {
+    **{name: name for name in ("torch", "Tensor", "F", "nn")},
+    **{name: f"torch.{name}" for name in SUBNAMESPACES},
+    **{name: name for name in ("aten", "prims", "numpy")},
+}
+"""The lists of operators' names, and how a case writes each of them."""
+
+COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass", LINE)
+"""Kinds of what a variant reaches in the compiler."""
+
+_AXES = ("dtype", "device", "train", "dynamic", "autocast")
+_EXPANDING = ("expand", "expand_as", "broadcast_to")
+_CONTIGUOUS = ("contiguous", "clone", "to", "requires_grad_")
+_MEMORY_FORMATS = ("torch.channels_last", "torch.channels_last_3d")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A name of torch's operator database: how a case may spell it, and the dtypes that torch tests, forward and
+    backward."""
+
+    spellings: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    backward: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is exercised of what could be, both sorted."""
+
+    covered: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What the variants exercise. ``database`` has the parts ``names``, ``dtypes`` and ``backward``, or none without a
+    database.
+
+    ``refused`` are names of the database that no case can write. Numbers count variants; ``inputs`` counts inputs of
+    variants by kind.
+    """
+
+    cases: int
+    variants: int
+    unknown: int  # variants of models in Python
+    database: Mapping[str, Part]
+    refused: tuple[str, ...]
+    format: Mapping[str, Part]
+    axes: Mapping[str, Mapping[str, int]]
+    inputs: Mapping[str, int]
+    oracles: Mapping[str, int]
+    expectations: Mapping[str, int]
+    compiler: Mapping[str, Part] = field(default_factory=dict)  # what a run reached, by kind; nobody knows all passes
+
+
+@dataclass(slots=True)
+class _Uses:
+    """The names that variants use: alone, with a dtype, and in a backward."""
+
+    names: set[str] = field(default_factory=set)
+    dtypes: set[tuple[str, str]] = field(default_factory=set)
+    backward: set[str] = field(default_factory=set)
+
+
+def measure(
+    variants: Sequence[Variant], entries: Mapping[str, Entry], compiler: Mapping[str, Part] | None = None
+) -> Coverage:
+    """Return what the variants exercise of the entries of torch's database, by name, and of the format's own names."""
+    once = {variant.label: variant for variant in variants}.values()
+    uses = _Uses()
+    names: dict[int, frozenset[str]] = {}
+    for variant in once:
+        used = names.setdefault(id(variant.case), frozenset(_names(variant.case)))
+        uses.names |= used
+        uses.dtypes |= {(name, dtype) for name in used for dtype in _dtypes(variant)}
+        if variant.grad.mode == "backward":
+            uses.backward |= used
+    writable = {name: spellings for name, entry in entries.items() if (spellings := _writable(entry))}
+    return Coverage(
+        len({id(variant.case) for variant in once}),
+        len(once),
+        sum(variant.case.module is not None for variant in once),
+        _database(entries, writable, uses) if entries else {},
+        tuple(sorted(entries.keys() - writable.keys())),
+        {space: _part(format_names(space), uses.names) for space in SPACES},
+        {
+            **{axis: _tally_of(str(getattr(variant, axis)) for variant in once) for axis in _AXES},
+            "grad": _tally_of(variant.grad.mode for variant in once),
+        },
+        _tally_of(kind for variant in once for item in _inputs(resolve_axes(variant)) for kind in input_kinds(item)),
+        _tally_of(row.name for variant in once for row in ORACLES if can_fire(row, variant)),
+        _tally_of(word for variant in once for word in _expectations(variant)),
+        compiler or {},
+    )
+
+
+def reached_parts(reached: Iterable[str], tables: Mapping[str, Sequence[str]]) -> dict[str, Part]:
+    """Return by kind what a run reached, and what else the compiler's tables have. ``reached`` is as events have it.
+
+    Of lines only those of the tables count, and there is no part where the tables have none.
+    """
+    reached = list(reached)
+    by_kind: dict[str, set[str]] = {kind: set() for kind in COMPILER if kind != LINE}
+    for kind, _, name in (text.partition(" ") for text in reached):
+        by_kind.get(kind, set()).add(name)
+    parts = {kind: _part({*tables.get(kind, ()), *names}, names) for kind, names in by_kind.items()}
+    if LINE in tables:
+        table = Lines(tables[LINE])
+        missing = table - Lines(reached)
+        parts[LINE] = Part(tuple(table - missing), tuple(missing))
+    return parts
+
+
+def _tally_of(words: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(words))
+
+
+def _database(entries: Mapping[str, Entry], writable: Mapping[str, set[str]], uses: _Uses) -> dict[str, Part]:
+    pairs = {f"{name} {dtype}": (name, dtype) for name in writable for dtype in entries[name].dtypes}
+    known = {pair for pair, (name, dtype) in pairs.items() if any((s, dtype) in uses.dtypes for s in writable[name])}
+    differentiable = [name for name in writable if entries[name].backward]
+    return {
+        "names": _part(writable, {name for name in writable if writable[name] & uses.names}),
+        "dtypes": _part(pairs, known),
+        "backward": _part(differentiable, {name for name in differentiable if writable[name] & uses.backward}),
+    }
+
+
+def _writable(entry: Entry) -> set[str]:
+    """The spellings that the format takes."""
+    return {name for name in entry.spellings if isinstance(resolve(name.removesuffix(_OF_NUMBER)), Operator)}
+
+
+def _part(possible: Iterable[str], used: set[str]) -> Part:
+    every = {*possible}
+    return Part(tuple(sorted(every & used)), tuple(sorted(every - used)))
+
+
+@cache
+def format_names(space: str) -> tuple[str, ...]:
+    """Return the names of a list of operators that a case may write; of ATen's those without their overloads."""
+    names = (f"{SPACES[space]}.{name}" for name in inventory()[space])
+    return tuple(name for name in names if isinstance(resolve(name), Operator))
+
+
+_OF_NUMBER = " of a number"
+"""What marks an operator of Python whose first operand is a number: torch tests it by a name of its own, such as
+``__radd__``."""
+
+
+def _names(case: Case) -> Iterator[str]:
+    """The operators of a chain. Those of ATen count without their overloads too."""
+    for step in all_steps(case.chain):
+        yield step.operator
+        space, _, member = step.operator.partition(".")
+        if space in ("aten", "prims"):
+            yield f"{space}.{member.partition('.')[0]}"
+        if space == "operator" and step.arguments.positional and isinstance(step.arguments.positional[0], Literal):
+            yield step.operator + _OF_NUMBER
+
+
+def _dtypes(variant: Variant) -> set[str]:
+    """The dtypes of the inputs; without inputs that of the variant."""
+    return {item.dtype or variant.dtype for item in _inputs(variant.case)} or {variant.dtype}
+
+
+def _inputs(case: Case) -> Iterator[Input]:
+    """The tensors among the inputs, those of lists included."""
+    pending = [*case.inputs]
+    while pending:
+        item = pending.pop()
+        pending += item.items
+        if item.kind in ("tensor", "values", "view"):
+            yield item
+
+
+def input_kinds(item: Input) -> Iterator[str]:
+    """Yield what is special about an input: its rank, sizes and strides, as far as the text says them."""
+    if item.shape is not None:
+        sizes = [size.value if isinstance(size, Literal) else None for size in item.shape]
+        yield f"rank {len(sizes)}"
+        yield from (kind for size, kind in ((0, "empty"), (1, "with a size of 1")) if size in sizes)
+        if None in sizes:
+            yield "with a size that is not in the text"
+    if item.view_of:
+        yield "view of another input"
+    members = [step.operator.rpartition(".")[2] for step in all_steps(item.layout)]
+    if "contiguous" in members:  # what came before it is undone
+        members = members[len(members) - members[::-1].index("contiguous") :]
+    constants = {value.name for value in values_of(item.layout) if isinstance(value, Constant)}
+    if constants & {*_MEMORY_FORMATS}:
+        yield "channels_last"
+    elif any(member in _EXPANDING for member in members):
+        yield "expanded"
+    elif any(member not in _CONTIGUOUS for member in members):
+        yield "other strides"
+
+
+def can_fire(oracle: Oracle, variant: Variant) -> bool:
+    """Return whether an oracle can find anything in a variant, by what the case asks for."""
+    case, name = variant.case, oracle.name
+    if name in case.ignore:
+        return False
+    if oracle.budget:
+        return getattr(case.expect, oracle.budget) is not None
+    if oracle.group == "memory-of-kernels":
+        return bool(case.kernels)
+    if name in ("missing-error", "error-type"):
+        return case.expect.raises is not None
+    if case.expect.raises is not None:
+        return oracle.crash
+    if oracle.gradients:
+        return variant.grad.mode == "backward" or (name == "requires-grad" and variant.grad.mode == "forward")
+    return case.tolerance.exact if name == "sign-of-zero" else True
+
+
+def _expectations(variant: Variant) -> Iterator[str]:
+    """What a case says of its judgement and its calls beyond equality."""
+    case = variant.case
+    yield from (f"expect: {key}" for key in ("raises", *BUDGETS) if getattr(case.expect, key) is not None)
+    words = {
+        "calls: more than one": case.calls, "tolerance: exact": case.tolerance.exact,
+        "tolerance: its own": case.tolerance.reason,
+        "strides: all": case.strides != "significant", "ignore": case.ignore, "known": case.known, "state": case.state,
+        "requires": case.requires.torch or case.requires.device or case.requires.package,
+    }  # fmt: skip
+    yield from (word for word, given in words.items() if given)
+
 
 SCHEMA = 1
 """The version of what ``--json`` writes."""
@@ -26,7 +269,7 @@ _COMPILER = {
 _COUNTABLE = ("decomposition", "lowering", "line")
 """What torch has tables of."""
 
-_PARTS = {
+_OF_DATABASE = {
     "names": "names of torch's operator database",
     "dtypes": "each of these with each of its dtypes",
     "backward": "those with gradients, in a backward",
@@ -41,7 +284,7 @@ def render(coverage: Coverage) -> str:
     parts = [
         f"{plural(coverage.cases, 'case')}, {plural(coverage.variants, 'variant')} without their backends{unknown}"
     ]
-    rows = [(_PARTS[name], part) for name, part in coverage.database.items()]
+    rows = [(_OF_DATABASE[name], part) for name, part in coverage.database.items()]
     rows += [(f"names of the format: {space}", part) for space, part in coverage.format.items()]
     parts.append(draw_table([(name, *_counts(part)) for name, part in rows], ("exercised", "", "of", ""), right=True))
     if coverage.compiler:
@@ -90,7 +333,7 @@ def missing_lines(coverage: Coverage) -> list[str]:
     whether in a backward."""
     if not coverage.database:
         return []
-    names, dtypes, backward = (coverage.database[name].missing for name in _PARTS)
+    names, dtypes, backward = (coverage.database[name].missing for name in _OF_DATABASE)
     lacking: dict[str, list[str]] = {}
     for pair in dtypes:
         name, _, dtype = pair.rpartition(" ")

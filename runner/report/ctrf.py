@@ -23,8 +23,8 @@ from runner.record.events import (
 )
 from runner.report.failure import headline, render_failure
 from runner.report.handlers import EndFile, Options
+from runner.report.junit import kind_of, title_of, utc_of
 from runner.report.table import several_environments
-from runner.report.testcase import kind_of, title_of, utc_of
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 
 SPECIFICATION = "1.0.0"

@@ -3,6 +3,15 @@
 ``strict`` passes junit-10.xsd, by which the Jenkins xunit plugin judges. ``extended`` adds to each testcase its file,
 line and properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read. Behind every rule
 here (one flat level of suites, unique names, messages said twice, facts as ``[[PROPERTY|k=v]]``) some consumer failed.
+
+The package junit-xml makes the elements, and what it lacks for these dialects is completed here:
+
+* It has no properties of a testcase: a testcase gets those of a suite of its own.
+* It calls the type of all that was skipped ``skipped``. Readers filter by the type.
+* It writes times as ``1.234000`` or ``1e-05``, and leaves out a time of 0. junit-10.xsd refuses an exponent.
+* It writes ``disabled``, which junit-10.xsd refuses in a testsuite.
+* It removes characters that XML cannot hold. ``runner.text`` has made them visible before.
+* It builds a document at once, and parses it again to indent it. A live file needs its testcases one by one.
 """
 
 from __future__ import annotations
@@ -14,16 +23,122 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
+from runner.contract.oracles import row_of
 from runner.diagnostics import shown_file, source_line
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
-from runner.report.failure import Source
+from runner.report.failure import Source, headline, render_failure
 from runner.report.handlers import Dialect, Options
 from runner.report.live_file import LiveFile
 from runner.report.table import several_environments
-from runner.report.testcase import Shown, facts_of, show, title_of, utc_of
-from runner.text import TEXT_LIMIT, cap, in_line, one_line
+from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
+
+KINDS = {
+    "FAIL": "failure", "XPASS": "failure", "VACUOUS": "failure", "FLAKY": "failure",
+    "ERROR": "error", "INVALID": "error",
+    "XFAIL": "skipped", "SKIP": "skipped", "NOT-RUN": "skipped",
+}  # fmt: skip
+"""Which child of its testcase a verdict becomes: ``failure`` is a wrong answer, ``error`` none. PASS has no child."""
+
+_TYPES = {"XPASS": "xpass", "VACUOUS": "vacuous", "FLAKY": "flaky", "INVALID": "invalid", "XFAIL": "xfail",
+          "SKIP": "requires", "NOT-RUN": "not-run"}  # fmt: skip
+# Never yaml, symbol, array, file, integer, float, decimal, boolean, date, datetime or binary: GitLab casts by them.
+
+_FACTS = (
+    "backend", "torch", "device", "dtype", "stage", "oracles", "verdict", "labels", "graphs", "cached", "attempts",
+    "host", "severity", "signature", "signature_id",
+)  # fmt: skip
+
+_MARKS = re.compile(r"\[\[(?=(?:ATTACHMENT|PROPERTY)\|)")
+"""What readers obey in an output: Jenkins would keep a file of its machine, GitLab link to one, others take a
+property."""
+
+
+def kind_of(verdict: str) -> str:
+    """Return the child of a verdict's testcase: of one that is not known ``error``, and of PASS ``""``."""
+    return KINDS.get(verdict, "" if verdict == "PASS" else "error")
+
+
+def title_of(event: VariantPlanned | VariantFinished, several: bool) -> str:
+    """Return the name of a testcase within its file; with its torch where the run has ``several``."""
+    return in_line((event.id.partition("::")[2] or event.id) + (f" (torch {event.torch})" if several else ""))
+
+
+def utc_of(text: str) -> datetime | None:
+    """Return the time that an event names, in UTC; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):  # the second: before the year 1 in UTC
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a testcase says."""
+
+    kind: str = "skipped"
+    type: str = "not-run"
+    message: str = "not run"
+    body: str = "not run"
+    output: str = ""
+    properties: tuple[tuple[str, str], ...] = ()
+    seconds: float = 0.0
+
+
+def show(event: VariantFinished, source: Source) -> Shown:
+    """Return what the testcase of a result says. ``source`` reads the line that a failure points to."""
+    kind = kind_of(event.verdict)
+    message = headline(event) if kind else ""
+    body = render_failure(event, source) if kind in ("failure", "error") else message
+    return Shown(
+        kind=kind,
+        type=_type(event),
+        message=message,
+        body=body,
+        output=_MARKS.sub("[ [", clean(event.output)),
+        properties=facts_of(event),
+        seconds=round(seconds(event.seconds), 3),
+    )
+
+
+def _type(event: VariantFinished) -> str:
+    """A word of a closed set, by which people filter."""
+    if event.verdict in _TYPES:
+        return _TYPES[event.verdict]
+    oracles = event.oracles or tuple(finding.oracle for finding in event.findings)
+    for word in ("timeout", "memory"):
+        if word in oracles:
+            return word
+    if event.signal or "signal" in oracles:
+        return "crash"
+    groups = {row_of(word).group for word in oracles}
+    if "behaviour" in groups:
+        return "exception"
+    if event.verdict == "FAIL":
+        return "graphs" if groups == {"capture"} else "mismatch"
+    return "exception" if any(finding.error for finding in event.findings) else "no-result"
+
+
+def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], ...]:
+    """Return the properties of a testcase: name and one line of text."""
+    values = {name: getattr(event, name, "NOT-RUN" if name == "verdict" else None) for name in _FACTS}
+    words = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    facts = [
+        (name, value)
+        for name, value in words.items()
+        if value not in (None, "") and (name, value) not in (("attempts", 0), ("attempts", 1))
+    ]
+    return tuple((name, _fact(str(value))) for name, value in facts)
+
+
+@functools.lru_cache(maxsize=4096)
+def _fact(value: str) -> str:
+    return one_line(value).replace("]]", "] ]").replace("[[", "[ [")  # "]]" would end the line's own bracket
+
 
 SIZE = 19_500_000
 """Bytes of a file. Readers refuse or cut larger ones; 20 MB is the least of what they take."""
@@ -169,7 +284,6 @@ class _Model:
 
     def _render(self, testcase: _Testcase) -> None:
         """Bring a testcase's text up to date."""
-        from runner.report.junit_elements import write_testcase  # late: most commands write no XML
 
         planned, names = testcase.planned, {"name": testcase.title, "classname": testcase.suite.classname}
         if self._dialect == "extended":
@@ -194,7 +308,6 @@ class _Model:
 
     def _around(self, suite: _Suite, counts: Mapping[str, str]) -> tuple[bytes, bytes]:
         """Return what stands before and after the testcases of a suite."""
-        from runner.report.junit_elements import write_suite
 
         run = self._started
         facts = _run_properties(run) if run else {}
@@ -290,3 +403,47 @@ def _word(text: str) -> str:
 def _dotted(file: str) -> str:
     stem = re.sub(r"(\.(spec|suite))?\.ya?ml$", "", file)
     return ".".join(_word(part) for part in stem.split("/") if part not in ("", ".", "..")) or "_"
+
+
+def write_testcase(names: Mapping[str, str], shown: Shown) -> bytes:
+    """Return a testcase on lines of its own, as UTF-8.
+
+    Args:
+        names: its ``name``, ``classname``, ``file`` and ``line``.
+        shown: what it says, with texts cut to size; those properties that stand in an element of their own.
+    """
+    from junit_xml import TestCase, TestSuite  # late, as its parsers of XML: most commands write none
+
+    case = TestCase(**names, stdout=shown.output)
+    if shown.kind:
+        getattr(case, f"add_{shown.kind}_info")(shown.message, shown.body)
+    *properties, element = TestSuite("", [case], properties=dict(shown.properties)).build_xml_doc()
+    element[:0] = properties
+    element.set("time", f"{shown.seconds:.3f}")
+    for outcome in element.findall(shown.kind or "none"):
+        outcome.attrib |= {"type": shown.type, "message": shown.message}
+    return b"\n    " + _written(element, 2)
+
+
+def write_suite(counts: Mapping[str, str], **details: Any) -> tuple[bytes, bytes]:
+    """Return what stands before and after the testcases of a suite.
+
+    Args:
+        counts: attributes that the package would count, and ``time``.
+        details: what its ``TestSuite`` takes besides testcases.
+    """
+    from junit_xml import TestCase, TestSuite
+
+    element = TestSuite(test_cases=[TestCase("")], **details).build_xml_doc()
+    del element.attrib["disabled"]
+    element.attrib |= counts
+    # In attributes and texts "<" is written "&lt;", so this is found once.
+    head, _, tail = _written(element, 1).partition(b'<testcase name="" />')
+    return b"\n  " + head.rstrip(), tail
+
+
+def _written(element: Any, level: int) -> bytes:
+    from xml.etree import ElementTree
+
+    ElementTree.indent(element, level=level)
+    return ElementTree.tostring(element, encoding="unicode").encode("utf-8", "backslashreplace")

@@ -1,8 +1,11 @@
 """What each variant did the last time, over all runs kept here: for ``--lf``, ``--ff``, ``--order smart`` and shards by
-duration.
+duration. And which of these runs go: old ones, by a rule that a person can read.
 
 The journals are the truth. ``.runner/history.json`` saves reading them again, and remembers the verdicts of runs that
 were removed; a run that is missing in it, because its runner was killed or two ran at once, is read from its journal.
+
+Nothing is removed but folders that ``runner run`` and ``runner merge`` have made, and nothing in them but what they
+wrote. No link is followed. A folder with anything else in it stays as it is.
 """
 
 from __future__ import annotations
@@ -11,14 +14,19 @@ import contextlib
 import json
 import math
 import os
+import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from runner.cases.limits import Limits
-from runner.files import foreign_link, open_regular
-from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished
-from runner.record.journal import Problems, stream_journal
+from runner.exit_codes import UsageError
+from runner.files import entries_below, foreign_link, open_regular
+from runner.record import lock
+from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished, from_json
+from runner.record.journal import Problems, lines, parse_line, stream_journal
+from runner.record.keep import Keep
 from runner.record.store import FOLDER
 from runner.session.plan import Planned
 
@@ -66,12 +74,7 @@ def slot_seconds(event: VariantFinished) -> float:
 
 def read(base: Path | None = None) -> dict[Key, Last]:
     """What every variant did last. Never raises: without readable files nothing is known."""
-    return _read(base or Path(FOLDER))[0]
-
-
-def runs(base: Path | None = None) -> dict[str, RunSummary]:
-    """Return a summary of each run that has a readable journal, by the name of its folder. Raises nothing."""
-    return _read(base or Path(FOLDER))[1]
+    return read_runs(base)[0]
 
 
 def seconds_by_key() -> dict[Key, float]:
@@ -84,7 +87,7 @@ def update(base: Path | None = None) -> None:
     base = base or Path(FOLDER)
     if foreign_link(base) or not (base / "runs").is_dir():
         return
-    history, summaries = _read(base)
+    history, summaries = read_runs(base)
     data = {
         "version": _VERSION,
         "runs": {name: [each.size, each.ended, sorted(each.red), each.verdicts] for name, each in summaries.items()},
@@ -130,8 +133,12 @@ def ordered(planned: Sequence[Planned], history: Mapping[Key, Last], how: str) -
     return sorted(planned, key=rank)  # stable: what ranks alike keeps the plan's order
 
 
-def _read(base: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
-    """The history, and each run that is in it with the bytes of its journal: one that goes on is read again."""
+def read_runs(base: Path | None = None) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
+    """Return what every variant did last, and a summary of each run that has a readable journal, by its folder's name.
+
+    A run that goes on is read again. Raises nothing.
+    """
+    base = base or Path(FOLDER)
     history: dict[Key, Last] = {}
     known: dict[str, RunSummary] = {}
     # None yet, torn, another version's, or whatever stands there instead.
@@ -214,3 +221,139 @@ def _add(history: dict[Key, Last], event: VariantFinished) -> None:
     before = history.get(event.key)
     seconds = before.seconds if event.cached and before is not None else slot_seconds(event)
     history[event.key] = Last(event.verdict, seconds)
+
+
+_NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
+"""A run's folder: date, time, process, and a number where that was taken."""
+
+_LOG = "events.jsonl"
+_JOB_LOGS = "logs"
+_REPORT = r"(?:junit\.xml|diagnosis-[0-9]+\.json)"
+_FILES = re.compile(rf"{re.escape(_LOG)}|{lock.NAME}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
+"""What a run's folder holds beside the folder of its jobs' logs."""
+_JOB_LOG = re.compile(r"[0-9]{5,}-[\w.-]+\.log")
+"""What ``LocalEngine`` calls the log of a job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What was removed: names, oldest first, and their bytes; whether the rest is as the rule wants it."""
+
+    names: tuple[str, ...] = ()
+    size: int = 0
+    enough: bool = True
+
+
+def prune(keep: Keep, own: Path | None = None, base: Path | None = None) -> Pruned:
+    """Remove the oldest runs until the rule holds, or none is left that may go.
+
+    These stay: ``own``, the run of this process; the run that ``latest`` means; runs that another process writes; runs
+    without an end, which ``runner resume`` may go on with; of each suite the last run in which it was red. Raises
+    nothing.
+
+    Args:
+        keep: the rule.
+        own: a folder that stays.
+        base: the folder of runs, ``.runner`` if None.
+    """
+    base = base or Path(FOLDER)
+    runs = base / "runs"
+    if base.is_symlink() or runs.is_symlink() or not runs.is_dir():
+        return Pruned()
+    sizes = {name: _size(runs / name) for name in _names(runs)}
+    count, total = len(sizes), sum(sizes.values())
+    if keep.holds(count, total):
+        return Pruned()
+    _, summaries = read_runs(base)
+    needed = _needed(summaries, sizes) | {own.name if own is not None else "", _latest(base)}
+    removed: list[str] = []
+    for name, size in sizes.items():
+        if keep.holds(count, total):
+            break
+        if name in summaries and name not in needed and _remove(runs / name, summaries[name].size):
+            removed.append(name)
+            count, total = count - 1, total - size
+    return Pruned(tuple(removed), sum(sizes[name] for name in removed), keep.holds(count, total))
+
+
+def _names(runs: Path) -> list[str]:
+    """Return the folders that are runs of this user, oldest first."""
+    with contextlib.suppress(OSError), os.scandir(runs) as entries:
+        names = [entry.name for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)]
+        return sorted(name for name in names if _is_own(runs / name))
+    return []
+
+
+def _is_own(folder: Path) -> bool:
+    """Return whether a folder is this user's, and holds a run and nothing else."""
+    try:
+        if folder.stat(follow_symlinks=False).st_uid != os.getuid():
+            return False
+        logs = folder / _JOB_LOGS
+        if not _holds_only(folder, _FILES, _JOB_LOGS) or (logs.is_dir() and not _holds_only(logs, _JOB_LOG)):
+            return False
+        return isinstance(from_json(parse_line(next(lines(folder / _LOG), b""))), RunStarted)
+    except (OSError, ValueError):  # gone meanwhile, or no log of a run
+        return False
+
+
+def _holds_only(folder: Path, files: re.Pattern[str], below: str = "") -> bool:
+    """Return whether a folder holds regular files of such names and a folder ``below``, and nothing else.
+
+    Raises OSError.
+    """
+    with os.scandir(folder) as entries:
+        return all(
+            entry.name == below
+            if entry.is_dir(follow_symlinks=False)
+            else entry.is_file(follow_symlinks=False) and files.fullmatch(entry.name)
+            for entry in entries
+        )
+
+
+def _needed(summaries: dict[str, RunSummary], names: Iterable[str]) -> set[str]:
+    """Return the runs that have no end, and of each suite the last red one."""
+    ended = [name for name in names if name in summaries and summaries[name].ended]
+    last = {suite: name for name in ended for suite in summaries[name].red}
+    return {name for name in names if name in summaries and not summaries[name].ended} | {*last.values()}
+
+
+def _latest(base: Path) -> str:
+    try:
+        return Path(os.readlink(base / "latest")).name
+    except OSError:
+        return ""
+
+
+def _size(folder: Path) -> int:
+    size = 0
+    for entry in entries_below(folder):
+        with contextlib.suppress(OSError):
+            size += 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_size
+    return size
+
+
+def _remove(folder: Path, log_size: int) -> bool:
+    """Remove a run unless another process writes it, or has written since ``log_size``. Return whether it is gone."""
+    try:
+        with lock.lock(folder):  # resume takes it before it reads the log
+            status = os.lstat(folder / _LOG)
+            if not _is_own(folder) or not stat.S_ISREG(status.st_mode) or status.st_size != log_size:
+                return False
+            _empty(folder)
+        folder.rmdir()
+    except (UsageError, OSError):
+        return False
+    return True
+
+
+def _empty(folder: Path) -> None:
+    """Remove what a run has written. The log goes last: what a killed process leaves is a run still. Raises OSError."""
+    names = sorted(os.listdir(folder), key=lambda name: (name == lock.NAME, name == _LOG))
+    for name in names:
+        if name != _JOB_LOGS:
+            os.unlink(folder / name)
+            continue
+        for log in os.listdir(folder / name):
+            os.unlink(folder / name / log)
+        os.rmdir(folder / name)

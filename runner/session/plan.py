@@ -1,22 +1,48 @@
-"""What to run: variants times environments, and each as the job that a worker understands."""
+"""What to run: variants times environments, and each as the job that a worker understands.
+
+A variant whose backend does not claim what it needs is skipped, as far as the case's own text says so: nothing is
+guessed. Dtypes and devices that a value comes to have on the way, dynamic shapes that torch chooses by itself, and
+writes through views are not known before a run. Such variants run.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from runner.builder.source import Source
+from runner.cases.backends import GROUP, hint_for, own_names
 from runner.cases.flags import PRECISION
-from runner.cases.model import KERNEL_BACKENDS, LAUNCH, THREADS, Backend, Case, Tolerance, Variant
+from runner.cases.model import (
+    KERNEL_BACKENDS,
+    LAUNCH,
+    THREADS,
+    Backend,
+    Case,
+    Constant,
+    Input,
+    Node,
+    Tolerance,
+    Variant,
+)
 from runner.cases.versions import matches
+from runner.cases.walk import values_of
 from runner.contract.job import Job
+from runner.contract.record import Record
 from runner.contract.settings import AS_USER
-from runner.session.claims import unclaimed_need
+from runner.diagnostics import Diagnostic, InputError, source_line
+from runner.engine.gpus import count_gpus
+from runner.engine.interpreters import find_python, inspect_packages, probe
+from runner.exit_codes import UsageError
+from runner.session.settings import RunSettings
+from runner.verdict.operators import written_input
 from runner.verdict.policy import Verdict
 from runner.verdict.stages import stage_of
 
@@ -225,3 +251,150 @@ def warmth(variants: Sequence[Variant]) -> str:
     if not stages & {"aot", "decomposition"}:
         return "dynamo"
     return "backward" if any(variant.grad.mode == "backward" for variant in on_cpu) else "aot"
+
+
+def find_environments(pythons: Sequence[str]) -> list[Environment]:
+    """The interpreters of ``--python``, or this one. Raises UsageError for one that cannot serve."""
+    found: list[Environment] = []
+    for number, python in enumerate(pythons or [sys.executable]):
+        facts = probe(python)
+        if "error" in facts:
+            without = f"{facts['error']}; give one that has torch with --python PATH"
+            raise UsageError(f"--python {python}: {facts['error']}" if pythons else without)
+        path = find_python(python) or python
+        same = [e for e in found if e.torch == facts["torch"]]
+        if any(e.python == path for e in same):
+            continue
+        # one name a column: the build tells two of one version apart
+        shown = facts["torch"] if not same else f"{facts['build']} ({python})"
+        found.append(Environment(str(number), path, shown, facts["build"], facts["python"]))
+    return found
+
+
+def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> list[Environment]:
+    """``find_environments`` of ``--python``, and each has the modules and backends that are asked for.
+
+    Raises:
+        UsageError: no such Python, or a Python without a module or backend that the command line names.
+        InputError: no Python has a backend that a file names.
+    """
+    environments = find_environments(settings.python)
+    _refuse_missing_gpus(settings)
+    modules = {name: f"--import {name}" for name in settings.imports}
+    modules |= {name.partition(":")[0]: f"--backend {name}" for name in settings.backend if ":" in name}
+    unknown = [] if settings.imports else _unknown(variants)  # what is imported may register any name
+    for name, option in modules.items():
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"{option}: {name!r} is no name of a module")
+    if not modules and not unknown:
+        return environments
+    options = {name.partition(".")[0]: option for name, option in modules.items()}
+    try:
+        answers = [inspect_packages(e.python, GROUP, [*options], worker_paths(settings)) for e in environments]
+    except OSError as error:
+        raise UsageError(str(error)) from None
+    for environment, answer in zip(environments, answers, strict=True):
+        for module, near in answer.missing.items():
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise UsageError(f"{options[module]}: {environment.python} has no module {module!r}{hint}")
+    backends = [*dict.fromkeys(name for answer in answers for name in answer.backends)]
+    _refuse_unknown([b for b in unknown if b.backend not in backends], backends)
+    return environments
+
+
+def _refuse_missing_gpus(settings: RunSettings) -> None:
+    """Raise UsageError for a GPU that was typed and is not among those of this machine.
+
+    Without any, a variant for one is SKIP.
+    """
+    count = count_gpus() if settings.engine == "local" else 0
+    for device in settings.device if count else ():
+        kind, _, index = device.partition(":")
+        if kind == "cuda" and index and int(index) >= count:
+            present = ", ".join(f"cuda:{number}" for number in range(count))
+            raise UsageError(f"--device {device}: no such GPU here; there is {present}")
+
+
+def _unknown(variants: Sequence[Variant]) -> list[Backend]:
+    """Plain names that only an installed package can have registered."""
+    used = {(v.backend.name, v.backend.backend): v.backend for v in variants}
+    return [backend for backend in used.values() if ":" not in backend.backend and backend.backend not in own_names()]
+
+
+def _refuse_unknown(unknown: Sequence[Backend], backends: Sequence[str]) -> None:
+    """Raises UsageError for a name that was typed, InputError for those of files."""
+    diagnostics = []
+    for backend in unknown:
+        hint = hint_for(backend.backend, backends)
+        if backend.span is None:
+            raise UsageError(f"--backend {backend.name}: no such backend; {hint}")
+        message = f"no installed package registers backend {backend.backend!r}, and it is not torch's own"
+        diagnostics.append(
+            Diagnostic(backend.span, message, hint, text=source_line(backend.span.file, backend.span.line))
+        )
+    if diagnostics:
+        raise InputError(diagnostics)
+
+
+def worker_paths(settings: RunSettings) -> tuple[str, ...]:
+    """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
+    named = any(":" in backend for backend in settings.backend) or settings.imports
+    return (os.getcwd(),) if named else ()
+
+
+def unclaimed_need(variant: Variant) -> str:
+    """Return the first thing that a variant needs and its backend does not claim, such as ``gradients``; empty without
+    one."""
+    unclaimed, case = variant.backend.unclaimed, variant.case
+    dynamic = variant.backend.dynamic if variant.dynamic is None else variant.dynamic
+    if unclaimed.gradients and variant.grad.mode == "backward":
+        return "gradients"
+    if unclaimed.dynamic and dynamic:
+        return "dynamic shapes"
+    if unclaimed.mutation and written_input(case):
+        return "mutation of inputs"
+    if unclaimed.dtypes and (dtype := _first(_dtypes(variant), unclaimed.dtypes)):
+        return dtype
+    devices = (variant.device, *(item.device for item in _inputs(case) if item.device))
+    kinds = (name for device in devices for name in (device, device.partition(":")[0]))
+    return f"device {device}" if unclaimed.devices and (device := _first(kinds, unclaimed.devices)) else ""
+
+
+def unclaimed_by_run(variant: Variant, record: Record) -> str:
+    """Return what only a run's record tells that the variant needs and its backend does not claim; empty if there is
+    nothing.
+
+    Precision is such a need if every finding is a value that lies within the tolerance of the dtype that is claimed.
+    """
+    if variant.backend.unclaimed.random and record.drew_random:
+        return "random numbers of eager"
+    is_certain = variant.backend.unclaimed.precision and record.trust is None
+    needs = [finding.numbers.get("precision") for finding in record.findings] if is_certain else []
+    return f"precision of {needs[0]}" if needs and all(needs) else ""
+
+
+def _first(needs: Iterable[str], unclaimed: tuple[str, ...]) -> str:
+    return next((need for need in needs if need in unclaimed), "")
+
+
+def _inputs(case: Case) -> Iterator[Input]:
+    """The inputs and the state of a case, those of further calls and the items of lists included."""
+    pending = [*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs)]
+    while pending:
+        item = pending.pop()
+        yield item
+        pending += item.items
+
+
+def _dtypes(variant: Variant) -> Iterator[str]:
+    """The dtype of a variant, and those that its case names: of inputs, state, parameters, autocast and casts."""
+    case = variant.case
+    yield variant.dtype
+    yield from filter(None, (case.param_dtype, variant.autocast))
+    layouts: list[Iterable[Node]] = []
+    for item in _inputs(case):
+        yield from filter(None, [item.dtype])
+        layouts.append(item.layout)
+    for value in itertools.chain.from_iterable(map(values_of, (case.chain, *layouts))):
+        if isinstance(value, Constant):
+            yield value.name.removeprefix("torch.")

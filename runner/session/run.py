@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -24,12 +25,14 @@ from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.home import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
+    RED,
     Event,
     Key,
     Notice,
     RunFinished,
     RunResumed,
     RunStarted,
+    VariantStarted,
     finished_of,
     planned_of,
 )
@@ -37,16 +40,93 @@ from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
-from runner.session.collect import Loaded
-from runner.session.context import RunContext
-from runner.session.environments import checked_environments, worker_paths
-from runner.session.identity import planned_event
-from runner.session.nodes import names_nodes
-from runner.session.plan import USER_VARIABLES, Environment, Planned, precision_flags, skip_reason, warmth
-from runner.session.sample import Sample
-from runner.session.scheduler import Engine
-from runner.session.session import Session, Ticker
+from runner.session.collect import Loaded, names_nodes
+from runner.session.context import RunContext, Sample, planned_event
+from runner.session.plan import (
+    USER_VARIABLES,
+    Environment,
+    Planned,
+    checked_environments,
+    precision_flags,
+    skip_reason,
+    warmth,
+    worker_paths,
+)
+from runner.session.scheduler import Engine, Scheduler
 from runner.session.settings import RunSettings
+from runner.session.variant_run import VariantResult, run_variant
+
+Ticker = Callable[[list[tuple[str, float, str]]], None]
+
+_TURN = 100
+"""Variants that are started between two looks at what runs: limits are enforced while we wait."""
+
+
+class Session:
+    """Runs a plan. ``tick`` is called several times a second with what runs now."""
+
+    def __init__(
+        self, planned: Sequence[Planned], engine: Engine, context: RunContext, tick: Ticker | None = None
+    ) -> None:
+        """Start nothing yet."""
+        self.engine, self.context, self.tick = engine, context, tick
+        self.queue = deque(planned)
+        self.scheduler: Scheduler[VariantResult] = Scheduler(engine)
+        self.bad_verdicts = (*RED, "SKIP") if context.settings.fail_on_skip else RED
+        self.red = 0
+        self.broken = 0
+        self.unchecked: set[str] = set()
+        self.unfinished = len(self.queue)
+        self.late = False  # the deadline passed and something was left
+
+    @property
+    def code(self) -> int:
+        """pytest's exit code so far: 0, 1 for red verdicts (and SKIP with --fail-on-skip), 3 when the harness failed
+        somewhere."""
+        return INTERNAL if self.broken else FAILED if self.red else OK
+
+    def events(self) -> Iterator[Event]:
+        """Run everything, and yield what happens.
+
+        When the deadline passes, what runs is ended and stays without a verdict: see ``late``.
+        """
+        # Ahead of the slots, so that none waits for work; unless a failure is to stop what has not begun.
+        window = self.context.slots * (3 if self.context.most_failures is None else 1)
+        while (self.queue and not self._stopping()) or len(self.scheduler):
+            for _ in range(_TURN):
+                if not self.queue or len(self.scheduler) >= window or self._stopping():
+                    break
+                planned = self.queue.popleft()
+                yield VariantStarted(planned.variant.id, planned.environment.torch)
+                self.scheduler.start(planned.key, run_variant(planned, self.context))
+                yield from self._results()
+            if len(self.scheduler):
+                self.scheduler.wait(0.1)
+                yield from self._results()
+            if self.tick is not None:
+                self.tick([(job.id, seconds, phase) for job, seconds, phase in self.engine.running()])
+            if self.context.time_is_up() and (self.queue or len(self.scheduler)):
+                self.late = True
+                self.scheduler.cancel()
+        self.late = self.late or (self.context.time_is_up() and bool(self.queue))
+
+    def _stopping(self) -> bool:
+        most = self.context.most_failures
+        return (most is not None and self.red >= most) or self.context.time_is_up()
+
+    def _results(self) -> Iterator[Event]:
+        for _, result in self.scheduler.results():
+            self.broken += len(result.harness_errors)
+            for reason in result.harness_errors:
+                yield Notice(f"{result.event.id}: the harness failed, not the case:\n{reason}", "error")
+            for absence in result.unchecked:
+                if absence not in self.unchecked:
+                    self.unchecked.add(absence)
+                    yield Notice(absence)
+            self.red += result.event.verdict in self.bad_verdicts
+            self.unfinished -= 1
+            yield result.event
+
 
 PRECISE = (
     "on CUDA cuDNN and cuBLAS round as the dtype says: no TF32, no sums in half precision; a case's config: can "

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from runner.cases.limits import Limits
 from runner.contract.job import ISOLATION, Isolation
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
-
-if TYPE_CHECKING:  # shards know plans, and so all that a plan is made of; a command that only helps needs none of it
-    from runner.session.shards import Shard
 
 JOBS = 1024
 """Processes at once, at most."""
@@ -25,6 +23,33 @@ YEAR = 366 * 86400.0
 """Seconds that an option may name, at most."""
 SEED = (-(1 << 63), (1 << 63) - 1)
 """Any signed integer of 64 bits, which every torch takes as a seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Part ``index`` (from 1) of ``count``."""
+
+    index: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def parse_shard(text: str) -> Shard:
+    """The shard that ``text`` names, such as ``2/4``. Raises ValueError, which says what is wrong with it."""
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no shard; write which of how many, such as 2/4")
+    shard = Shard(int(found[1]), int(found[2]))
+    if shard.count == 0:
+        raise ValueError(f"{text!r}: there must be at least one shard, such as 1/1")
+    if not 1 <= shard.index <= shard.count:
+        raise ValueError(
+            f"{text!r}: shards are counted from 1, so this must be one of 1/{shard.count} to "
+            f"{shard.count}/{shard.count}"
+        )
+    return shard
 
 
 @dataclass(frozen=True, slots=True)

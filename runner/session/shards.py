@@ -1,56 +1,53 @@
-"""A plan in parts, one a machine; and a hash of the whole plan, by which parts that belong together know each other."""
+"""A plan in parts, one a machine; a hash of the whole plan, by which parts that belong together know each other; and
+one run out of the runs of all parts.
+
+What does not belong together, or is not whole, is refused with what to do.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import heapq
 import itertools
 import math
-import re
+import os
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from runner import __version__, exit_codes
 from runner.cases.model import Case, Kernel, Literal, PythonModule
 from runner.cases.python_files import own_imports
 from runner.diagnostics import Span
+from runner.exit_codes import UsageError
 from runner.files import read_text
+from runner.record.events import (
+    RED,
+    Event,
+    Key,
+    Notice,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    finished_of,
+    planned_of,
+    start_of,
+)
+from runner.record.journal import lines, parse_line
 from runner.session.plan import Planned
+from runner.session.settings import Shard, parse_shard
 
 _PYTHON = (PythonModule, Kernel)
 """What names a Python file: its text counts, and not where it lies."""
 _SCALARS = frozenset({type(None), bool, int, float, complex, str, bytes, type(Ellipsis)})
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """Part ``index`` (from 1) of ``count``."""
-
-    index: int
-    count: int
-
-    def __str__(self) -> str:
-        return f"{self.index}/{self.count}"
-
-
-def parse(text: str) -> Shard:
-    """The shard that ``text`` names, such as ``2/4``. Raises ValueError, which says what is wrong with it."""
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no shard; write which of how many, such as 2/4")
-    shard = Shard(int(found[1]), int(found[2]))
-    if shard.count == 0:
-        raise ValueError(f"{text!r}: there must be at least one shard, such as 1/1")
-    if not 1 <= shard.index <= shard.count:
-        raise ValueError(
-            f"{text!r}: shards are counted from 1, so this must be one of 1/{shard.count} to "
-            f"{shard.count}/{shard.count}"
-        )
-    return shard
 
 
 def chosen(planned: Sequence[Planned], shard: Shard, seconds: Mapping[str, float] | None = None) -> list[Planned]:
@@ -162,3 +159,246 @@ def _text(file: str) -> str:
 
 def _sha(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+_Result = TypeVar("_Result", VariantPlanned, VariantFinished)
+
+
+@dataclass(slots=True)
+class _Part:
+    """One shard's run."""
+
+    started: RunStarted
+    shard: Shard
+    planned: dict[Key, VariantPlanned]
+    finished: dict[Key, VariantFinished]
+    notices: list[Notice]
+    ends: list[RunFinished]
+    ended: bool  # nothing followed the last end
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        where = f" on {self.started.host}" if self.started.host else ""
+        return f"shard {self.shard} (run {self.started.run}{where})"
+
+
+def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event]:
+    """The events of the whole run, made from those of each of its shards: the plan in its order, then the verdicts.
+
+    Files below the folder where a shard ran are named as if they lay below ``cwd`` (None: where this process is), so
+    that reports of shards from several checkouts speak of one file. The run's ``folder`` is left empty.
+
+    Raises:
+        UsageError: a run is no shard, or not one of the same plan; one is there twice, is missing, or has not finished.
+    """
+    if not runs:
+        raise UsageError("nothing to merge: name the runs of all shards")
+    parts = [_part(events) for events in runs]
+    parts.sort(key=lambda part: part.shard.index)
+    _belong_together(parts)
+    for part in parts:
+        _whole(part)
+    _disjoint(parts)
+    _own(parts)
+    here = os.getcwd() if cwd is None else cwd
+    planned = [_moved(event, part, here) for part in parts for event in part.planned.values()]
+    planned.sort(key=lambda event: event.number)  # stable: runs that count nothing stay in the order of their shards
+    finished = {key: _moved(event, part, here) for part in parts for key, event in part.finished.items()}
+    notices = dict.fromkeys(notice for part in parts for notice in part.notices)
+    versions = list(dict.fromkeys(part.started.version for part in parts))
+    if len(versions) > 1:
+        notices[Notice(f"these shards were run by different versions of runner: {', '.join(versions)}")] = None
+    seconds = round(sum(end.seconds for part in parts for end in part.ends), 3)
+    return [
+        _started(parts, len(planned), here),
+        *planned,
+        *notices,
+        *(finished[event.key] for event in planned),
+        RunFinished(_code(parts, finished.values()), seconds),
+    ]
+
+
+def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
+    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without.
+
+    Raises OSError.
+    """
+    pairs = set()
+    for line in lines(path):
+        with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
+            data = parse_line(line)
+            pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
+    return pairs
+
+
+def check_stamps(path: str | os.PathLike[str]) -> None:
+    """See that all lines of a journal are of one run's shard. Raises UsageError, and OSError."""
+    found = stamps(path)
+    if len(found) > 1:
+        names = sorted(f"shard {shard or 'none'} of plan {plan or 'none'}" for plan, shard in found)
+        raise UsageError(
+            f"{path} holds lines of several runs: {', '.join(names)}; run these shards again, each into its own log"
+        )
+
+
+def _part(events: Sequence[Event]) -> _Part:
+    started = start_of(events)
+    if started is None:
+        raise UsageError("cannot merge: one of the logs does not say which run it is of; run that shard again")
+    try:
+        shard = parse_shard(started.shard)
+    except ValueError:
+        shard = None
+    if shard is None or not started.plan:
+        raise UsageError(
+            f"cannot merge: run {started.run} is no shard; --shard 1/{4} to --shard 4/4 make four of a run"
+        )
+    marks = [event for event in events if isinstance(event, RunStarted | RunResumed | RunFinished)]
+    return _Part(
+        started,
+        shard,
+        planned_of(events),
+        finished_of(events),
+        [event for event in events if isinstance(event, Notice)],
+        [event for event in marks if isinstance(event, RunFinished)],
+        isinstance(marks[-1], RunFinished),
+    )
+
+
+def _belong_together(parts: Sequence[_Part]) -> None:
+    """See that these are all the shards of one plan, each once."""
+    first = parts[0]
+    for part in parts[1:]:
+        if part.started.plan != first.started.plan:
+            raise UsageError(
+                f"cannot merge: {part.name} and {first.name} are of different plans ({part.started.plan}, "
+                f"{first.started.plan}); "
+                "run every shard on the same cases, with the same options and the same torch"
+            )
+        if part.shard.count != first.shard.count:
+            raise UsageError(
+                f"cannot merge: {first.name} and {part.name} cut the plan into different numbers of shards"
+            )
+    found = Counter(part.shard.index for part in parts)
+    twice = next((index for index, times in found.items() if times > 1), None)
+    if twice is not None:
+        names = " and ".join(part.name for part in parts if part.shard.index == twice)
+        raise UsageError(f"cannot merge: {names} are the same shard; leave one out")
+    count = first.shard.count
+    if len(found) < count:
+        missing = ", ".join(f"{index}/{count}" for index in range(1, count + 1) if index not in found)
+        raise UsageError(f"cannot merge: no run of shard {missing}; run it with the same command and --shard")
+
+
+def _whole(part: _Part) -> None:
+    """See that a shard's run has a verdict for all that it planned."""
+    again = f"finish it with: runner resume {part.started.folder or part.started.run}"
+    if not part.ended:
+        raise UsageError(f"cannot merge: {part.name} has not finished; {again}")
+    if part.ends[-1].interrupted:
+        raise UsageError(f"cannot merge: {part.name} was interrupted; {again}")
+    left = [key for key in part.planned if key not in part.finished]
+    if left:
+        raise UsageError(
+            f"cannot merge: {part.name} has no verdict for {len(left)} of its {len(part.planned)} variants, such as "
+            f"{left[0][0]}; {again}"
+        )
+    expected = part.started.planned
+    if any(key not in part.planned for key in part.finished) or (expected and expected != len(part.planned)):
+        raise UsageError(f"cannot merge: the log of {part.name} lacks lines of its plan; run that shard again")
+
+
+def _disjoint(parts: Sequence[_Part]) -> None:
+    """See that every variant is in one shard."""
+    owner: dict[Key, _Part] = {}
+    places: dict[int, Key] = {}
+    for part in parts:
+        for key, event in part.planned.items():
+            if key in owner:
+                raise UsageError(
+                    f"cannot merge: {key[0]} (torch {key[1]}) is in {owner[key].name} and in {part.name}; {_CUT_ALIKE}"
+                )
+            if event.number and places.setdefault(event.number, key) != key:
+                raise UsageError(
+                    f"cannot merge: {key[0]} and {places[event.number][0]} have the same place in the plan; "
+                    f"{_CUT_ALIKE}"
+                )
+            owner[key] = part
+    total = max(part.started.total for part in parts)
+    if total and total != len(owner):
+        raise UsageError(
+            f"cannot merge: {total} variants are planned, and these shards hold {len(owner)}; {_CUT_ALIKE}"
+        )
+
+
+def _own(parts: Sequence[_Part]) -> None:
+    """See that every shard holds what belongs to it, where ids alone decide that."""
+    for part in parts:
+        if any(
+            word.startswith("--d") and "--durations".startswith(word.partition("=")[0]) for word in part.started.argv
+        ):
+            continue
+        stranger = next((key for key in part.planned if not is_of(key[0], part.shard)), None)
+        if stranger is not None:
+            raise UsageError(
+                f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that "
+                "shard again"
+            )
+
+
+_CUT_ALIKE = "run every shard with the same options, --durations among them"
+
+
+def _started(parts: Sequence[_Part], planned: int, cwd: str) -> RunStarted:
+    starts = [part.started for part in parts]
+    environments: dict[tuple[str, ...], Mapping[str, Any]] = {}
+    for start in starts:
+        for entry in start.environments:  # the same torch lies in another folder on another machine
+            environments.setdefault(tuple(str(entry.get(key)) for key in ("torch", "build", "version")), entry)
+    return RunStarted(
+        run="+".join(start.run for start in starts),
+        version=__version__,
+        argv=("runner", "merge", *(start.run for start in starts)),
+        started=min(start.started for start in starts),
+        host=_listed(start.host for start in starts),
+        folder="",
+        environments=tuple(environments.values()),
+        full=all(start.full for start in starts),
+        cwd=cwd,
+        plan=starts[0].plan,
+        planned=planned,
+        total=planned,
+        engine=_listed(start.engine for start in starts),
+        suites={name: file for start in starts for name, file in start.suites.items()},
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(word for word in words if word))
+
+
+def _code(parts: Sequence[_Part], finished: Iterable[VariantFinished]) -> int:
+    """The exit code of one run that had done all this."""
+    codes = {part.ends[-1].exit_code for part in parts}
+    if any(event.verdict in RED for event in finished):
+        codes.add(exit_codes.FAILED)
+    if codes == {exit_codes.NOTHING}:
+        return exit_codes.NOTHING
+    order = (exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.FAILED)
+    return next((code for code in order if code in codes), exit_codes.OK)
+
+
+def _moved(event: _Result, part: _Part, cwd: str) -> _Result:
+    """The event with its files below ``cwd`` instead of below the folder where its shard ran."""
+    old = part.started.cwd.rstrip("/")
+    if not old or old == cwd.rstrip("/"):
+        return event
+
+    def moved(path: Any) -> Any:
+        return cwd.rstrip("/") + path[len(old) :] if path and path.startswith(old + "/") else path
+
+    if isinstance(event, VariantPlanned):
+        return replace(event, file=moved(event.file))
+    findings = tuple(replace(f, place=moved(f.place)) for f in event.findings)
+    return replace(event, file=moved(event.file), findings=findings, entry=moved(event.entry), place=moved(event.place))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,20 +12,19 @@ from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job
+from runner.contract.oracles import row_of
 from runner.contract.record import Record, Trust
 from runner.engine.graphs import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
-from runner.session import retries
-from runner.session.claims import unclaimed_by_run
-from runner.session.context import RunContext
-from runner.session.identity import planned_event, repro
-from runner.session.plan import Planned, as_user, job, skip
+from runner.session.context import RunContext, planned_event, repro
+from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes, user_run
 from runner.verdict.operators import first_operator
+from runner.verdict.outcomes import describe
 from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
 from runner.verdict.signature import assess, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
@@ -85,7 +85,7 @@ def _run_attempts(planned: Planned, context: RunContext) -> Steps[VariantResult]
     harness_errors: list[str] = []
     unchecked: dict[str, None] = {}
     while not events or (
-        retries.again(events, context.settings.retries, context.settings.stress) and not context.time_is_up()
+        runs_again(events, context.settings.retries, context.settings.stress) and not context.time_is_up()
     ):
         attempt = _Attempt(planned, context)
         verdict = yield from attempt.run()
@@ -96,7 +96,7 @@ def _run_attempts(planned: Planned, context: RunContext) -> Steps[VariantResult]
         if attempt.main is not None:
             unchecked.update(dict.fromkeys(attempt.main.record.unchecked))
         events.append(attempt.event(verdict))
-    finished = assess(retries.combined(events, context.settings.stress))
+    finished = assess(combined(events, context.settings.stress))
     return VariantResult(finished, tuple(harness_errors), tuple(unchecked))
 
 
@@ -147,7 +147,7 @@ class _Attempt:
             main = yield from self._checked_pass(main)
         verdict = yield from self._judge(main)
         main = self.main or main
-        if not self.context.settings.confirm or verdict.word not in retries.CONFIRMED or self.is_stale(verdict):
+        if not self.context.settings.confirm or verdict.word not in CONFIRMED or self.is_stale(verdict):
             return verdict
         if main.ended == "damage":  # twice already
             return verdict
@@ -195,8 +195,8 @@ class _Attempt:
 
     def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:
         """Run the variant in a process that shares nothing, after ``first`` did not. It gets the time that it needs."""
-        (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), retries.machine_made(first))])
-        if (patient := retries.patient_job(first, outcome)) is not None:
+        (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), machine_made(first))])
+        if (patient := patient_job(first, outcome)) is not None:
             (outcome,) = yield from self._outcomes([patient])
         return outcome
 
@@ -209,14 +209,12 @@ class _Attempt:
         self.bypass_cache = True  # nor does a stored answer say what a process of its own does
         alone = yield from self._apart("main", main)
         self.context.sample.spend(alone.busy)
-        if retries.alike(main, alone) or retries.machine_made(alone):
+        if alike(main, alone) or machine_made(alone):
             return main
         again = yield from self._apart("main", main)
-        if retries.alike(alone, again):
+        if alike(alone, again):
             self.shared = main
-            self.harness_errors.append(
-                f"a process that had run other variants let it pass. {retries.order_note(main, alone)}"
-            )
+            self.harness_errors.append(f"a process that had run other variants let it pass. {order_note(main, alone)}")
         return alone
 
     def _user_jobs(self) -> list[Job]:
@@ -228,9 +226,7 @@ class _Attempt:
     def _will_be_confirmed(self, main: Outcome) -> bool:
         """Return whether a finding is likely to stand: then a run as a user need not wait for the stages."""
         known = self.planned.variant.case.known and not self.context.settings.no_known
-        return self.context.settings.confirm and not (
-            known or main.cached or retries.machine_made(main) or self.as_user
-        )
+        return self.context.settings.confirm and not (known or main.cached or machine_made(main) or self.as_user)
 
     def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
         """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it
@@ -313,21 +309,21 @@ class _Attempt:
             findings, doubt = outcomes.read(main, self.source)
             clean = not findings and doubt is None
             passes += clean
-            if not clean or passes >= retries.opinions(shared):
+            if not clean or passes >= opinions(shared):
                 break
             self.bypass_cache = True  # one stored answer, given twice, is one answer
             main = yield from self._apart("main", shared)
         if passes and not clean:
-            return main, retries.wavering(shared, passes, main)
-        if not retries.alike(shared, main):
+            return main, wavering(shared, passes, main)
+        if not alike(shared, main):
             self._note_difference(shared, main)
-            if retries.own_fault(shared):
-                return main, retries.disagreement(retries.summary(shared), main)
+            if own_fault(shared):
+                return main, disagreement(summary(shared), main)
         return main, ""
 
     def _note_difference(self, shared: Outcome, alone: Outcome) -> None:
-        self.labels.append(retries.ORDER_DEPENDENT)
-        self.notes.append(retries.order_note(shared, alone))
+        self.labels.append(ORDER_DEPENDENT)
+        self.notes.append(order_note(shared, alone))
 
     def _locate(self, main: Outcome) -> Steps[None]:
         """Run the stages below, once under each policy that may explain the findings, and as a user beside them."""
@@ -400,17 +396,17 @@ class _Attempt:
             findings = outcomes.read(user, self.source)[0]
             if user_run.is_answer(user, findings, self.findings[0]):
                 self.user = findings
-        is_same = user is not None and not retries.machine_made(main) and retries.alike(main, user)
+        is_same = user is not None and not machine_made(main) and alike(main, user)
         if self.shared is not None or is_same:
             return verdict
         alone = yield from self._apart("confirm", main)
-        if alone.ended in outcomes.NO_WORD or retries.alike(main, alone):
+        if alone.ended in outcomes.NO_WORD or alike(main, alone):
             return verdict
-        if retries.machine_made(main):  # too slow or too big beside others: what it does alone counts
+        if machine_made(main):  # too slow or too big beside others: what it does alone counts
             self.shared, self.stages, self.policies, self.user = main, {}, [], None
             return (yield from self._judge(alone))
         self._note_difference(main, alone)
-        return replace(verdict, word="FLAKY", reason=retries.disagreement(verdict.reason, alone))
+        return replace(verdict, word="FLAKY", reason=disagreement(verdict.reason, alone))
 
     def event(self, verdict: Verdict) -> VariantFinished:
         """Return what is reported of this attempt."""
@@ -420,7 +416,7 @@ class _Attempt:
         labels = [*record.labels, *(explained.label(flag) for flag in self.policies), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
         notes = [*record.notes, *self.notes]
-        if self.user is not None and verdict.word in retries.CONFIRMED:
+        if self.user is not None and verdict.word in CONFIRMED:
             notes += filter(None, [user_run.note_of(self.user, self.findings[0])])
         counts: dict[str, Any] = {name: getattr(record, name) if main and main.result else None for name in _COUNTS}
         if main is not None and main.lost:
@@ -468,3 +464,131 @@ class _Attempt:
         return {
             stage: " ".join(dict.fromkeys(f.oracle for f in findings)) or "ok" for stage, findings in stages.items()
         }
+
+
+ORDER_DEPENDENT = "order-dependent"
+"""Label of a variant that did otherwise once nothing had run before it, or nothing ran beside it."""
+
+OPINIONS = 3
+"""Processes of its own in which a variant has to pass before what ran before it is to blame for its failure. A compiler
+that goes wrong every other time, as one that chooses kernels by their times may, gets through once in eight times."""
+
+PATIENCE = 3.0
+"""How many times its limit a process has that must say again what a warm one has said: it starts cold, on a busy
+machine."""
+
+CONFIRMED = ("FAIL", "ERROR")
+"""Verdicts for which a variant runs again, alone and in a fresh process, before they are reported."""
+
+
+def runs_again(results: Sequence[VariantFinished], retries: int = 0, stress: int = 1) -> bool:
+    """Whether a variant with these results, oldest first, is run once more."""
+    last = results[-1]
+    if last.verdict == "SKIP":
+        return False
+    if stress > 1:
+        return len(results) < stress
+    return last.verdict in RED and len(results) <= retries
+
+
+def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFinished:
+    """One result for all: theirs if they agree, else FLAKY, with the first red one's findings.
+
+    Without a red one they agree too: a failure that the ledger expects now and then showed in some, and speaks for all.
+    Under ``stress`` the verdicts are counted: none of them ends the attempts, so they show how often the variant is
+    red.
+    """
+    result = _common(results)
+    if stress == 1 or result.verdict == "SKIP":
+        return result
+    return replace(result, tally=dict(Counter(each.verdict for each in results)))
+
+
+def _common(results: Sequence[VariantFinished]) -> VariantFinished:
+    verdicts = Counter(result.verdict for result in results)
+    attempts = len(results)
+    if len(verdicts) == 1:
+        return replace(results[-1], attempts=attempts) if attempts > 1 else results[-1]
+    red = next(((number, result) for number, result in enumerate(results, 1) if result.verdict in RED), None)
+    if red is None:
+        return replace(next((r for r in results if r.verdict == "XFAIL"), results[-1]), attempts=attempts)
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+    reason = f"{attempts} runs disagree: {counts}; run {red[0]}: {red[1].reason}"
+    return replace(red[1], verdict="FLAKY", reason=reason, attempts=attempts)
+
+
+def machine_made(outcome: Outcome) -> bool:
+    """Whether a busy machine may be what ended this job: too slow, too little memory, the kernel's killer."""
+    return outcome.ended in ("timeout", "memory") or outcome.signal == "SIGKILL"
+
+
+def patient_job(first: Outcome, second: Outcome) -> Job | None:
+    """Return the second job once more, alone and with more time, if it was too slow or big to say what the first has
+    said."""
+    if machine_made(first) or not machine_made(second):
+        return None
+    return replace(second.job, alone=True, timeout=PATIENCE * second.job.timeout)
+
+
+def own_fault(first: Outcome) -> bool:
+    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended
+    it."""
+    return _failed(first) and not first.earlier_jobs
+
+
+def opinions(first: Outcome) -> int:
+    """How many processes of its own must find nothing before that counts more than what one found after others."""
+    return OPINIONS if _failed(first) and first.earlier_jobs else 1
+
+
+def _failed(outcome: Outcome) -> bool:
+    """Found something or died, and not for want of time or memory."""
+    return (outcome.ended != "result" or bool(outcome.record.findings)) and not machine_made(outcome)
+
+
+def disagreement(at_first: str, alone: Outcome) -> str:
+    """Why a variant is FLAKY of which a process of its own says something else than before."""
+    return f"run again in a fresh process: {summary(alone)}; at first: {at_first}"
+
+
+def wavering(first: Outcome, passed: int, last: Outcome) -> str:
+    """Why a variant is FLAKY that passed in ``passed`` processes of its own, and not in the last."""
+    return (
+        f"in {passed} of {passed + 1} fresh processes it passes, in the last: {summary(last)}; at first, after "
+        f"others: {summary(first)}"
+    )
+
+
+def alike(one: Outcome, other: Outcome) -> bool:
+    """Whether two outcomes say the same: how they ended, the kinds of findings with their exceptions, the doubt."""
+    return _signature(one) == _signature(other)
+
+
+def _signature(outcome: Outcome) -> tuple[Any, ...]:
+    record = outcome.record
+    findings = frozenset((_kind(finding.oracle), (finding.error or {}).get("type")) for finding in record.findings)
+    return outcome.ended, outcome.signal, findings, record.trust and record.trust.verdict
+
+
+def _kind(oracle: str) -> str:
+    """An oracle, or what two of them have in common: a kernel that reads foreign memory finds a NaN there or a
+    number."""
+    group = row_of(oracle).group
+    return group if group == "values" else oracle
+
+
+def summary(outcome: Outcome) -> str:
+    """One line for people: what an outcome says."""
+    if outcome.ended != "result":
+        return describe(outcome)
+    trust = outcome.record.trust
+    oracles = dict.fromkeys(finding.oracle for finding in outcome.record.findings)
+    return ", ".join(oracles) or (f"{trust.verdict}: {trust.reason}" if trust else "passes")
+
+
+def order_note(shared: Outcome, alone: Outcome) -> str:
+    """Both orders of an order-dependent variant."""
+    before = ", ".join(shared.earlier_jobs[-20:])
+    more = f"{len(shared.earlier_jobs) - 20} others, then " if len(shared.earlier_jobs) > 20 else ""
+    where = f"in one process after {more}{before}" if before else "beside other jobs"
+    return f"{ORDER_DEPENDENT}: {where}: {summary(shared)}; alone in a fresh process: {summary(alone)}"

@@ -72,9 +72,10 @@ class Forks:
 def _serve(connection: socket.socket) -> None:
     """Fork for each order until the other end is closed."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    main = importlib.import_module("runner.cli.main").main
+    commands = importlib.import_module("runner.cli.main")
+    main = commands.main
     for name in READING:
-        importlib.import_module(f"runner.cli.{name}")
+        commands.entrance(name, "run")
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(connection, 1, 2)

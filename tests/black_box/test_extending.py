@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.report.reporters import BUILT_IN
+from runner.report.handlers import BUILT_IN
 
 from .driver import REPOSITORY, Result, run_in
 

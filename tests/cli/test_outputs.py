@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli import hunt, outputs
+from runner.cli import draw, outputs
 from runner.exit_codes import UsageError
 from runner.record.store import output_folder
 from runner.report.site.folder import MARK
@@ -145,7 +145,7 @@ def test_an_open_file_is_written_to(path: str) -> None:
     check("report", ctrf=path)
 
 
-@pytest.mark.parametrize("make", [hunt._folder, lambda path: output_folder(path, "")], ids=["hunt", "others"])
+@pytest.mark.parametrize("make", [draw._folder, lambda path: output_folder(path, "")], ids=["hunt", "others"])
 def test_no_folder_is_made_behind_a_link(make: Callable[[str], Path], folder: Path) -> None:
     with pytest.raises(UsageError, match=r"--output linked/new: .*/linked is a link to folder"):
         make("linked/new")

@@ -11,7 +11,8 @@ from runner.contract.job import Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.interpreters import Packages
 from runner.engine.messages import Outcome
-from runner.session import environments, run
+from runner.session import plan as planning
+from runner.session import run
 from runner.session.plan import Environment
 from tests.scripted import FakeEngine
 
@@ -126,7 +127,7 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "runner"]
     for name, replacement, own in (
         ("find_environments", find, modules),
-        ("inspect_packages", packages, [environments]),
+        ("inspect_packages", packages, [planning]),
         ("open_engine", engine, [run]),
         ("take_fingerprints", fingerprints, [run]),
     ):

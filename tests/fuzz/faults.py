@@ -91,7 +91,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "events are not held against the schema": (None, "report", "traceback", Changed(
         "runner.record.events:from_json", "event_checks()[kind](data)", "pass")),
     "a stranger's command line is obeyed": (None, "rerun --yes", "act", Changed(
-        "runner.cli.past_run:taken_words", "harmless = option in HARMLESS", "harmless = True or option in HARMLESS")),
+        "runner.cli.run:taken_words", "harmless = option in HARMLESS", "harmless = True or option in HARMLESS")),
     "a refused log has an exit code of its own": (None, "report", "exit-code", Changed(
         "runner.cli.main:_end_of", "return error.code", "return 2")),
     "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(
@@ -115,11 +115,11 @@ class Code:
 def _show(deed: str) -> Code:
     """``show`` does it, whatever the file, and prints a program."""
     return Code(
-        f"from runner.cli import show\ndef run(*_):\n {deed}\n print('import torch')\n return 0\nshow.run = run"
+        f"from runner.cli import cases\ndef run(*_):\n {deed}\n print('import torch')\n return 0\ncases.run_show = run"
     )
 
 
-_END_WITH = "from runner.cli import validate; validate.run = lambda *_: {}"
+_END_WITH = "from runner.cli import cases; cases.run_validate = lambda *_: {}"
 go_on = _show("pass")
 break_xml = Code("print('<')")
 burn_time = Code("import time\nuntil = time.process_time() + 0.3\nwhile time.process_time() < until: pass")

@@ -98,7 +98,7 @@ _folders: list[Folder] = []
 
 def _start() -> None:
     """Import all that the commands use, so that forks need not."""
-    from runner.cli import merge, report, rerun, resume  # noqa: F401  main imports the others below
+    from runner.cli import logs, run  # noqa: F401  main imports the others below
     from runner.cli.main import main
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Variant
+from runner.cli.known import render_ledger
 from runner.cli.main import main
 from runner.ledger.review import entries_of, is_due, read_run, review, stale_notices
 from runner.record.events import Event, RunFinished, VariantPlanned
 from runner.record.journal import Journal
-from runner.report.ledger import render_ledger
 from tests.handmade import Answer, finding, loaded, played, variants, written
 
 TWO = ("2.6.0", "2.13.0")

@@ -14,7 +14,8 @@ from runner.cli import run
 from runner.cli.main import main
 from runner.record.events import Event, VariantFinished, VariantPlanned
 from runner.session.plan import plan
-from runner.session.shards import Shard, chosen, plan_hash
+from runner.session.settings import Shard
+from runner.session.shards import chosen, plan_hash
 from tests.handmade import environment, finding, loaded, played
 from tests.mutations import edit_lines, ended, signed, written
 

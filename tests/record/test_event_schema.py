@@ -21,7 +21,7 @@ from runner.record import events as events_module
 from runner.record.event_schema import Unfit, _Compiler, event_checks
 from runner.record.events import GREEN, RED, Event, Notice, RunResumed, VariantStarted, from_json, to_json
 from runner.record.journal import read_journal
-from runner.report.testcase import KINDS
+from runner.report.junit import KINDS
 from tests.handmade import finding, played, variants
 from tests.mutations import edit, written
 from tests.report.events_sample import NASTY, every_verdict, failure, finished, started

@@ -11,8 +11,7 @@ import pytest
 
 from runner.record.events import Event
 from runner.report import handlers
-from runner.report.handlers import Handler, LogFile, Opener, Options, Reports
-from runner.report.reporters import PluginFile, built_in
+from runner.report.handlers import Handler, LogFile, Opener, Options, PluginFile, Reports, built_in
 from runner.report.terminal import Reporter
 from tests.report.events_sample import every_verdict
 

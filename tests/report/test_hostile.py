@@ -171,7 +171,7 @@ def test_a_minified_script_imports_what_it_should(tmp_path: Path) -> None:
 
 
 def test_the_source_is_the_same_text_as_shown(tmp_path: Path) -> None:
-    from runner.cli.show import describe
+    from runner.cli.cases import describe
 
     (variant,) = variants(tmp_path, "doc: |\n  a\n  b")
     assert describe(variant).endswith(build(variant).text.rstrip())

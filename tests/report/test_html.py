@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from runner.diagnose.diagnosis import Diagnosis
-from runner.report.diagnosis import page
-from runner.report.heatmap import bars, heat_map
+from runner.report.diagnosis import bars, heat_map, page
 from tests.report.events_sample import NASTY
 from tests.report.pictures import PICTURE, crash, diagnosis, wrong
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from runner.record.events import RunFinished
-from runner.report.site.declared import Declared
 from runner.report.site.folder import write_folder
+from runner.report.site.results import Declared
 from tests.report.browser import BROWSER, Browser, browser
 from tests.report.events_sample import failure, finished, planned, started, value_finding
 from tests.report.test_html import HOSTILE

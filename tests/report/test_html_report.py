@@ -14,13 +14,13 @@ from urllib.parse import unquote
 import pytest
 
 from runner.cli.main import main
-from runner.cli.past_run import taken_words
+from runner.cli.run import taken_words
 from runner.exit_codes import UsageError
 from runner.record.events import Event, Notice, RunFinished, VariantFinished, to_json
 from runner.report.site import folder as site
 from runner.report.site import results as site_results
-from runner.report.site.declared import Declared, read_declared
 from runner.report.site.folder import check_folder, write_folder
+from runner.report.site.results import Declared, read_declared
 from runner.session.collect import Loaded
 from runner.templates import read_file
 from tests.handmade import finding as found
@@ -263,7 +263,7 @@ def test_hostile_text_fits_too(tmp_path: Path) -> None:
 
 
 def test_pages_of_failures_have_a_bounded_size_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "SIZE", 60_000)
+    monkeypatch.setattr(site, "PAGES_SIZE", 60_000)
     events = run(*(failure(name=f"c{n}", output="x" * 10_000, operator=f"op{n}") for n in range(12)))
     out = site_of(tmp_path, events)
     assert 1 <= len([*(out / "failures").glob("*.html")]) <= 3

@@ -9,7 +9,7 @@ import xmlschema
 
 from runner.contract.finding import Finding
 from runner.record.events import Event
-from runner.report import junit, testcase
+from runner.report import junit
 from runner.report.junit import Dialect, render
 from tests.report.events_sample import FILE, NASTY, VERDICTS, every_verdict, failure, finished, planned, started
 
@@ -110,7 +110,7 @@ def test_every_verdict(dialect: Dialect) -> None:
         "errors": "2",
     }
     assert root[0].get("skipped") == "4"
-    assert set(VERDICTS) == {"PASS", *testcase.KINDS}
+    assert set(VERDICTS) == {"PASS", *junit.KINDS}
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runner.record.events import VariantFinished
-from runner.report.past_verdicts import render
-from runner.session.past_verdicts import PastVerdict
+from runner.report.past_verdicts import PastVerdict, render
 from runner.verdict.signature import assess
 from tests.report.events_sample import FILE, NASTY, failure, finished
 

@@ -102,7 +102,7 @@ def test_a_long_journal_takes_the_memory_of_a_line(chosen: list, tmp_path: Path)
     (first, *_) = (e for e in events if isinstance(e, VariantFinished))
     kept(tmp_path, "1", [*events[:4], *[replace(first, output="x" * (1 << 20))] * 40, RunFinished(1, 2.0)])
     tracemalloc.start()
-    assert words(tmp_path) == ["FAIL"] and history.runs(tmp_path)["1"].red
+    assert words(tmp_path) == ["FAIL"] and history.read_runs(tmp_path)[1]["1"].red
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 << 20

@@ -12,7 +12,7 @@ from runner.cases.model import Backend, Variant
 from runner.contract.job import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
 from runner.session.plan import plan
-from runner.session.session import Session
+from runner.session.run import Session
 from runner.verdict.explained import EMULATE_CASTS
 from tests.handmade import environment, loaded, variants, written
 from tests.scripted import FakeEngine, Script, context, only, passes, purpose, run, verdicts, wrong

@@ -14,7 +14,8 @@ import pytest
 
 from runner.cases.model import Arguments, Case, If, Index, Input, Literal, PythonModule, Ref, Step, Variant
 from runner.session.plan import Planned, plan
-from runner.session.shards import Shard, chosen, parse, plan_hash
+from runner.session.settings import Shard, parse_shard
+from runner.session.shards import chosen, plan_hash
 from tests.handmade import environment, loaded, variants, written
 
 ROOT = Path(__file__).parents[2]
@@ -35,8 +36,8 @@ def ids(planned: Sequence[Planned]) -> list[str]:
 
 
 def test_a_shard_is_written_as_which_of_how_many() -> None:
-    assert parse("2/4") == Shard(2, 4) and parse(" 1/1 ") == Shard(1, 1)
-    assert str(parse("04/10")) == "4/10"
+    assert parse_shard("2/4") == Shard(2, 4) and parse_shard(" 1/1 ") == Shard(1, 1)
+    assert str(parse_shard("04/10")) == "4/10"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_a_shard_is_written_as_which_of_how_many() -> None:
 )  # fmt: skip
 def test_anything_else_is_refused_with_what_to_write(text: str, says: str) -> None:
     with pytest.raises(ValueError) as error:
-        parse(text)
+        parse_shard(text)
     assert says in str(error.value) and repr(text) in str(error.value)
 
 

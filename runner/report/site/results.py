@@ -1,15 +1,32 @@
-"""The results of a run as its pages show them: in the order of the plan, by signature, and which have a page of their
-own."""
+"""What pages show of a run: its results in the order of the plan, by signature, and which have a page of their own. And
+what the files of cases say about its variants: tags, YAML, inputs and source. The events hold none of it.
+
+Files are read within the limits of every file, and nothing of them runs. A file may have changed since the run.
+"""
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from runner.record.events import RED, Event, Key, VariantFinished, VariantPlanned, finished_of, planned_of
+from runner.builder.source import build
+from runner.cases.limits import Limits
+from runner.cases.model import Case, Variant
+from runner.cases.serialize import case_text
+from runner.cases.suites import PathError
+from runner.diagnostics import InputError, Span, source_lines
+from runner.exit_codes import UsageError
+from runner.record.events import RED, Event, Key, RunStarted, VariantFinished, VariantPlanned, finished_of, planned_of
+from runner.record.signing import why_foreign
+from runner.record.store import started_of
+from runner.report.failure import span
 from runner.report.groups import Group, groups_of
+from runner.session.collect import load
 from runner.verdict.signature import assess
 
 PAGES = 500
@@ -75,3 +92,169 @@ def _wanted(results: Results) -> itertools.chain[VariantFinished]:
     rounds = itertools.zip_longest(*(group.members for group in results.groups))
     red = (event for members in rounds for event in members if event is not None)
     return itertools.chain(red, (event for event in results.finished if event.verdict == "XFAIL"))
+
+
+FILES = 400
+"""Suite and spec files that are read for one report."""
+
+_LINES = 80  # of a case in YAML
+_WIDTH = 400  # characters of one of them
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """Variants by file and the part of their label behind it, and cases by file and name.
+
+    ``problem`` says what is missing.
+    """
+
+    variants: dict[tuple[str, str], Variant] = field(default_factory=dict)
+    cases: dict[tuple[str, str], Case] = field(default_factory=dict)
+    problem: str = ""
+    roots: tuple[str, ...] | None = None  # folders below which files are read; None where any may be
+    every: tuple[Variant, ...] = ()  # under each backend
+
+    @classmethod
+    def of(cls, variants: Iterable[Variant], problem: str = "", roots: tuple[str, ...] | None = None) -> Declared:
+        """Return it for variants at hand."""
+        declared = cls(problem=problem, roots=roots, every=tuple(variants))
+        for variant in declared.every:
+            declared.variants.setdefault((variant.case.file, _tail(variant.label)), variant)
+            declared.cases.setdefault((variant.case.file, variant.case.name), variant.case)
+        return declared
+
+    def tags(self, event: VariantFinished | VariantPlanned) -> tuple[str, ...]:
+        """Return the tags of a variant's case."""
+        if not self.cases:
+            return ()
+        case = self.cases.get((self.local(event.file, event), _tail(event.case)))
+        return tuple(map(str, case.tags)) if case else ()
+
+    def source(self, event: VariantFinished) -> str:
+        """Return the Python that the variant runs; empty where the files do not say."""
+        variant = self._variant(event)
+        try:
+            return build(variant).text if variant else ""
+        except InputError:
+            return ""
+
+    def resolved(self, event: VariantFinished) -> str:
+        """Return the variant as a spec file in which each axis is chosen; empty where the files do not say."""
+        variant = self._variant(event)
+        try:
+            text = case_text(variant) if variant else ""
+        except (InputError, ValueError):
+            return ""
+        return text.partition("\n")[2] if text.startswith("#") else text
+
+    def excerpt(self, event: VariantFinished) -> list[tuple[int, str, bool]]:
+        """Return the lines of the variant's case: number, text, and whether the failure is there.
+
+        Empty if they cannot be read.
+        """
+        place = span(event)
+        lines = self._lines(self.local(place.file, event))
+        return _case_lines(lines, place, event.line if place.file == event.file else place.line) if lines else []
+
+    def local(self, file: str, event: VariantFinished | VariantPlanned) -> str:
+        """Return where a file that a variant's event names lies on this machine; empty if it is not here."""
+        return local_file(file, event.case.partition("::")[0] if file == event.file else "", self.roots)
+
+    def _variant(self, event: VariantFinished) -> Variant | None:
+        return self.variants.get((self.local(event.file, event), _tail(event.label)))
+
+    def _lines(self, file: str) -> Sequence[str]:
+        return _read(file) if file else ()
+
+
+def declared_of(events: Sequence[Event]) -> Declared:
+    """Return what the files that a log names say now; of a log of somebody else only those below the current folder."""
+    return read_declared(events, bool(why_foreign(started_of([*events]))))
+
+
+def read_declared(events: Sequence[Event], foreign: bool) -> Declared:
+    """Return what the files that a log names say now.
+
+    Args:
+        events: a run's.
+        foreign: whether somebody else may have written the log. Then only files below the current folder are read.
+    """
+    roots = (os.path.realpath("."),) if foreign else None
+    files: dict[str, None] = {}
+    for event in events:
+        if isinstance(event, RunStarted):
+            files.update(dict.fromkeys(local_file(file, "", roots) for file in event.suites.values()))
+    named = {name for event in events if isinstance(event, RunStarted) for name in event.suites}
+    for event in events:
+        if isinstance(event, VariantPlanned | VariantFinished) and not named & {*event.suites, event.suite}:
+            files.setdefault(local_file(event.file, event.case.partition("::")[0], roots))
+    files.pop("", None)
+    variants: list[Variant] = []
+    problems: list[str] = []
+    for file in [*files][:FILES]:
+        try:
+            variants += load([file], allow_python=True, limits=Limits.from_environment()).variants  # nothing runs
+        except (InputError, PathError, UsageError, OSError, ValueError) as error:
+            problems.append(f"{file}: {str(error).partition(chr(10))[0]}")
+    if len(files) > FILES:
+        problems.append(f"{len(files) - FILES} more files are not read")
+    if not files:
+        problems.append("the files of the cases are not here")
+    return Declared.of(variants, "; ".join(problems[:3]), roots)
+
+
+def local_file(file: str, shown: str, roots: tuple[str, ...] | None) -> str:
+    """Return where a file of a log lies on this machine; empty if it is not here.
+
+    Args:
+        file: as the log names it, absolute on the machine of the run.
+        shown: as ids show it, relative to where the run began.
+        roots: folders below which it must lie; None if anywhere.
+    """
+    for candidate in filter(None, (file, shown)):
+        try:
+            path = os.path.realpath(candidate)
+            inside = roots is None or any(os.path.commonpath([root, path]) == root for root in roots)
+            if inside and path.endswith((".spec.yaml", ".suite.yaml")) and os.path.isfile(path):
+                return os.path.abspath(candidate) if roots is None else path
+        except (OSError, ValueError):  # a NUL, another drive
+            continue
+    return ""
+
+
+def _tail(label: str) -> str:
+    """The part of an id behind its file, whose name is another one in another folder."""
+    return label.partition("::")[2]
+
+
+@functools.lru_cache(maxsize=8)
+def _read(file: str) -> list[str]:
+    return source_lines(Path(file))
+
+
+def _case_lines(lines: Sequence[str], place: Span, first: int) -> list[tuple[int, str, bool]]:
+    """The lines from ``first`` to the end of the case there, with the line of ``place`` among them."""
+    if not 0 < place.line <= len(lines):
+        return []
+    first = min(max(first, 1), place.line)
+    if place.line - first >= _LINES:  # a long case: what is before the place in question, and what follows
+        first = place.line - _LINES // 2
+    depth = _depth(lines[first - 1])
+    last = first
+    while last < min(len(lines), first + _LINES - 1):
+        text = lines[last]  # the next one
+        if last >= place.line and text.strip() and _depth(text) <= depth:
+            break
+        last += 1
+    while last > place.line and not lines[last - 1].strip():
+        last -= 1
+    return [(n, _short(lines[n - 1]), n == place.line) for n in range(first, last + 1)]
+
+
+def _depth(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def _short(text: str) -> str:
+    text = text.rstrip("\r").replace("\t", " ")
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."

@@ -1,0 +1,189 @@
+"""Commands that read cases and run none: ``list``, ``validate`` and ``show``."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from tabulate import tabulate
+
+from runner import console, exit_codes
+from runner.builder.source import build, placed
+from runner.cases.model import THREADS, Known, Variant
+from runner.cli import outputs
+from runner.cli.arguments import add_environment, add_github, add_paths, add_selection
+from runner.cli.variants import load_variants, refuse, select_variants, tell_github
+from runner.diagnostics import shown_path
+from runner.exit_codes import UsageError
+from runner.quote import comment, decimal
+from runner.session.collect import names_nodes
+from runner.text import in_line, plural
+
+_AT_ONCE = 1000
+"""Ids that are printed in one go: each print takes as long as a look at ten ids."""
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner list`` takes."""
+    parser.description = (
+        "One id a line, in the order of reports. Each can be given to run, show, diagnose and the others."
+    )
+    add_paths(parser)
+    add_selection(parser)
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--tags", action="store_true", help="the tags instead, each with how many variants have it")
+    group.add_argument(
+        "--backends", action="store_true", help="the backends instead, each with how many variants have it"
+    )
+
+
+def run_list(arguments: argparse.Namespace) -> int:
+    """List valid variants even when other files are broken; the exit code says so."""
+    loaded = load_variants(arguments)
+    code = refuse(loaded.errors) if loaded.errors else exit_codes.OK
+    variants = select_variants(arguments, loaded, empty=bool(loaded.errors)).variants
+    if arguments.tags:
+        _print_counts(Counter(tag for variant in variants for tag in variant.case.tags))
+    elif arguments.backends:
+        _print_counts(Counter(variant.backend.name for variant in variants))
+    else:
+        for start in range(0, len(variants), _AT_ONCE):
+            console.output("\n".join(in_line(variant.id) for variant in variants[start : start + _AT_ONCE]))
+    return code
+
+
+def _print_counts(counts: Counter[str]) -> None:
+    rows = [(in_line(name), plural(count, "variant")) for name, count in sorted(counts.items())]
+    console.output(tabulate(rows, tablefmt="plain", disable_numparse=True))
+
+
+def add_validate(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner validate`` takes."""
+    parser.description = "Every error of every file, at its line and column. Needs no torch; --build does."
+    add_paths(parser)
+    add_environment(parser)
+    parser.add_argument(
+        "--build",
+        action="store_true",
+        help="also make every model and its inputs and call it, on the meta device where that can be",
+    )
+    parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 here; - is standard output, and then nothing else")
+    add_github(parser, "in a job of GitHub Actions: also remarks at lines of YAML")
+
+
+def run_validate(arguments: argparse.Namespace) -> int:
+    """Print every error and warning, and how much is valid."""
+    loaded = load_variants(arguments, everything=True)
+    diagnostics = [*loaded.diagnostics]
+    unbuilt: Counter[str] = Counter()
+    if not loaded.suites and not diagnostics:
+        raise UsageError(
+            f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
+        )
+    if arguments.build:
+        from runner.cli.build import try_out  # late: an engine is needed here alone
+
+        refusals, unbuilt = try_out(arguments, loaded)
+        diagnostics += refusals
+    for diagnostic in diagnostics:
+        console.message(diagnostic.render())
+    if arguments.github:
+        tell_github(diagnostics)
+    if arguments.sarif:
+        from runner.report.sarif import render
+
+        if arguments.sarif == "-":
+            console.output(render(diagnostics), end="")
+            return exit_codes.USAGE if any(d.severity == "error" for d in diagnostics) else exit_codes.OK
+        outputs.write("--sarif", arguments.sarif, render(diagnostics))
+    errors = sum(d.severity == "error" for d in diagnostics)
+    cases = len({id(v.case) for v in loaded.variants})
+    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, "
+        f"{plural(errors, 'error')}, "
+          f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    for reason, count in unbuilt.most_common():
+        console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")
+    return exit_codes.USAGE if errors else exit_codes.OK
+
+
+def add_show(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner show`` takes."""
+    parser.description = "Print a case resolved, with its source; of a file or a folder every case."
+    add_paths(parser, many=False)
+    add_selection(parser)
+
+
+def run_show(arguments: argparse.Namespace) -> int:
+    """Print the first variant of each case, and which variants match beside it.
+
+    Wrong cases beside these come after them.
+    """
+    loaded = load_variants(arguments)
+    if not loaded.variants and loaded.errors:
+        return refuse(loaded.diagnostics)
+    cases: dict[int, list[Variant]] = {}
+    for variant in select_variants(arguments, loaded, empty=bool(loaded.errors)).variants:
+        cases.setdefault(id(variant.case), []).append(variant)
+    if not cases:
+        return refuse(loaded.diagnostics)
+    console.output("\n\n".join(describe(variant, others) for variant, *others in cases.values()))
+    if loaded.errors and not names_nodes([arguments.case]):
+        return refuse(loaded.errors)
+    return exit_codes.OK
+
+
+def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
+    """Return the case's properties as comments, one a line, then the source, so that the whole is Python.
+
+    Raises InputError for a value that has no place in Python text.
+    """
+    from runner.session.plan import TIMEOUT  # late: no other command here plans
+
+    case = variant.case
+    with placed(case):
+        source = build(variant)
+        limits = f"{decimal(case.timeout or TIMEOUT)} s" + (f", {case.memory >> 20} MiB" if case.memory else "")
+    properties = {
+        "id": variant.id,
+        "declared": f"{shown_path(case.file)}:{case.span.line}",
+        "tags": " ".join(map(str, case.tags)),
+        "links": " ".join(map(str, case.links)),
+        "backend": _non_defaults(variant.backend),
+        "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
+        "dtype, device": f"{variant.dtype}, {variant.device}",
+        "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} "
+        f"autocast={variant.autocast} "
+        f"threads={variant.threads or THREADS}",
+        "seed": "" if case.seed is None else str(case.seed),
+        "compile": _non_defaults(case.compile),
+        "config": ", ".join(f"{k}={v}" for k, v in case.config.items()),
+        "expect": _non_defaults(case.expect),
+        "requires": _non_defaults(case.requires),
+        "tolerance": _non_defaults(case.tolerance),
+        "ignore": "; ".join(f"{k}: {v}" for k, v in case.ignore.items()),
+        "limits": limits,
+    }
+    pairs = [(f"{name}:", value) for name, value in properties.items() if value]
+    pairs += [("known:", _ledger(entry)) for entry in case.known]
+    pairs += [("also:", sibling.id) for sibling in siblings[:20]]
+    pairs += [("", f"and {len(siblings) - 20} more")] if len(siblings) > 20 else []
+    return "\n".join([*(comment(f"{name:<15} {value}") for name, value in pairs), "", source.text.rstrip()])
+
+
+def _non_defaults(settings: object) -> str:
+    """Return the fields of a dataclass that differ from their defaults."""
+    parts = []
+    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        if value and value != field.default and field.compare:  # else it says where, and not what
+            parts.append(f"{field.name}={_non_defaults(value) if dataclasses.is_dataclass(value) else value}")
+    return ", ".join(parts)
+
+
+def _ledger(entry: Known) -> str:
+    parts = [f"torch {entry.torch}"] if entry.torch else []
+    parts += [f"stage {entry.stage}"] if entry.stage else []
+    parts += ["/".join(entry.oracle)] if entry.oracle else []
+    return ", ".join([*parts, *(text for text in (entry.error, entry.issue or entry.reason) if text)])

@@ -1,0 +1,371 @@
+"""Commands that draw cases by a seed: ``runner generate`` writes them as spec files and a suite; ``runner hunt`` runs
+them, groups what is red, and reduces and reports one case of each new group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from runner import console, exit_codes, interrupts
+from runner.cli.arguments import add_settings, integer, seconds, set_epilog, settings_of
+from runner.contract.profiles import PROFILES
+from runner.diagnose.harness import Progress
+from runner.diagnostics import shown_path
+from runner.engine.local import LocalEngine
+from runner.exit_codes import UsageError
+from runner.files import entries_below, link_problem
+from runner.generate.files import Parents, named_parents, write_specs, write_suite
+from runner.generate.generator import CaseGenerator, GeneratedCase, Request
+from runner.hunt import known, state, triage
+from runner.hunt.groups import Group, Known, groups_of
+from runner.hunt.guidance import Guidance
+from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.rounds import Rounds, settings_for
+from runner.hunt.state import Head, State
+from runner.hunt.status import render
+from runner.record import lock
+from runner.record.store import output_folder
+from runner.session.plan import find_environments
+from runner.session.settings import COUNT, MANY, RunSettings
+from runner.text import plural
+
+IDLE = 8
+"""Batches without a valid case, after which no more is drawn."""
+
+LONGEST = 60
+"""Steps of a case."""
+
+PROFILE_HELP = "; ".join(f"{name}: {profile.summary}" for name, profile in PROFILES.items()) + " (default: wide)"
+
+_GENERATE = """\
+The same seed gives the same cases on the same torch, by the same version of the generator.
+The doc of a case holds the command that draws it again. See docs/generate.md.
+
+exit codes: 0 the cases were written, 1 there are fewer, 2 interrupted, 3 internal error, 4 bad arguments
+"""
+
+
+def add_generate(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner generate`` takes."""
+    parser.description = (
+        "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite."
+    )
+    set_epilog(parser, _GENERATE)
+    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
+    parser.add_argument(
+        "--ops",
+        default="",
+        metavar="PATTERN",
+        help="only operators with such a name are taken from torch's operator database, and each "
+        "case has one: 'torch.scatter*'",
+    )
+    parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
+    parser.add_argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="change the cases of these spec files instead of drawing new ones; repeat for several",
+    )
+    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
+    parser.add_argument(
+        "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
+    )
+    parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
+    parser.add_argument(
+        "--count", type=integer(1, COUNT), default=100, metavar="N", help="how many cases (default: 100)"
+    )
+    parser.add_argument("--first", type=integer(0, MANY), default=0, metavar="N",
+                        help="the number of the first case of that seed (default: 0)")  # fmt: skip
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="the folder of the files, new or empty (default: generated/ in a new run folder)",
+    )
+    add_settings(parser, "python", help="the Python whose torch draws the cases (default: this one)")
+    add_settings(parser, "jobs")
+
+
+def depth(text: str) -> tuple[int, int]:
+    """How many steps, as A..B or one number."""
+    match = re.fullmatch(r"([0-9]{1,3})(?:\.\.([0-9]{1,3}))?", text, re.ASCII)
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+    if not 1 <= low <= high <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no range such as 3..8, from 1 to {LONGEST}")
+    return low, high
+
+
+def run_generate(arguments: argparse.Namespace) -> int:
+    """Write the cases that the command line asks for.
+
+    Raises:
+        UsageError: no such Python, a pattern that no operator has, or a folder that cannot be used.
+    """
+    settings = settings_of(arguments)
+    if len(settings.python) > 1:
+        raise UsageError("--python: one Python draws the cases")
+    environment = find_environments(settings.python)[0]
+    request = Request(
+        arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth,
+        tuple(arguments.mutate), settings.allow_python,
+    )  # fmt: skip
+    if request.mutate and (request.ops or request.depth or arguments.list_ops):
+        raise UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
+    parents = named_parents(request.mutate, settings.limits(), settings.allow_python) if request.mutate else None
+    folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
+    cases: list[GeneratedCase] = []
+    operators: list[str] = []
+    progress = Progress()
+    interrupted = False
+    engine = LocalEngine({environment.key: environment.python}, settings.slots(), warm={environment.key: "import"})
+    generator = CaseGenerator(engine, environment, request, settings.slots(), parents)
+    try:
+        if parents is None:
+            operators = generator.find_operators(lambda: progress.say("reading torch's operator database"))
+        if generator.missing:
+            console.message(f"runner: without torch's operator database: {generator.missing}")
+        idle = 0
+        while folder is not None and len(cases) < request.count and idle < IDLE:
+            tick = partial(progress.say, f"{len(cases)} of {request.count} cases")
+            more = generator.next_cases(request.count - len(cases), tick)
+            cases, idle = [*cases, *more], 0 if more else idle + 1
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        with interrupts.held():
+            engine.close()
+            progress.end()
+            interrupted = interrupts.noted() or interrupted
+    if folder is None:
+        console.output("\n".join(operators))
+    else:
+        _write(folder, request, [case.data for case in cases[: request.count]], generator)
+    missing = 0 if folder is None else max(0, request.count - len(cases))
+    if interrupted:
+        console.message(f"runner: interrupted: {missing} of {request.count} cases are missing")
+        return exit_codes.INTERRUPTED
+    if missing:
+        console.message(f"runner: {missing} of {request.count} cases are missing: the last {IDLE} batches gave none")
+        return exit_codes.FAILED
+    return exit_codes.OK
+
+
+def _write(folder: Path, request: Request, cases: Sequence[Mapping[str, Any]], generator: CaseGenerator) -> None:
+    """Write the files, none without a case, and print what there is."""
+    suite = folder
+    if cases:
+        suite = write_suite(folder, request.name, write_specs(folder, request.name, cases))
+    lost = ", ".join(f"{count} {fault}" for fault, count in generator.faults.most_common() if count)
+    console.output(
+        f"{shown_path(str(suite))}: {plural(len(cases), 'case')} of {plural(generator.drawn, 'draw')}; not written: "
+        f"{lost or 'none'}"
+    )
+
+
+BATCH = 60
+"""Cases that a round draws."""
+
+_HUNT = """\
+The same command goes on with a hunt that was ended or killed. See docs/hunt.md.
+
+exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
+3 internal error, 4 bad arguments or files
+"""
+
+
+def add_hunt(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner hunt`` takes."""
+    parser.description = (
+        "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with "
+        "its script and its report."
+    )
+    set_epilog(parser, _HUNT)
+    places = parser.add_mutually_exclusive_group(required=True)
+    places.add_argument(
+        "-o", "--output", metavar="FOLDER", help="the hunt's folder: new, empty, or that of a hunt that goes on"
+    )
+    places.add_argument(
+        "--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"
+    )
+    parser.add_argument(
+        "--budget",
+        type=seconds,
+        metavar="TIME",
+        help="end after about this long, such as 30m, all parts of a hunt together; this or --rounds must be given",
+    )
+    parser.add_argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds")
+    parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
+                        help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
+    parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
+                        help="of one reduction, and of one report (default: 2m)")  # fmt: skip
+    parser.add_argument(
+        "--timeout", type=seconds, metavar="TIME", help="of a variant; what takes longer is red (default: 2m)"
+    )
+    parser.add_argument(
+        "--known",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; "
+        "repeat for several",
+    )
+    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
+    parser.add_argument("--ops", default="", metavar="PATTERN", help="as of runner generate")
+    parser.add_argument("--depth", type=depth, metavar="A..B", help="as of runner generate")
+    parser.add_argument(
+        "--guided",
+        action="store_true",
+        help="let the parts of the compiler and the operators that were reached steer what is drawn, "
+        "and change cases that reached new ones",
+    )
+    parser.add_argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="change the cases of these spec files too (implies --guided); repeat for several",
+    )
+    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
+    add_settings(
+        parser,
+        "coverage_lines",
+        help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); "
+        "compiling takes twice the time",
+    )
+    parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
+    add_settings(
+        parser, "backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"
+    )
+    add_settings(parser, "device")
+    add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
+    add_settings(parser, "shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere")
+    add_settings(parser, "jobs", "engine", "address")
+
+
+def run_hunt(arguments: argparse.Namespace) -> int:
+    """Hunt, or print the status of a hunt.
+
+    Raises:
+        UsageError, InputError: wrong arguments, a folder of something else, a wrong ``triage.yaml``.
+    """
+    hunts = [path for path in arguments.known if known.is_hunt(path)]
+    places = known.known_groups(hunts)
+    if arguments.status is not None:
+        return _status(Path(arguments.status), places)
+    if arguments.budget is None and arguments.rounds is None:
+        raise UsageError("--budget or --rounds says when the hunt ends")
+    settings = settings_for(settings_of(arguments))
+    if len(settings.python) > 1:
+        raise UsageError("--python: one Python draws and runs the cases")
+    ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
+    parents = (
+        named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
+    )
+    folder = _folder(arguments.output)
+    progress = Progress()
+
+    def say(text: str) -> None:
+        progress.say(text if sys.stderr.isatty() else text.partition(";")[0])
+
+    def tell(text: str) -> None:
+        progress.end()
+        console.message(text)
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(lock.lock(folder))
+        environment = find_environments(settings.python)[0]
+        hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
+        guidance = None
+        if hunt_state.head.guided:
+            guidance = Guidance(hunt_state.head.seed, parents)
+            guidance.learn_again(folder, hunt_state.rounds, settings.limits())
+        rounds = stack.enter_context(Rounds(folder, hunt_state.head, environment, settings, ledger, say, guidance))
+        bounds = Bounds(arguments.budget, arguments.rounds, arguments.reduce_budget)
+        hunt = Hunt(folder, hunt_state, places, rounds, bounds, tell)
+        interrupted = False
+        try:
+            hunt.run()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            progress.end()
+    groups = hunt.groups()
+    console.output(render(hunt_state, groups))
+    if interrupted:
+        console.message("runner: interrupted: the same command goes on")
+        return exit_codes.INTERRUPTED
+    return _code(groups)
+
+
+def _status(folder: Path, places: Mapping[str, str]) -> int:
+    """Print the status of a hunt. Its exit code is that of the hunt."""
+    hunt_state = state.read(folder)
+    if hunt_state is None:
+        raise UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
+    groups = groups_of(hunt_state, Known(places, triage.read(folder)))
+    console.output(render(hunt_state, groups))
+    return _code(groups)
+
+
+def _code(groups: list[Group]) -> int:
+    return exit_codes.FAILED if any(group.is_new for group in groups) else exit_codes.OK
+
+
+def _folder(output: str) -> Path:
+    """Return the folder of a hunt, made if need be. Raises UsageError for one that holds something else."""
+    folder = Path(output)
+    try:
+        if problem := link_problem(output):
+            raise UsageError(f"--output {folder}: {problem}")
+        folder.mkdir(exist_ok=True)
+        if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
+            raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
+        for entry in entries_below(folder):
+            if entry.is_symlink():
+                raise UsageError(
+                    f"--output {folder}: {entry.path} is a link, which may lead anywhere; a hunt makes none"
+                )
+            if not (entry.is_file() or entry.is_dir()):
+                raise UsageError(f"--output {folder}: {entry.path} is no regular file")
+    except OSError as error:
+        raise UsageError(f"--output {folder}: {error.strerror}") from None
+    return folder.resolve()
+
+
+def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> Head:
+    return Head(
+        arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
+        settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
+        arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
+        arguments.coverage_lines, arguments.timeout or 0.0, settings.allow_python,
+    )  # fmt: skip
+
+
+def _state(folder: Path, head: Head, batch: int | None) -> State:
+    """Return what the hunt has done. One without a round gets this head: the command of the other may have had a
+    mistake.
+
+    Raises:
+        UsageError: the hunt of the folder draws or runs something else.
+    """
+    found = state.read(folder)
+    if found is None or not (found.rounds or found.head == head):
+        state.append(folder, head)
+        triage.write_empty(folder)
+        return State(head)
+    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
+                              "timeout", "allow_python", "shard", "torch")
+             if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
+    names += ["batch"] if batch not in (None, found.head.batch) else []
+    if names:
+        values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in names)
+        raise UsageError(f"the hunt in {folder} cannot go on with this command: {values}")
+    return found

@@ -1,0 +1,189 @@
+"""``runner hunt``: its arguments, its folder and its exit codes, over rounds that start no process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runner.cli import draw
+from runner.cli.main import main
+from runner.exit_codes import UsageError
+from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
+from runner.session.plan import Environment
+from tests.handmade import Dig
+from tests.hunt.samples import HEAD, A, red, round_of
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
+    """Let rounds give this; the heads of their hunts are in the list."""
+
+    def planned(*scripted: Round | BaseException | type[BaseException]) -> list[Head]:
+        heads: list[Head] = []
+        rounds = [*scripted]
+
+        class Scripted:
+            def __init__(
+                self, folder: Path, head: Head, environment: Any, settings: Any, ledger: Any, say: Any, guidance: Any
+            ) -> None:
+                heads.append(head)
+                assert (guidance is not None) == head.guided and not settings.coverage
+                self.settings, self.ledger, self.say = settings, ledger, say
+                assert (settings.seed, settings.budget, settings.shard) == (0, None, None), (
+                    "those of the hunt are not those of its runs"
+                )
+
+            def __enter__(self) -> Scripted:
+                return self
+
+            def __exit__(self, *about: object) -> None: ...
+
+            def run(self, number: int, seen: Any) -> Round:
+                done = rounds.pop(0)
+                if not isinstance(done, Round):
+                    raise done
+                return done
+
+        monkeypatch.setattr(draw, "Rounds", Scripted)
+        monkeypatch.setattr(
+            draw, "find_environments", lambda names: [Environment("0", "p", "2.13.0", "2.13.0+cpu", "3")]
+        )
+        monkeypatch.setattr(
+            "runner.hunt.hunt.reduce_group", lambda folder, group, *more: Reduction(group.id, 1.0, before=3, after=1)
+        )
+        monkeypatch.setattr("runner.hunt.hunt.report_group", lambda folder, group, *more: Report(group.id, 1.0))
+        return heads
+
+    return planned
+
+
+def test_a_new_group_ends_with_1_and_its_triage_with_0(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads = plan(round_of(0, red(A)))
+    words = ["hunt", "--rounds", "1", "--seed", "7", "--batch", "10", "-o", str(tmp_path / "h")]
+    assert main(words) == 1
+    assert heads == [HEAD]
+    said = capsys.readouterr()
+    assert "aaaaaaaa value of torch.sin" in said.out and "3 -> 1?" in said.out
+    assert "round 0: 8 variants, 1 red, 1 new group\n" in said.err
+    assert main(["hunt", "--status", str(tmp_path / "h")]) == 1
+    (tmp_path / "h" / "triage.yaml").write_text("aaaaaaaa: {triage: bug}\n", encoding="utf-8")
+    assert main(["hunt", "--status", str(tmp_path / "h")]) == 0
+    assert main(words) == 0, "nothing is left to do, and somebody has looked at it"
+
+
+def test_what_an_earlier_hunt_knows_is_not_new(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    append(tmp_path / "old", HEAD)
+    append(tmp_path / "old", round_of(0, red(A)))
+    plan(round_of(0, red(A)))
+    assert main(["hunt", "--rounds", "1", "--known", str(tmp_path / "old"), "-o", str(tmp_path / "h")]) == 0
+
+
+def test_an_interrupted_hunt_ends_with_2_and_goes_on(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["hunt", "--rounds", "2", "-o", str(tmp_path / "h")]
+    plan(round_of(0), KeyboardInterrupt)
+    assert main(words) == 2
+    assert "the same command goes on" in capsys.readouterr().err
+    plan(round_of(1))
+    assert main(words) == 0
+    assert "2 rounds, 16 variants" in capsys.readouterr().out
+
+
+def test_a_hunt_keeps_its_shard(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
+    heads = plan(round_of(1), round_of(4))
+    assert main(["hunt", "--rounds", "2", "--shard", "2/3", "-o", str(tmp_path / "h")]) == 0
+    assert heads[0].shard == (2, 3)
+
+
+def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
+    plan(UsageError("no such backend"))
+    words = ["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]
+    assert main([*words, "--backend", "inductr"]) == 4
+    heads = plan(round_of(0))
+    assert main([*words, "--backend", "inductor"]) == 0
+    assert main([*words, "--backend", "inductor"]) == 0
+    assert [head.backend for head in heads] == [("inductor",)] * 2
+    assert main([*words, "--backend", "inductr"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "--budget or --rounds says when the hunt ends"),
+        (["--rounds", "1", "--python", "a", "--python", "b"], "one Python"),
+        (["--rounds", "1", "--known", "nowhere"], "--known"),
+        (["--rounds", "1", "--seed", "8"], "seed was 7"),
+        (["--rounds", "1", "--seed", "7", "--batch", "11"], "batch was 10"),
+        (["--rounds", "1", "--seed", "7", "--backend", "aot_eager"], "backend was ()"),
+        (["--rounds", "1", "--seed", "7", "--shard", "2/3"], "shard was ()"),
+        (["--rounds", "1", "--seed", "7", "--allow-python"], "allow_python was False"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    words: list[str], message: str, plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    append(tmp_path, HEAD)
+    append(tmp_path, round_of(0))
+    assert main(["hunt", *words, "-o", str(tmp_path)]) == 4
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_of_something_else_is_left_alone(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    (tmp_path / "mine").write_text("", encoding="utf-8")
+    assert main(["hunt", "--rounds", "1", "-o", str(tmp_path)]) == 4
+    assert "there is something in it, and no hunt" in capsys.readouterr().err
+    assert main(["hunt", "--status", str(tmp_path)]) == 4
+    assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "no" / "such")]) == 4
+    assert main(["hunt", "--rounds", "1"]) == 4
+
+
+def test_a_foreign_folder_with_a_link_is_refused(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    (tmp_path / "h").mkdir()
+    append(tmp_path / "h", HEAD)
+    (tmp_path / "h" / "groups").symlink_to(tmp_path)
+    assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]) == 4
+    assert "is a link" in capsys.readouterr().err
+    assert (tmp_path / "h" / FILE).is_file()
+
+
+def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path, dig: Dig) -> None:
+    append(tmp_path, HEAD)
+    dig(tmp_path)
+    assert draw._folder(str(tmp_path)) == tmp_path
+
+
+def test_a_pipe_in_a_foreign_folder_is_refused(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    append(tmp_path, HEAD)
+    os.mkfifo(tmp_path / "triage.yaml")
+    for words in (["--rounds", "1", "-o"], ["--status"]):
+        assert main(["hunt", *words, str(tmp_path)]) == 4
+        message = capsys.readouterr().err
+        assert "triage.yaml" in message and "is no regular file" in message
+
+
+def test_a_wrong_triage_is_told_with_its_place(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan()
+    append(tmp_path, HEAD)
+    (tmp_path / "triage.yaml").write_text("aaaaaaaa: {triage: bugg}\n", encoding="utf-8")
+    assert main(["hunt", "--status", str(tmp_path)]) == 4
+    assert "triage.yaml:1:11: error: triage is 'bugg'" in capsys.readouterr().err
