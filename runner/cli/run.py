@@ -27,7 +27,7 @@ from runner.cli.arguments import (
     settings_of,
 )
 from runner.cli.variants import run_valid
-from runner.engine.home import Home
+from runner.engine.local import Home
 from runner.exit_codes import UsageError
 from runner.ledger.review import stale_notices
 from runner.record import lock

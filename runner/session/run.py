@@ -21,7 +21,7 @@ from typing import Protocol
 
 from runner import __version__, interrupts
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
-from runner.engine.home import Home
+from runner.engine.local import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
     Event,

@@ -12,7 +12,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job
 from runner.contract.record import Record, Trust
-from runner.engine.graphs import graphs_digest
+from runner.engine.cached import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
