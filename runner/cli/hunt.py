@@ -23,7 +23,7 @@ from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.rounds import Rounds, settings_for
 from runner.hunt.state import Head, State
 from runner.hunt.status import render
-from runner.record import lock
+from runner.record.store import LOCK, lock
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
 
@@ -137,7 +137,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.message(text)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(lock.lock(folder))
+        stack.enter_context(lock(folder))
         environment = find_environments(settings.python)[0]
         hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
         guidance = None
@@ -183,7 +183,7 @@ def _folder(output: str) -> Path:
         if problem := link_problem(output):
             raise UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
-        if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
+        if not known.is_hunt(output) and any(path.name != LOCK for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
         for entry in entries_below(folder):
             if entry.is_symlink():

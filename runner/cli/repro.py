@@ -8,7 +8,7 @@ from runner import console, exit_codes
 from runner.cli.arguments import add_paths, add_result_codes, add_selection
 from runner.cli.variants import first_variant
 from runner.diagnose.repro import script
-from runner.record.latest import latest_result, latest_seed
+from runner.record.store import latest_result, latest_seed
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -11,9 +11,8 @@ from runner.cli.past_run import add_run, command_line
 from runner.cli.run import Past, run_again
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
-from runner.record import lock
 from runner.record.events import RED, RunFinished, finished_of, planned_of
-from runner.record.store import is_kept_here, journal_of, read_log
+from runner.record.store import is_kept_here, journal_of, lock, read_log
 
 _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
 """Codes that a complete run may have ended with although no verdict is red: ``--fail-on-skip``, cases with errors, a
@@ -31,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run what an interrupted or killed run has no verdict for, into the same folder and reports."""
     folder = _folder_of(journal_of(arguments.run))
-    with lock.lock(folder):  # before its log is read: another process may be about to add to it
+    with lock(folder):  # before its log is read: another process may be about to add to it
         log = read_log(str(folder))
         log.demand_whole()
         planned, finished = planned_of(log.events).keys(), finished_of(log.events)

@@ -21,7 +21,7 @@ from runner.cases.suites import SUITE, PathError, Reader, discover
 from runner.diagnostics import Diagnostic, InputError, nearest, shown_path
 from runner.exit_codes import UsageError
 from runner.files import read_text
-from runner.record.latest import latest_backends, latest_suites
+from runner.record.store import latest_backends, latest_suites
 
 _COMPARED = 5000
 """Ids that a misspelt one is compared with: each takes 20 microseconds."""
