@@ -18,10 +18,9 @@ from runner.cli.arguments import add_variant, add_yes_no, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
+from runner.diagnose.bug_report import Check, VersionVerdict, find_blame, gather
 from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
-from runner.diagnose.material import find_blame, gather
-from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished

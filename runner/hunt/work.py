@@ -13,9 +13,9 @@ from typing import Any
 
 from runner.cases.model import Variant
 from runner.cases.serialize import plain
+from runner.diagnose.bug_report import find_blame, gather
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine
-from runner.diagnose.material import find_blame, gather
 from runner.diagnose.repro import script
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError

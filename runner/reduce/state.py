@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from runner.builder.source import Source
 from runner.cases.model import Case, Variant
 from runner.cases.serialize import KERNELS, plain, text_of_plain
-from runner.reduce.names import named
-from runner.reduce.remove_steps import ValueInfos
+from runner.reduce.chains import ValueInfos, named
 from runner.verdict.signature import FailureSignature
 
 SIMPLE_INITS = (
