@@ -30,7 +30,7 @@ from runner.session.environments import find_environments  # noqa: E402
 from runner.session.plan import Planned, as_user, job  # noqa: E402
 from runner.session.scheduler import drive, with_reference  # noqa: E402
 from runner.verdict import outcomes  # noqa: E402
-from runner.verdict.user_run import AS_USER  # noqa: E402
+from runner.verdict.policy import AS_USER  # noqa: E402
 
 CHUNK = 4
 """Jobs that are asked for together."""

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.generate.files import Parents, read_parents
+from runner.generate.generator import Parents, read_parents
 from runner.hunt import known, state
 from runner.hunt.groups import FAILURES
-from runner.hunt.guidance import Guidance
-from runner.hunt.rounds import Rounds, settings_for
+from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.hunt.state import Head, Round
 from runner.session.environments import find_environments
 from runner.session.settings import RunSettings

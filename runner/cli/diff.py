@@ -17,8 +17,7 @@ from runner.record.store import Log as EventLog
 from runner.record.store import journal_of, read_log
 from runner.report.difference import Comparison, page, render, render_markdown, to_dict
 from runner.report.terminal import modes
-from runner.verdict.difference import compare
-from runner.verdict.sides import Log, sides
+from runner.verdict.difference import Log, compare, sides
 
 _EPILOG = """\
 examples:

@@ -16,8 +16,7 @@ from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
-from runner.generate.files import named_parents, write_specs, write_suite
-from runner.generate.generator import CaseGenerator, GeneratedCase, Request
+from runner.generate.generator import CaseGenerator, GeneratedCase, Request, named_parents, write_specs, write_suite
 from runner.record.store import output_folder
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY

@@ -15,14 +15,12 @@ from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
-from runner.generate.files import Parents, named_parents
-from runner.hunt import known, state, triage
-from runner.hunt.groups import Group, Known, groups_of
-from runner.hunt.guidance import Guidance
+from runner.generate.generator import Parents, named_parents
+from runner.hunt import known, state
+from runner.hunt.groups import Group, Known, groups_of, read_triage, render, write_empty_triage
 from runner.hunt.hunt import Bounds, Hunt
-from runner.hunt.rounds import Rounds, settings_for
+from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.hunt.state import Head, State
-from runner.hunt.status import render
 from runner.record.store import LOCK, lock
 from runner.session.environments import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
@@ -167,7 +165,7 @@ def _status(folder: Path, places: Mapping[str, str]) -> int:
     hunt_state = state.read(folder)
     if hunt_state is None:
         raise UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
-    groups = groups_of(hunt_state, Known(places, triage.read(folder)))
+    groups = groups_of(hunt_state, Known(places, read_triage(folder)))
     console.output(render(hunt_state, groups))
     return _code(groups)
 
@@ -216,7 +214,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
     found = state.read(folder)
     if found is None or not (found.rounds or found.head == head):
         state.append(folder, head)
-        triage.write_empty(folder)
+        write_empty_triage(folder)
         return State(head)
     names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
                               "timeout", "allow_python", "shard", "torch")

@@ -46,9 +46,8 @@ from runner.session.plan import TIMEOUT, Environment, Planned, job, precision_fl
 from runner.templates import template
 from runner.text import one_line
 from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM, label
-from runner.verdict.policy import ranked
+from runner.verdict.policy import AS_USER, ranked
 from runner.verdict.stages import stage_of
-from runner.verdict.user_run import AS_USER
 
 NOISE = 3.0
 """How many times eager's own error a script must leave between rounding and the bug, on either side of its bound."""

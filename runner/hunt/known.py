@@ -16,8 +16,7 @@ from runner.contract.finding import Finding
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import shown_path
 from runner.hunt import state as states
-from runner.hunt import triage as triages
-from runner.hunt.groups import FAILURES
+from runner.hunt.groups import FAILURES, read_triage
 from runner.session.collect import read_cases
 from runner.verdict.policy import applies, explains
 
@@ -62,7 +61,7 @@ def known_groups(paths: Sequence[str]) -> dict[str, str]:
     places: dict[str, str] = {}
     for path in paths:
         state = states.read(Path(path))
-        triage = triages.read(Path(path)) if state is not None else {}
+        triage = read_triage(Path(path)) if state is not None else {}
         for red in (red for record in state.rounds for red in record.red) if state is not None else ():
             if red.verdict in FAILURES:
                 word = f" ({triage[red.signature_id].word})" if red.signature_id in triage else ""

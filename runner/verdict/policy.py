@@ -1,4 +1,7 @@
-"""Policy: what findings mean, given what the case expects and what the ledger knows."""
+"""Policy: what findings mean, given what the case expects and what the ledger knows.
+
+The row ``as-user`` of the ladder is the variant with torch's own settings. It has no say in the stage.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
 from runner.contract.finding import Finding
-from runner.contract.oracles import CRASHES, gate_of
+from runner.contract.oracles import CRASHES, gate_of, row_of
 from runner.contract.record import Trust
 from runner.diagnostics import Span
+from runner.engine.messages import Outcome
 from runner.record.events import Word
 from runner.verdict.stages import contains
 
@@ -156,3 +160,27 @@ def _signature(entry: Known) -> str:
     parts += [f"with {entry.error}"] if entry.error else []
     parts += [f"(line {entry.span.line})"]
     return " ".join(parts)
+
+
+AS_USER = "as-user"
+
+
+def counts_as_user(outcome: Outcome, findings: Sequence[Finding], first: Finding) -> bool:
+    """Return whether a run as a user says anything about a failure whose main finding is ``first``.
+
+    Torch's own pool of compile processes takes time and memory, so that a limit counts only where ``first`` is one of
+    behaviour.
+    """
+    limit = any(row_of(finding.oracle).limit for finding in findings)
+    return (outcome.ended == "result" and not outcome.record.trust) or (
+        bool(findings) and (not limit or row_of(first.oracle).group == "behaviour")
+    )
+
+
+def as_user_note(findings: Sequence[Finding], first: Finding) -> str:
+    """Return the note for a user who does not see the failure; empty for one who sees a failure of its kind."""
+    if not findings:
+        return 'under torch\'s own settings this passes (docs/judging.md, "Settings")'
+    if row_of(first.oracle).group in {row_of(finding.oracle).group for finding in findings}:
+        return ""
+    return f"under torch's own settings this fails in another way: {headline(ranked(findings)[0])}"

@@ -14,9 +14,8 @@ import pytest
 
 from runner.hunt import hunt
 from runner.hunt.groups import CASE, GROUP, Group, folder_of
-from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.hunt import Bounds, Hunt, Share
 from runner.hunt.state import Red, Reduction, Report, Round, State, append, read
-from runner.hunt.work import Share
 from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
 
 Scripted = list[Round | type[BaseException]]

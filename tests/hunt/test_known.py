@@ -10,8 +10,8 @@ from runner.cases.limits import Limits
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.hunt import known
+from runner.hunt.groups import TRIAGE
 from runner.hunt.state import append
-from runner.hunt.triage import FILE
 from tests.handmade import finding, loaded, variants, written
 from tests.hunt.samples import HEAD, A, B, C, red, round_of
 
@@ -70,6 +70,6 @@ def test_a_broken_ledger_is_no_ledger(tmp_path: Path) -> None:
 def test_groups_of_earlier_hunts_are_known_with_their_triage(tmp_path: Path) -> None:
     append(tmp_path, HEAD)
     append(tmp_path, round_of(0, red(A), red(B, 1), red(C, 2, verdict="VACUOUS")))
-    (tmp_path / FILE).write_text("bbbbbbbb: {triage: undefined}\n")
+    (tmp_path / TRIAGE).write_text("bbbbbbbb: {triage: undefined}\n")
     assert known.is_hunt(str(tmp_path)) and not known.is_hunt(str(tmp_path / "none"))
     assert known.known_groups([str(tmp_path)]) == {A: str(tmp_path), B: f"{tmp_path} (undefined)"}

@@ -16,8 +16,7 @@ from runner.record.events import RunFinished, VariantFinished
 from runner.report import difference
 from runner.report.difference import Comparison, page, render, render_markdown, to_dict
 from runner.text import visible
-from runner.verdict.difference import SECTIONS, compare
-from runner.verdict.sides import Log, sides
+from runner.verdict.difference import SECTIONS, Log, compare, sides
 from tests.hostile import PAYLOADS
 
 from .events_sample import failure, finished, started, value_finding

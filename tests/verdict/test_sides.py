@@ -8,7 +8,7 @@ import pytest
 
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished
-from runner.verdict.sides import Log, Pairing, Side, sides
+from runner.verdict.difference import Log, Pairing, Side, sides
 from tests.report.events_sample import FILE, finished, planned, started
 
 
