@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import errno
 import hashlib
-import hmac
 import json
 import os
 import re
@@ -26,13 +25,13 @@ import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import Outcome
-from runner.files import entries_below, foreign_link, link_problem, open_regular, replace_private
-from runner.record.signing import NoKey, sign
+from runner.engine.messages import ClosableEngine, Outcome
+from runner.files import entries_below, foreign_link, link_problem
+from runner.record.signing import NoKey, read_signed, write_signed
 
 VERSION = 3
 """Of the files. Another one is a miss."""
@@ -61,33 +60,10 @@ _WRITTEN_FROM = re.compile(r'\nWritten from [^\n]*\n"""\n')
 _Answer = tuple[str, frozenset[tuple[str, str]], str]
 
 
-class Wrapped(Protocol):
-    """The part of an engine that the cache uses. All other attributes of the engine can be read through the cache."""
-
-    def submit(self, job: Job) -> None:
-        """Run it when there is room."""
-
-    def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return what ended, after at most ``timeout`` seconds."""
-
-    def running(self) -> list[tuple[Job, float, str]]:
-        """Return jobs that run now, with their seconds and phase."""
-
-    def cancel_all(self) -> list[Job]:
-        """End what runs and drop what waits."""
-
-    def notices(self) -> list[str]:
-        """Return what a person should know after the run."""
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-
-    def close(self) -> None:
-        """End every process."""
-
-
 class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     """Runs jobs on ``engine``, except those whose answer is in ``folder``.
+
+    All other attributes of the engine can be read through the cache.
 
     A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
     confirm a failure) really asks. Two answers of one run that disagree leave nothing in the cache.
@@ -97,7 +73,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
 
     def __init__(
         self,
-        engine: Wrapped,
+        engine: ClosableEngine,
         folder: str | os.PathLike[str],
         fingerprints: Mapping[str, Fingerprint],
         run: str,
@@ -277,31 +253,19 @@ def _answer(outcome: Outcome) -> _Answer:
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
-    text = json.dumps([run, outcome], sort_keys=True, default=repr)
-    signature = _signature(path, text)
     if problem := link_problem(path.parent):
         raise OSError(errno.ELOOP, problem, str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_private(path, f"{signature}\n{text}")
+    write_signed(path, json.dumps([run, outcome], sort_keys=True, default=repr), "result", VERSION, path.name)
 
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it
     here."""
     try:
-        with open_regular(path) as file:
-            signature, _, body = file.read(LONGEST).partition(b"\n")
-        text = body.decode("ascii")
-        if not hmac.compare_digest(_signature(path, text).encode(), signature):
-            return None
-        run, outcome = json.loads(text)
+        run, outcome = json.loads(read_signed(path, LONGEST, "result", VERSION, path.name))
         return {"run": run, "outcome": outcome}
     except (OSError, ValueError, NoKey):
         return None
-
-
-def _signature(path: Path, text: str) -> str:
-    return sign("result", VERSION, path.name, text)
 
 
 def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import json
 import os
 import stat
@@ -27,8 +26,8 @@ from typing import NamedTuple
 
 from runner.engine.cache_folders import make_own_folder
 from runner.engine.processors import usable_processors
-from runner.files import open_regular, replace_private
-from runner.record.signing import NoKey, sign
+from runner.files import open_regular
+from runner.record.signing import NoKey, read_signed, write_signed
 
 VERSION = 1
 """Of a memo. Another one counts as empty."""
@@ -85,12 +84,8 @@ def _read(path: str, stamp: Stamp) -> Entry | None:
 def read_memo(path: Path, purpose: str) -> dict[str, Entry]:
     """Return a memo that this user has written for this purpose at this place; an empty one otherwise."""
     try:
-        with open_regular(path) as file:
-            signature, _, body = file.read(_LONGEST).partition(b"\n")
-        text = body.decode("ascii")
-        if not hmac.compare_digest(_signature(path, purpose, text).encode(), signature):
-            return {}
-        return {name: Entry(digest, tuple(stamp)) for name, (digest, *stamp) in json.loads(text).items()}
+        entries = json.loads(read_signed(path, _LONGEST, purpose, VERSION, str(path)))
+        return {name: Entry(digest, tuple(stamp)) for name, (digest, *stamp) in entries.items()}
     except (OSError, ValueError, NoKey):
         return {}
 
@@ -101,11 +96,7 @@ def write_memo(path: Path, purpose: str, memo: Mapping[str, Entry]) -> None:
     A link there is replaced. Raises OSError, and NoKey where nothing can be signed.
     """
     text = json.dumps({name: [entry.digest, *entry.stamp] for name, entry in sorted(memo.items())})
-    replace_private(path, f"{_signature(path, purpose, text)}\n{text}")
-
-
-def _signature(path: Path, purpose: str, text: str) -> str:
-    return sign(purpose, VERSION, str(path), text)
+    write_signed(path, text, purpose, VERSION, str(path))
 
 
 PURPOSE = "contents of packages"

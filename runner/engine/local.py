@@ -161,8 +161,6 @@ class Home(contextlib.AbstractContextManager["Home"]):
             scratch.remove(self.folder)
 
 
-KERNEL_CACHES = ("shared", "private")
-"""Where Inductor and Triton keep what they compile."""
 GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
 RENEWALS = 5
@@ -206,12 +204,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             home: made before, and closed with the engine; a new one if None.
 
         Raises:
-            ValueError: ``kernel_cache`` is something else.
             UsageError: no temporary folder can be made.
         """
         self._environments = dict(environments)
-        if kernel_cache not in KERNEL_CACHES:
-            raise ValueError(f"kernel_cache is {kernel_cache!r}, not one of {', '.join(KERNEL_CACHES)}")
         self._slots = max(1, slots)
         self._living_jobs = max(1, living_jobs)
         self._warm = dict(warm or {})

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from runner.cases.yaml.schema import load_schema
 from runner.contract.job import Job
@@ -61,6 +61,35 @@ class Outcome:
     def record(self) -> Record:
         """Return ``result``, that of a job which compares; an empty one without it."""
         return Record.from_json(self.result)
+
+
+class Engine(Protocol):
+    """What runs jobs."""
+
+    def submit(self, job: Job) -> None:
+        """Run it when there is room."""
+
+    def wait(self, timeout: float | None = None) -> list[Outcome]:
+        """Return what ended, after at most ``timeout`` seconds."""
+
+    def running(self) -> list[tuple[Job, float, str]]:
+        """Return the jobs that run now, with their seconds and phase."""
+
+    def cancel_all(self) -> list[Job]:
+        """End what runs and drop what waits."""
+
+
+class ClosableEngine(Engine, Protocol):
+    """An engine that ends its processes when it is closed."""
+
+    def notices(self) -> list[str]:
+        """Return what a person should know after the run."""
+
+    def remarks(self) -> list[str]:
+        """Return what makes the run slower and is no error."""
+
+    def close(self) -> None:
+        """End every process."""
 
 
 _COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}

@@ -30,14 +30,14 @@ from runner.contract.settings import HASH_SEED
 from runner.diagnose.harness import result_of
 from runner.diagnostics import nearest
 from runner.engine import scratch
-from runner.engine.messages import Outcome
+from runner.engine.messages import Engine, Outcome
 from runner.exit_codes import UsageError
 from runner.files import read_bytes, replace_file, replace_text, write_anew
 from runner.generate.mutations import Case, mutant_of
 from runner.quote import QuoteError, shell_words
 from runner.session.collect import load, read_cases
 from runner.session.plan import Environment, Planned, job
-from runner.session.scheduler import Engine, drive, with_reference
+from runner.session.scheduler import drive, with_reference
 from runner.text import one_line
 
 PER_FILE = 100

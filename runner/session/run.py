@@ -17,11 +17,11 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
 
 from runner import __version__, interrupts
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
-from runner.engine.local import Home
+from runner.engine.local import Home, LocalEngine
+from runner.engine.messages import ClosableEngine, Engine
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
     Event,
@@ -44,7 +44,6 @@ from runner.session.identity import planned_event
 from runner.session.nodes import names_nodes
 from runner.session.plan import USER_VARIABLES, Environment, Planned, precision_flags, skip_reason, warmth
 from runner.session.sample import Sample
-from runner.session.scheduler import Engine
 from runner.session.session import Session, Ticker
 from runner.session.settings import RunSettings
 
@@ -75,19 +74,6 @@ class Plan:
     digest: str
     whole: bool
     remark: str = ""
-
-
-class ClosableEngine(Engine, Protocol):
-    """An engine that ends its processes when it is closed."""
-
-    def notices(self) -> list[str]:
-        """Return what a person should know after the run."""
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-
-    def close(self) -> None:
-        """End every process."""
 
 
 def plan(
@@ -229,8 +215,6 @@ def open_engine(
             expected={e.key: e.build for e in environments},
         )
     else:
-        from runner.engine.local import LocalEngine
-
         local = engine = LocalEngine(
             pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home
         )

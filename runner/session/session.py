@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from runner.engine.messages import Engine
 from runner.exit_codes import FAILED, INTERNAL, OK
 from runner.record.events import RED, Event, Notice, VariantStarted
 from runner.session.context import RunContext
 from runner.session.plan import Planned
-from runner.session.scheduler import Engine, Scheduler
+from runner.session.scheduler import Scheduler
 from runner.session.variant_run import VariantResult, run_variant
 
 Ticker = Callable[[list[tuple[str, float, str]]], None]
