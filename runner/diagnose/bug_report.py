@@ -226,8 +226,7 @@ def worse_than_eager(report: ReportInput) -> Check:
     if numbers.get("same") is True:
         return Check(False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
                      "upstream accepts such a difference; there is nothing to report")  # fmt: skip
-    advice = "compiled is the nearer one: this is no bug of the compiler"
-    return Check(compiled_error > eager_error, fact, advice)
+    return Check(compiled_error > eager_error, fact, "compiled is the nearer one: this is no bug of the compiler")
 
 
 def _without_float64(report: ReportInput, finding: Finding) -> Check:
@@ -311,10 +310,8 @@ def script_alone(report: ReportInput) -> Check:
     code, output = report.script.code, report.script.output
     lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
     fact = f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300]
-    signature = report.diagnosis.signature
-    alike = signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
-    advice = "run what `runner repro` prints; what only `--import` brings must stand in the script"
-    return Check(alike, fact, advice)
+    alike = report.diagnosis.signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
+    return Check(alike, fact, "run what `runner repro` prints; what only `--import` brings must stand in the script")
 
 
 _RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")

@@ -174,9 +174,8 @@ def path_of(engine: VariantEngine) -> Path | None:
 
 def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
     """Return a diagnosis from the plain data of ``Diagnosis.to_dict``."""
-    fields = {name: value for name, value in data.items() if name != "stage"}
     return Diagnosis(**{
-        **fields,
+        **{name: value for name, value in data.items() if name != "stage"},
         "signature": FailureSignature(**data["signature"]),
         "findings": tuple(Finding(**finding) for finding in data["findings"]),
         "culprit": Culprit(**data["culprit"]) if data["culprit"] else None,
@@ -287,8 +286,7 @@ def _of_shapes(variant: Variant) -> list[Change]:
 
 
 def _threads(variant: Variant) -> list[Change]:
-    count = variant.threads or THREADS
-    threads = 1 if count > 1 else THREADS
+    threads = 1 if (variant.threads or THREADS) > 1 else THREADS
     name = "on one thread" if threads == 1 else f"on {threads} threads"
     return [Change(name, f"threads: {threads}", variant=dataclasses.replace(variant, threads=threads))]
 
@@ -392,10 +390,9 @@ def bisection_job(
         targets = [*map(signature_of, alike)]
         if not targets:
             return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
-    hangs = any(target.oracle == "timeout" for target in targets)
     arguments = {
         "wanted": [[*target.kind] for target in targets],
-        "seconds": HANG_SECONDS if hangs else SECONDS,
+        "seconds": HANG_SECONDS if any(target.oracle == "timeout" for target in targets) else SECONDS,
         "budget": BUDGET,
     }
     return engine.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)

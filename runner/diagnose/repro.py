@@ -116,10 +116,9 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
     if finding is None or result is None:
         return _declared(variant, job, text, result)
     place = _Place.of(finding.path, variant, job)
-    seen_by_user = result.stages.get(AS_USER, "").split()
     aim = replace(
         _at_finding(finding, place, variant, job, text),
-        defaults=finding.oracle in seen_by_user,
+        defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
     )
     if not aim.keeps and place.call is not None:
         aim = replace(aim, calls=place.call + 1)

@@ -167,8 +167,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             entry = read(path)
             if entry is None or entry["run"] == self.run:
                 continue
-            code = entry["outcome"].pop("code")
-            if code == self._code_digest(job, entry["outcome"]["result"]):
+            if entry["outcome"].pop("code") == self._code_digest(job, entry["outcome"]["result"]):
                 with contextlib.suppress(OSError):
                     os.utime(path)  # so that it is not the oldest; a read-only folder is fine
                 return Outcome(job, "result", cached=entry["run"], **entry["outcome"])

@@ -132,8 +132,7 @@ class SignedFolder:
         builds = tuple(stem + end for stem in stems for end in (".", _BUILDING + "/"))
         unfinished = [name for name in tree.files if name.startswith(builds) or name.endswith(".tmp")]
         self._remove(tree, unfinished + tree.strange)
-        files = {name: tree.files[name] for name in tree.files.keys() - {*unfinished}}
-        contents = take_contents(files, memo)
+        contents = take_contents({name: tree.files[name] for name in tree.files.keys() - {*unfinished}}, memo)
         if contents != memo:
             write_memo(self._manifest, PURPOSE, contents)
 
@@ -279,8 +278,7 @@ class KernelCaches:
             folder = SignedFolder(path)
             self._removed += folder.enter()
         except (OSError, NoKey) as error:
-            reason = str(error) if isinstance(error, NoKey) else f"{path}: {error.strerror or error}"
-            self._losses.append(reason)
+            self._losses.append(str(error) if isinstance(error, NoKey) else f"{path}: {error.strerror or error}")
             return ""
         self._folders.append(folder)
         return str(path)

@@ -237,8 +237,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         if self._closed:
             raise RuntimeError("the engine is closed")
         self._tickets += 1
-        server = self._server(job.environment, job.isolation, job.device != "cpu", job.variables)
-        server.add(Task(job, self._tickets))
+        self._server(job.environment, job.isolation, job.device != "cpu", job.variables).add(Task(job, self._tickets))
 
     def prepare(self, environment: str, isolation: Isolation, variables: Mapping[str, str]) -> None:
         """Let the server of jobs on the CPU start that are yet to come. Raises KeyError as ``submit`` does."""
@@ -386,8 +385,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 folder = self._home.caches.private / str(list(self._environments).index(environment))
                 environ |= {settings.CACHE_FOLDER: str(folder), settings.TRITON_FOLDER: str(folder / "triton")}
             log = self._home.folder / f"server-{len(self._servers)}.log"
-            python = self._environments[environment]
-            self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)
+            self._servers[key] = Server(self._environments[environment], warm, self._home.zygotes, environ, log)
         return self._servers[key]
 
     def _start_jobs(self) -> None:

@@ -76,10 +76,9 @@ class RunningJob:
 
     def order(self) -> dict[str, Any]:
         """Return the message that hands the job to a worker."""
-        job = self.task.job
         return {
             "ticket": self.task.ticket,
-            "job": job.to_json(),
+            "job": self.task.job.to_json(),
             "log": str(self.log),
             "stack": str(self.stack),
             "limit": self.limit,
@@ -268,10 +267,9 @@ class Worker:
     def order(self, environ: Mapping[str, str], share: float | None) -> dict[str, Any]:
         """Return the message that tells the worker or its server to run ``current_job``."""
         assert self.current_job is not None
-        last = self.growth is None or len(self.earlier_jobs) + 1 >= self.jobs
         return {
             **self.current_job.order(),
-            "keep": None if last else self.growth,
+            "keep": None if self.growth is None or len(self.earlier_jobs) + 1 >= self.jobs else self.growth,
             "environ": dict(environ),
             "share": share,
         }

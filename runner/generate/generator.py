@@ -90,8 +90,7 @@ def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> 
     names = []
     for start in range(0, len(cases), PER_FILE):
         names.append(f"{name}_{start // PER_FILE}{SPEC}")
-        text = text_of(with_python_beside(cases[start : start + PER_FILE], folder))
-        replace_text(folder / names[-1], text)
+        replace_text(folder / names[-1], text_of(with_python_beside(cases[start : start + PER_FILE], folder)))
     return names
 
 
@@ -190,8 +189,7 @@ class Request:
     @property
     def command(self) -> str:
         """The command that draws the same cases, but for which and how many."""
-        kind = ["--profile", self.profile] if not self.mutate else []
-        words = ["runner", "generate", *kind, "--seed", self.seed]
+        words = ["runner", "generate", *(["--profile", self.profile] if not self.mutate else []), "--seed", self.seed]
         words += [word for path in self.mutate for word in ("--mutate", path)]
         words += ["--allow-python"] if self.mutate and self.allow_python else []
         words += ["--ops", self.ops] if self.ops else []
@@ -285,8 +283,7 @@ class CaseGenerator:
             cases = {number: json.loads(text) for number, text in texts.items() if text}
             self.faults["nothing drawn"] += len(texts) - len(cases)
         cases |= mutants or {}
-        jobs = self._read(cases)
-        faults: Items[str] = yield from self._ask(jobs, self._trying, "faults")
+        faults: Items[str] = yield from self._ask(self._read(cases), self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
         return [GeneratedCase(number, cases[number]) for number in sorted(faults) if not faults[number]]
 
@@ -342,11 +339,10 @@ class CaseGenerator:
 
     def _drawing(self, operators: Sequence[str] | None, again: str, numbers: Items[int]) -> Job:
         request = self._request
-        docs = [again or f"{request.command} --first {number} --count 1" for number in numbers]
         arguments = {
             "seed": request.seed,
             "numbers": list(numbers),
-            "docs": docs,
+            "docs": [again or f"{request.command} --first {number} --count 1" for number in numbers],
             "profile": request.profile,
             "operators": self._operators if operators is None else list(operators),
             "depth": request.depth,

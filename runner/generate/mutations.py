@@ -168,8 +168,7 @@ def change_size(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     """Another number for one size of the inputs, everywhere; in half of the mutants also in the arguments of
     operators."""
     size = _size(case, numbers)
-    new = _choice([each for each in _SIZES if each != size], numbers)
-    _replace_size(case, size, new, numbers.random() < 0.5)
+    _replace_size(case, size, _choice([each for each in _SIZES if each != size], numbers), numbers.random() < 0.5)
 
 
 def change_layout(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
@@ -267,8 +266,7 @@ def return_more(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
 
 def change_number(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """Another number as an argument of an operator."""
-    places = [(holder, key) for step in _chain(case) for holder, key in _numbers_in(step)]
-    holder, key = _choice(places, numbers)
+    holder, key = _choice([(holder, key) for step in _chain(case) for holder, key in _numbers_in(step)], numbers)
     number = holder[key]
     near = [number + 1, number - 1, -number, 0] if isinstance(number, int) else [number * 2, -number, 0.0, 1.0]
     holder[key] = numbers.choice(near)
@@ -277,8 +275,7 @@ def change_number(case: Case, donor: Mapping[str, Any], numbers: random.Random) 
 def change_operator(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """An operator of the other case in place of one that is called alike."""
     theirs = [operator for operator, _ in _calls(_steps_of(donor))]
-    own = [(step, operator) for operator, step in _calls(_chain(case))]
-    step, operator = _choice(own, numbers)
+    step, operator = _choice([(step, operator) for operator, step in _calls(_chain(case))], numbers)
     new = _choice([name for name in theirs if name != operator and _is_module(name) == _is_module(operator)], numbers)
     changed = {new if key == operator else key: value for key, value in step.items()}
     step.clear()
@@ -298,8 +295,7 @@ def append_case(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     returned = _returned(case)
     case["inputs"] |= {names[name]: copy.deepcopy(spec) for name, spec in donor["inputs"].items() if name != first}
     # A first step without arguments takes the value of the step before, and one of a chain takes the first input.
-    head = [{"operator.getitem": [f"${names[first]}", "[...]"]}]
-    steps += [*head, *_renamed(copy.deepcopy(added), names)]
+    steps += [{"operator.getitem": [f"${names[first]}", "[...]"]}, *_renamed(copy.deepcopy(added), names)]
     theirs = [_renamed(value, names) for value in _returned(donor)]
     case["return"] = [*(value for value in returned if value != "$_"), *theirs]
 

@@ -212,8 +212,7 @@ def cause_of(group: Group, variant: Variant, diagnosis: Diagnosis) -> str:
         return ""
     # The name of a node has its number in the graph, so its operator says more.
     blamed = (culprit.backend, culprit.subsystem, culprit.operator or culprit.name)
-    parts = [sorted(operators_of(variant.case.chain)), signature.stage, signature.oracle, *blamed]
-    return id_of(json.dumps(parts))
+    return id_of(json.dumps([sorted(operators_of(variant.case.chain)), signature.stage, signature.oracle, *blamed]))
 
 
 def _steps(group: Group) -> str:

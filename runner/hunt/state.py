@@ -219,8 +219,7 @@ def _line(text: bytes, place: str) -> Line | None:
         if "layout" in data and data["layout"] != LAYOUT:
             raise UsageError(f"{place}: the hunt is of another version of runner")
         if "round" in data:
-            reds = [_typed(Red, red) for red in data["red"]]
-            record = _typed(Round, {**data, "red": reds})
+            record = _typed(Round, {**data, "red": [_typed(Red, red) for red in data["red"]]})
             if all(type(count) is int for count in record.verdicts.values()):
                 return record
         elif "reduction" in data:

@@ -98,8 +98,7 @@ class Journal:
         if len(line) <= _LINE:
             return line
         # A reader refuses such a line. A shortened verdict is worth more than none.
-        data = _cut({**self._stamp, **to_json(event)})
-        short = json.dumps(data, default=repr).encode() + b"\n"
+        short = json.dumps(_cut({**self._stamp, **to_json(event)}), default=repr).encode() + b"\n"
         if len(short) <= _LINE:
             return short
         name = f" of {event.id[:200]}" if isinstance(event, VariantFinished) else ""
@@ -233,8 +232,7 @@ def stream_journal(path: str | os.PathLike[str], problems: Problems, limits: Lim
                 )
                 continue
             try:
-                data = parse_line(line)
-                event = from_json(data)
+                event = from_json(parse_line(line))
             except json.JSONDecodeError as error:
                 if _is_torn(line, error):
                     problems.add(f"line {number}: cut short, as a killed runner leaves it", Weight.USUAL)

@@ -67,8 +67,7 @@ def _make(path: Path) -> None:
 
 def sign(purpose: str, *content: object) -> str:
     """Return the signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
-    text = json.dumps([purpose, *content])
-    return hmac.new(user_key(), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(user_key(), json.dumps([purpose, *content]).encode(), hashlib.sha256).hexdigest()
 
 
 def write_signed(path: Path, text: str, purpose: str, *content: object) -> None:

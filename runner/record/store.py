@@ -113,8 +113,7 @@ def lock(folder: Path) -> contextlib.ExitStack:
         with contextlib.suppress(OSError):  # a full disk
             os.ftruncate(descriptor, 0)
             since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
-            holder = {"pid": os.getpid(), "host": platform.node(), "since": since}
-            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}).encode(), 0)
     return stack
 
 
@@ -323,8 +322,7 @@ def read_log(run: str) -> Log:
     """
     path = journal_of(run)
     try:
-        limits = Limits.from_environment()
-        events, problems = read_journal(path, limits)
+        events, problems = read_journal(path, Limits.from_environment())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:

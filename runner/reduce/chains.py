@@ -369,8 +369,7 @@ def remove_steps(
     ``bypass``, an operand of the removed step or another input of that shape does, where there is one. Values that lost
     their last user are returned. Without ``grad`` no new input requires a gradient.
     """
-    steps = list(steps_of(case.chain))
-    removed = [step for number, step in enumerate(steps) if number not in numbers]
+    removed = [step for number, step in enumerate(steps_of(case.chain)) if number not in numbers]
     chain = replace_nodes(case.chain, {id(step): () for step in removed})
     if _uses_modules(chain, {step.id for step in removed if step.id}):
         return None
@@ -478,8 +477,7 @@ def _split_fields(
         fields[name] = field[0]
         return replace(value, name=name, path=value.path[1:])
 
-    changed = change_nodes(chain, change)
-    return changed, {**value_infos, **fields}, set(fields)
+    return change_nodes(chain, change), {**value_infos, **fields}, set(fields)
 
 
 def _operands(step: Step) -> list[Ref]:
@@ -529,10 +527,9 @@ def _orphans(case: Case, chain: tuple[Node, ...], result: Value | None) -> list[
     result."""
     used_before = names_used(values_of(case.chain))
     used = names_used(values_of(chain)) | _names_of(result)
-    values = [Ref(step.out[0], (), step.span) for step in steps_of(chain) if step.out]
     return [
         ref
-        for ref in values
+        for ref in (Ref(step.out[0], (), step.span) for step in steps_of(chain) if step.out)
         if ref.name not in used
         and ref.name != PREVIOUS
         and not ref.name.startswith("self.")
@@ -649,6 +646,5 @@ def _tidy_once(case: Case) -> Case:
 def _named_if_used(step: Step, used: Collection[str], referred: Collection[str]) -> Step:
     """Return the step without names that nothing uses; ``referred`` are names in references or calls."""
     out = tuple(name if name in used or name.startswith("self.") else PREVIOUS for name in step.out)
-    named = any(name != PREVIOUS for name in out)
-    step = replace(step, out=out) if named else replace(step, out=(), unpack=False)
+    step = replace(step, out=out) if any(name != PREVIOUS for name in out) else replace(step, out=(), unpack=False)
     return replace(step, id=None) if step.id is not None and f"self.{step.id}" not in referred else step

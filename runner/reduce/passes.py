@@ -122,9 +122,8 @@ def blocks(state: State) -> Iterator[Attempt]:
     case = state.named
     for number, node in enumerate(node for node in nodes_of(case.chain) if not isinstance(node, Step)):
         for change, replacement in _unwrapped(node):
-            chain = replace_nodes(case.chain, {id(node): replacement})
             # In the form that people write, so that $_ flows as it would.
-            yield from attempt(change, named(replace(case, chain=chain)))
+            yield from attempt(change, named(replace(case, chain=replace_nodes(case.chain, {id(node): replacement}))))
         if isinstance(node, With) and len(node.contexts) > 1:
             for context in node.contexts:
                 fewer = replace(node, contexts=tuple(c for c in node.contexts if c is not context))
@@ -176,8 +175,7 @@ def plain_inputs(state: State) -> Iterator[Attempt]:
         info = state.value_infos.get(item.name)
         if info is None or item.hidden or (item.kind == "tensor" and not item.layout):
             continue
-        grad = case.grad[0].mode == "backward"
-        plain_input = input_like(info, item.name, item.span, case.dtypes[0], grad)
+        plain_input = input_like(info, item.name, item.span, case.dtypes[0], case.grad[0].mode == "backward")
         if plain_input is not None and plain_input != item:
             inputs: tuple[Input, ...] = (*case.inputs[:place], plain_input, *case.inputs[place + 1 :])
             yield from attempt(f"plain ${item.name}", replace(case, inputs=inputs))
@@ -186,8 +184,7 @@ def plain_inputs(state: State) -> Iterator[Attempt]:
 def functions(state: State) -> Iterator[Attempt]:
     """Propose functions (``$fn``) with fewer steps."""
     case = state.named
-    function_values = [value for value in values_of(case.chain) if isinstance(value, Function)]
-    for function in function_values:
+    for function in [value for value in values_of(case.chain) if isinstance(value, Function)]:
         for number in reversed(range(len(function.chain))):
             shorter = replace(function, chain=(*function.chain[:number], *function.chain[number + 1 :]))
 
@@ -266,8 +263,7 @@ def sizes(state: State) -> Iterator[Attempt]:
         for size in shaped:
             if size > small:
                 yield _mapped(data, f"{size} -> {small} and multiples", _scaled(size, small))
-    numbers = sorted({n for _, n in _numbers(data) if n > 1}, reverse=True)
-    for number in numbers:
+    for number in sorted({n for _, n in _numbers(data) if n > 1}, reverse=True):
         for small in _smaller(number):
             yield _mapped(data, f"{number} -> {small}", _mapping_of({number: small}))
             if small not in (1, 2):
@@ -390,8 +386,7 @@ def _without_cotangents(data: Data, original: Data) -> Data:
     if not isinstance(grad, dict) or data.get("grad") == grad:
         return data
     given = {str(name).removeprefix("$") for name in _several(grad.get("cotangent"))}
-    inputs = {name: item for name, item in (data.get("inputs") or {}).items() if name not in given}
-    return {**data, "inputs": inputs}
+    return {**data, "inputs": {name: item for name, item in (data.get("inputs") or {}).items() if name not in given}}
 
 
 def _several(value: Any) -> list[Any]:

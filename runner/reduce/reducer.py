@@ -71,8 +71,7 @@ def alike(finding: Finding | None, expected: FailureSignature, error: float) -> 
     """
     if finding is None:
         return False
-    signature = signature_of(finding)
-    if signature.kind != expected.kind:
+    if signature_of(finding).kind != expected.kind:
         return False
     return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 

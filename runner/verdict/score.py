@@ -286,7 +286,6 @@ def _failures(pairs: Iterable[tuple[str, VariantFinished]]) -> dict[str, Failure
 
 def _run(path: str, events: Sequence[Event], columns: Iterable[Column], number: int) -> ScoredRun:
     start, end = start_of(events), end_of(events)
-    announced = len(variants_of(events))
     return ScoredRun(
         start.run if start else "",
         path,
@@ -296,5 +295,5 @@ def _run(path: str, events: Sequence[Event], columns: Iterable[Column], number: 
         start.shard if start else "",
         end is not None and not end.interrupted,
         sum(column.total.count("NOT-RUN") for column in columns if column.run == number),
-        max(0, start.planned - announced) if start else 0,
+        max(0, start.planned - len(variants_of(events))) if start else 0,
     )
