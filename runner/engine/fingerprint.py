@@ -271,19 +271,15 @@ def ask(python: str, environ: Mapping[str, str], places: Places) -> dict[str, An
         folders = [os.path.abspath(folder) for folder in environ["PYTHONPATH"].split(os.pathsep) if folder]
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
-        answer = json.loads(run_script(path, _code() + _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
+        code = Path(loaded_code.__file__).read_text(encoding="utf-8")  # the interpreter cannot import it
+        answer = json.loads(run_script(path, code + _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return {"error": f"{python} could not be asked: {error}"}
     if not isinstance(answer, dict):
         return {"error": f"{python} answered something else than it was asked"}
-    code = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
+    digests = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
     places.save()
-    return {**answer, "places": code}
-
-
-def _code() -> str:
-    """Return the text of the module that the interpreter cannot import."""
-    return Path(loaded_code.__file__).read_text(encoding="utf-8")
+    return {**answer, "places": digests}
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:

@@ -286,7 +286,8 @@ class Meter:
     def read(self, table: Mapping[int, Process]) -> HeldMemory:
         """Measure what the job holds according to the process table."""
         members = tree_members(self._pid, table)
-        compilers = _compilers(members, self._pid)
+        helpers = [process for process in members if process.pid != self._pid]  # the job's own process is no compiler
+        compilers = add_descendants({helper.pid for helper in helpers if is_compiler(helper)}, helpers)
         own = 0
         for process in members:
             if process.pid in compilers:
@@ -304,13 +305,6 @@ class Meter:
         if process.pid not in self._shared and parent is not None:
             self._shared[process.pid] = parent.resident
         return self._shared.get(process.pid, 0)
-
-
-def _compilers(members: list[Process], pid: int) -> set[int]:
-    """Return the processes of a job's tree that are compilers or were started by one; never the job's own process
-    ``pid``."""
-    helpers = [process for process in members if process.pid != pid]
-    return add_descendants({helper.pid for helper in helpers if is_compiler(helper)}, helpers)
 
 
 def machine_memory() -> int:

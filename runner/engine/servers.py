@@ -120,7 +120,8 @@ class Zygote:
         elif "refused" in message:
             process.returncode = 1
         elif "exit" in message:
-            process.returncode = _exit_status(message["status"])
+            status = message["status"]  # of ``wait``; ``subprocess`` has a signal as a negative number
+            process.returncode = -(status & 0x7F) or status >> 8
         if process.returncode is not None:
             del self._servers[message["ticket"]]
 
@@ -138,7 +139,8 @@ class Zygote:
         if status is None:
             return
         for ticket, process in [*self._servers.items()]:
-            if not process.own_pid or not _lives(process.own_pid):
+            own = process_tree.stat(process.own_pid) if process.own_pid else None
+            if own is None or own.zombie:
                 process.returncode = status or 1
                 del self._servers[ticket]
 
@@ -185,8 +187,8 @@ class Zygotes:
         Its servers get the folders of compiled code that are checked meanwhile. It must not load anything from there.
         """
         self._caches.prepare(python)
-        private = {settings.CACHE_FOLDER: str(self._caches.private)}
-        self._zygote(python, interpreters.worker_environment({**private, **environ}), log)
+        variables = {settings.CACHE_FOLDER: str(self._caches.private), **environ}
+        self._zygote(python, interpreters.worker_environment(variables), log)
 
     def _zygote(self, python: str, variables: Mapping[str, str], log: Path) -> Zygote:
         key = python, frozenset(item for item in variables.items() if item[0] not in _LATE)
@@ -210,16 +212,6 @@ class Zygotes:
         """End them all."""
         for zygote in (*self._zygotes.values(), *self._earlier):
             zygote.close()
-
-
-def _exit_status(status: int) -> int:
-    """Return a wait status as ``subprocess`` does."""
-    return -(status & 0x7F) if status & 0x7F else status >> 8
-
-
-def _lives(pid: int) -> bool:
-    process = process_tree.stat(pid)
-    return process is not None and not process.zombie
 
 
 STARTUP = 900.0

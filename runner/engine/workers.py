@@ -138,17 +138,14 @@ class RunningJob:
             self._spoke = math.inf
             self._kill(now)
         elif self.began is not None and not self.decided:
-            self._check_time(now, now - self.began)
+            timeout = self.task.job.timeout
+            if now - self.began > timeout:
+                self._expire(now, f"no answer after {timeout:g} s")
+            else:
+                self._check_compiling(now)
             if not self.decided:
                 self._check_memory(table, now)
         return True
-
-    def _check_time(self, now: float, seconds: float) -> None:
-        timeout = self.task.job.timeout
-        if seconds > timeout:
-            self._expire(now, f"no answer after {timeout:g} s")
-        else:
-            self._check_compiling(now)
 
     def _check_compiling(self, now: float) -> None:
         timeout = self.task.job.compile_timeout

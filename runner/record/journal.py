@@ -132,7 +132,8 @@ class Journal:
                 raise OSError(errno.EINVAL, PIPE)
             # Unbuffered, and not through a file object: that would keep what a failed write left, and write it later.
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            self._torn = not _ends_whole(self._descriptor)
+            size = os.fstat(self._descriptor).st_size  # a runner that was killed may have left half a line
+            self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
         except OSError as error:
             self._report(error)
             return False
@@ -143,12 +144,6 @@ class Journal:
             self._reported = True
             reason = error.strerror or str(error)
             self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
-
-
-def _ends_whole(descriptor: int) -> bool:
-    """Whether a file is empty or ends with a newline; a runner that was killed may have left half a line."""
-    size = os.fstat(descriptor).st_size
-    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
 def _cut(value: Any) -> Any:

@@ -44,6 +44,7 @@ from runner.cases.walk import (
     names_made,
     names_used,
     parts_of,
+    steps_of,
     values_of,
 )
 from runner.diagnostics import Span
@@ -343,21 +344,6 @@ INPUT_NAMES = ("x", "y", "z", "a", "b", "c", "p", "q", "r", "s", "u", "w")
 """Names for new inputs, in the order in which they are tried."""
 
 ValueInfos = Mapping[str, ValueInfo]
-
-
-def nodes_of(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield every node of a chain and its blocks, in order, wholes before parts, but not those of functions."""
-    for node in nodes:
-        yield node
-        if isinstance(node, With):
-            yield from nodes_of(node.chain)
-        elif isinstance(node, If):
-            yield from nodes_of((*node.do, *node.otherwise))
-
-
-def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
-    """Yield the steps among ``nodes_of``."""
-    return (node for node in nodes_of(nodes) if isinstance(node, Step))
 
 
 def remove_steps(

@@ -14,14 +14,12 @@ from typing import Any
 from runner.cases.chain_nodes import Function, If, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.model import Case, Input
 from runner.cases.serialize import plain
-from runner.cases.walk import change_nodes, names_used, values_of
+from runner.cases.walk import change_nodes, names_used, nodes_of, steps_of, values_of
 from runner.contract.oracles import row_of
 from runner.reduce.chains import (
     named,
-    nodes_of,
     remove_steps,
     replace_nodes,
-    steps_of,
     substitute_case,
     tidy,
     unnamed,

@@ -22,6 +22,7 @@ from runner.cases.expand import expand
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Suite, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
+from runner.cases.walk import steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import row_of
@@ -35,7 +36,7 @@ from runner.exit_codes import NO_RESULT, UsageError
 from runner.files import read_text, write_anew
 from runner.record.events import RED, VariantFinished
 from runner.reduce import passes
-from runner.reduce.chains import ValueInfos, named, steps_of, with_first_names
+from runner.reduce.chains import ValueInfos, named, with_first_names
 from runner.reduce.state import Candidate, Pass, Search, Size, State, size_of
 from runner.reduce.value_info import ValueInfo, references
 from runner.session.scheduler import Scheduler, Steps, with_reference
