@@ -155,13 +155,9 @@ class ReportInput:
     @property
     def about_rounding(self) -> bool:
         """Return whether it is about finite floating elements, for which tolerances count."""
-        finding = self.main_finding
-        return self.about_values and finding is not None and "rel_error" in finding.numbers and not self._exact(finding)
-
-    def _exact(self, finding: Finding) -> bool:
-        """Return whether both elements are integers or booleans, which are always compared exactly."""
-        kinds = (type(finding.numbers.get("eager")), type(finding.numbers.get("compiled")))
-        return all(kind in (bool, int) for kind in kinds)
+        numbers = self.main_finding.numbers if self.main_finding is not None else {}
+        is_exact = all(type(numbers.get(side)) in (bool, int) for side in ("eager", "compiled"))
+        return self.about_values and "rel_error" in numbers and not is_exact
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,15 +66,15 @@ class Share:
 
 
 def reduce_group(
-    folder: Path, group: Group, settings: RunSettings, ledger: Ledger, share: Share, tick: Callable[[], None]
+    folder: Path, settings: RunSettings, ledger: Ledger, group: Group, share: Share, tick: Callable[[], None]
 ) -> Reduction:
     """Reduce the first case of a group, and write the result into the group's folder.
 
     Args:
         folder: of the hunt.
-        group: one with a folder.
         settings: of the hunt's runs.
         ledger: what may explain the smaller case.
+        group: one with a folder.
         share: of the machine. The reduction's own seconds are its part of the time of all that go on at once.
         tick: called several times a second. It may raise KeyboardInterrupt, which ends the reduction.
 
@@ -149,7 +150,7 @@ class _LateError(Exception):
     """The report has used up its share."""
 
 
-def report_group(folder: Path, group: Group, settings: RunSettings, share: Share, tick: Callable[[], None]) -> Report:
+def report_group(folder: Path, settings: RunSettings, group: Group, share: Share, tick: Callable[[], None]) -> Report:
     """Diagnose the reduced case of a group, and write its report into the group's folder; arguments as of
     ``reduce_group``.
 
@@ -292,7 +293,9 @@ class Hunt:
             self._round()
             self._reduce(self.allowance())
         self._reduce(self._remaining())
-        self._report(self._remaining())  # at the end: a group without a reduced case is worth more than a report
+        # At the end: a group without a reduced case is worth more than a report.
+        report = partial(report_group, self.folder, self.rounds.settings)
+        self._work("reporting", report, lambda group: group.is_unreported, REPORTING, self._remaining())
         write_groups(self.folder, self.state.head, self.groups())
 
     def has_time(self) -> bool:
@@ -340,19 +343,8 @@ class Hunt:
 
     def _reduce(self, seconds: float) -> None:
         """Reduce groups that wait while the seconds are enough for one more."""
-
-        def reduce(group: Group, share: Share, tick: Callable[[], None]) -> Reduction:
-            return reduce_group(self.folder, group, self.rounds.settings, self.rounds.ledger, share, tick)
-
-        self._work("reducing", reduce, lambda group: group.is_pending, LEAST, seconds)
-
-    def _report(self, seconds: float) -> None:
-        """Report reduced cases while the seconds are enough for one more."""
-
-        def report(group: Group, share: Share, tick: Callable[[], None]) -> Report:
-            return report_group(self.folder, group, self.rounds.settings, share, tick)
-
-        self._work("reporting", report, lambda group: group.is_unreported, REPORTING, seconds)
+        work = partial(reduce_group, self.folder, self.rounds.settings, self.rounds.ledger)
+        self._work("reducing", work, lambda group: group.is_pending, LEAST, seconds)
 
     def _work(self, verb: str, work: Work, waits: Callable[[Group], bool], least: float, seconds: float) -> None:
         """Do this with groups that wait for it, the worst first and several at once.

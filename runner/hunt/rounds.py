@@ -215,7 +215,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         case_of = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
         red = self._red(path, case_of, results, variants, has_group)
         reached, parents = self._reached(cases, case_of, results, red)
-        self._keep(path, [case for case in cases if case.number in {*parents, *(each.number for each in red)}])
+        kept = [case for case in cases if case.number in {*parents, *(each.number for each in red)}]
+        if kept:
+            _write_cases(path, kept)
+        else:
+            path.unlink(missing_ok=True)
         if self.guidance is not None:
             self.guidance.learn(reached, parents_in(path, parents, self.settings.limits()))
         verdicts = Counter[str](event.verdict for event in results)
@@ -313,13 +317,6 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             if own_lines or any(is_rare(name) for name in names):
                 parents.add(case.number)
         return tuple(sorted([*reached, *lines.texts()])), tuple(sorted(parents))
-
-    def _keep(self, path: Path, cases: Sequence[GeneratedCase]) -> None:
-        """Keep these cases of a round in its file."""
-        if cases:
-            _write_cases(path, cases)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:

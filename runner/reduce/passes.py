@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -383,12 +383,10 @@ def _without_cotangents(data: Data, original: Data) -> Data:
     grad = original.get("grad")
     if not isinstance(grad, dict) or data.get("grad") == grad:
         return data
-    given = {str(name).removeprefix("$") for name in _several(grad.get("cotangent"))}
+    cotangents = grad.get("cotangent")
+    names = cotangents if isinstance(cotangents, list) else [cotangents]
+    given = {str(name).removeprefix("$") for name in names}
     return {**data, "inputs": {name: item for name, item in (data.get("inputs") or {}).items() if name not in given}}
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
@@ -493,7 +491,7 @@ def arguments(state: State) -> Iterator[Attempt]:
         if (
             isinstance(key, str)
             and isinstance(value, dict)
-            and not _is_special(value)
+            and not {"$tensor", "$fn", "$text"} & value.keys()
             and key not in ("if", "do", "else")
         ):
             for name in value:
@@ -503,7 +501,7 @@ def arguments(state: State) -> Iterator[Attempt]:
             yield Attempt(f"{path_text(path)}: drop the last", with_value(data, path, value[:-1]))
         if isinstance(key, str) and key in ("train", "id") and not isinstance(value, dict):
             yield Attempt(f"{path_text(path)}: drop", without(data, path))
-    for path, value in _scalars(data):
+    for path, value in walk(data.get("chain"), ("chain",)):
         of_module = any(str(key).startswith("nn.") for key in path)
         for simple in _simpler(value):
             if simple == 0 and of_module:
@@ -511,23 +509,11 @@ def arguments(state: State) -> Iterator[Attempt]:
             yield Attempt(f"{path_text(path)}: {value} -> {simple}", with_value(data, path, simple))
 
 
-def _is_special(value: Mapping[str, Any]) -> bool:
-    return any(key in ("$tensor", "$fn", "$text") for key in value)
-
-
-def _scalars(data: Data) -> Iterable[tuple[Path, Any]]:
-    for path, value in walk(data.get("chain"), ("chain",)):
-        if (isinstance(value, int | float) and not isinstance(value, bool)) or (
-            isinstance(value, str) and value.startswith("[")
-        ):
-            yield path, value
-
-
 def _simpler(value: Any) -> list[Any]:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.startswith("["):
         entries = value[1:-1].split(", ")
         shorter = ([*entries[:n], *entries[n + 1 :]] for n in range(len(entries)))
         return [f"[{', '.join(remaining)}]" for remaining in shorter if remaining]
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):
         return [n for n in (0, 1, 2) if n < abs(value)]
-    return [] if value == 1.0 else [1.0]
+    return [1.0] if isinstance(value, float) and value != 1.0 else []

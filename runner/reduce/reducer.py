@@ -29,7 +29,7 @@ from runner.contract.oracles import row_of
 from runner.contract.record import Trust
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
-from runner.diagnostics import InputError, Span
+from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.engine.messages import Outcome
 from runner.exit_codes import NO_RESULT, UsageError
@@ -336,23 +336,11 @@ def reduce_variant(
     if diagnosis is None:
         tick("running the case as it is")
         event = failing(engine)
-        failure = Failure(event.findings[0], event.seconds)
-    else:
-        failure = Failure(diagnosis.findings[0], diagnosis.run_seconds, diagnosis.culprit)
+        diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch.folder())
-        return _Reduction(engine, failure, folder, began, budget, tick, memory or Memory()).run()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """What is to be kept: the main finding of a run, the seconds that the run took, and what is to blame, where that is
-    known."""
-
-    finding: Finding
-    seconds: float
-    culprit: Culprit | None = None
+        return _Reduction(engine, diagnosis, folder, began, budget, tick, memory or Memory()).run()
 
 
 def failing(engine: VariantEngine) -> VariantFinished:
@@ -372,15 +360,15 @@ class _Reduction:
     """One reduction. ``history`` holds the accepted states; the first one is the original case."""
 
     def __init__(
-        self, engine: VariantEngine, failure: Failure, folder: Path, began: float, budget: float,
+        self, engine: VariantEngine, diagnosis: Diagnosis, folder: Path, began: float, budget: float,
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
         self.engine, self.folder, self.memory = engine, folder, memory
         self.began, self.tick = began, tick
-        self.finding, self.culprit = failure.finding, failure.culprit
+        self.finding, self.culprit = diagnosis.findings[0], diagnosis.culprit
         self.signature = signature_of(self.finding)
         slow = self.signature.oracle == "timeout"
-        timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * failure.seconds))
+        timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * diagnosis.run_seconds))
         self.judge = EngineJudge(engine, self.signature, relative_error(self.finding), timeout)
         backend = engine.variant.backend.backend
         self.backend = Backend(backend, backend)
@@ -553,13 +541,10 @@ def suspects(case: Case, finding: Finding, culprit: Culprit | None = None) -> tu
     numbers = [
         number for number, step in enumerate(steps) if (step.operator.rpartition(".")[2], str(step.span.line)) == blamed
     ]
-    numbers += [number for number, step in enumerate(steps) if finding.place and _place(step.span) == finding.place]
+    places = [f"{step.span.file}:{step.span.line}:{step.span.column}" for step in steps]
+    numbers += [number for number, place in enumerate(places) if place == finding.place]
     refs = references(chain.result)
-    place = re.search(r"output\[(\d+)\]", finding.path)
-    if place is not None and len(refs) > 1 and int(place[1]) < len(refs):
-        numbers += [number for number, step in enumerate(steps) if refs[int(place[1])].name in step.out]
+    output = re.search(r"output\[(\d+)\]", finding.path)
+    if output is not None and len(refs) > 1 and int(output[1]) < len(refs):
+        numbers += [number for number, step in enumerate(steps) if refs[int(output[1])].name in step.out]
     return tuple(dict.fromkeys(numbers))
-
-
-def _place(span: Span) -> str:
-    return f"{span.file}:{span.line}:{span.column}"

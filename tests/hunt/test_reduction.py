@@ -59,7 +59,7 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
         monkeypatch.setattr(hunt, "VariantEngine", Engine)
         monkeypatch.setattr(hunt, "reduce_variant", reduce_variant)
         [group] = groups_of(state_of(round_of(0, red(A))))
-        return reduce_group(tmp_path, group, RunSettings(), ledger or Ledger(), Share(50.0, 2), lambda: None)
+        return reduce_group(tmp_path, RunSettings(), ledger or Ledger(), group, Share(50.0, 2), lambda: None)
 
     own = folder_of(tmp_path, A)
     own.mkdir(parents=True)

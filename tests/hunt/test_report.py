@@ -76,7 +76,7 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: Group) -> Call
         monkeypatch.setattr(hunt, "VariantEngine", Engine)
         monkeypatch.setattr(hunt, "find_blame", find_blame)
         monkeypatch.setattr(hunt, "gather", gather)
-        return report_group(tmp_path, group, RunSettings(), Share(budget, 2, 2), tick)
+        return report_group(tmp_path, RunSettings(), group, Share(budget, 2, 2), tick)
 
     own = folder_of(tmp_path, A)
     own.mkdir(parents=True)
