@@ -16,8 +16,18 @@ from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
 from runner.generate.generator import Parents, named_parents
-from runner.hunt import known, state
-from runner.hunt.groups import Group, Known, groups_of, read_triage, render, write_empty_triage
+from runner.hunt import state
+from runner.hunt.groups import (
+    Group,
+    Known,
+    groups_of,
+    is_hunt,
+    known_groups,
+    read_ledger,
+    read_triage,
+    render,
+    write_empty_triage,
+)
 from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.hunt.state import Head, State
@@ -111,8 +121,8 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError, InputError: wrong arguments, a folder of something else, a wrong ``triage.yaml``.
     """
-    hunts = [path for path in arguments.known if known.is_hunt(path)]
-    places = known.known_groups(hunts)
+    hunts = [path for path in arguments.known if is_hunt(path)]
+    places = known_groups(hunts)
     if arguments.status is not None:
         return _status(Path(arguments.status), places)
     if arguments.budget is None and arguments.rounds is None:
@@ -120,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_for(settings_of(arguments))
     if len(settings.python) > 1:
         raise UsageError("--python: one Python draws and runs the cases")
-    ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
+    ledger = read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
     parents = (
         named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
     )
@@ -181,7 +191,7 @@ def _folder(output: str) -> Path:
         if problem := link_problem(output):
             raise UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
-        if not known.is_hunt(output) and any(path.name != LOCK for path in folder.iterdir()):
+        if not is_hunt(output) and any(path.name != LOCK for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
         for entry in entries_below(folder):
             if entry.is_symlink():

@@ -314,8 +314,7 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     is_usual = job.backend.get("backend") == "inductor" and job.backend.get("mode") in (None, "default")
     is_measured = job.compile_timeout is not None or bool(job.coverage)
     names = [*job.config, *(job.backend.get("options") or ())]
-    if not is_usual or is_measured or job.device != "cpu" or job.isolation != "fork" or job.variables:
-        return ""
-    if any(word in name for name in names for word in _REFUSED):
+    is_meant = any(word in name for name in names for word in _REFUSED)
+    if not is_usual or is_measured or is_meant or job.device != "cpu" or job.isolation != "fork" or job.variables:
         return ""
     return make_cache_key(replace(job, seed=0), fingerprint)

@@ -29,8 +29,8 @@ import fcntl
 import functools
 import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.contract.settings import CACHE_FOLDER, PASSED, TRITON_FOLDER
@@ -55,16 +55,6 @@ _LONGEST = 1000
 """Characters of a path in the folder. The system takes no path of more than 4096, and compilers write none of 200."""
 _BUILDING = "_CxxBuild"
 """How torch names a folder beside what g++ writes; it removes the folder once g++ has ended well."""
-
-
-@dataclass(slots=True)
-class _Tree:
-    files: dict[str, tuple[str, Stamp]] = field(default_factory=dict)
-    """Regular files, by their path in the folder."""
-    folders: list[str] = field(default_factory=list)
-    """Paths in the folder, each after the one that it lies in."""
-    strange: list[str] = field(default_factory=list)
-    """Links, pipes and the like, and what has a long path."""
 
 
 class SignedFolder:
@@ -112,12 +102,12 @@ class SignedFolder:
             os.close(self._lock)
 
     def _sweep(self) -> int:
-        tree, memo = _look(self.path), read_memo(self._manifest, PURPOSE)
-        likely = {name: file for name, file in tree.files.items() if name in memo and memo[name].stamp[0] == file[1][0]}
+        (files, folders, strange), memo = _look(self.path), read_memo(self._manifest, PURPOSE)
+        likely = {name: file for name, file in files.items() if name in memo and memo[name].stamp[0] == file[1][0]}
         contents = take_contents(likely, memo)
         signed = {name: entry for name, entry in contents.items() if entry.digest == memo[name].digest}
-        foreign = [*(tree.files.keys() - signed.keys()), *tree.strange]
-        self._remove(tree, foreign)
+        foreign = [*(files.keys() - signed.keys()), *strange]
+        self._remove(foreign, files, folders)
         if signed != memo:  # so that what was restored is read once
             write_memo(self._manifest, PURPOSE, signed)
         return len(foreign)
@@ -127,16 +117,16 @@ class SignedFolder:
         for name in GRAPHS:
             evict(self.path / name, SIZE, ANY)
         evict(self.path / PASSED, SIZE >> 10, ANY)
-        tree, memo = _look(self.path), read_memo(self._manifest, PURPOSE)
-        stems = [name.removesuffix(_BUILDING) for name in tree.folders if name.endswith(_BUILDING)]
+        (files, folders, strange), memo = _look(self.path), read_memo(self._manifest, PURPOSE)
+        stems = [name.removesuffix(_BUILDING) for name in folders if name.endswith(_BUILDING)]
         builds = tuple(stem + end for stem in stems for end in (".", _BUILDING + "/"))
-        unfinished = [name for name in tree.files if name.startswith(builds) or name.endswith(".tmp")]
-        self._remove(tree, unfinished + tree.strange)
-        contents = take_contents({name: tree.files[name] for name in tree.files.keys() - {*unfinished}}, memo)
+        unfinished = [name for name in files if name.startswith(builds) or name.endswith(".tmp")]
+        self._remove(unfinished + strange, files, folders)
+        contents = take_contents({name: files[name] for name in files.keys() - {*unfinished}}, memo)
         if contents != memo:
             write_memo(self._manifest, PURPOSE, contents)
 
-    def _remove(self, tree: _Tree, names: list[str]) -> None:
+    def _remove(self, names: list[str], files: Iterable[str], folders: list[str]) -> None:
         """Remove files, and folders in which nothing is left: torch would take one for a file."""
         for name in names:
             path = self.path / name
@@ -145,32 +135,37 @@ class SignedFolder:
             else:
                 os.unlink(path)
         full: set[str] = set()
-        for name in tree.files.keys() - {*names}:
+        for name in {*files} - {*names}:
             while (name := name.rpartition("/")[0]) and name not in full:
                 full.add(name)
-        for name in reversed(tree.folders):
+        for name in reversed(folders):
             if name not in full:
                 os.rmdir(self.path / name)
 
 
-def _look(folder: Path) -> _Tree:
-    """Return what lies below a folder; links are not followed. Raises OSError."""
-    tree, waiting = _Tree(), [""]
+def _look(folder: Path) -> tuple[dict[str, tuple[str, Stamp]], list[str], list[str]]:
+    """Return the regular files below a folder, the folders, and what is strange: links, pipes and what has a long path.
+
+    All are named by their path in the folder, and each comes after the folder that it lies in. Links are not followed.
+    Raises OSError.
+    """
+    files: dict[str, tuple[str, Stamp]] = {}
+    folders, strange, waiting = list[str](), list[str](), [""]
     while waiting:
         prefix = waiting.pop()
         with os.scandir(folder / prefix) as entries:
             for entry in entries:
                 name = prefix + entry.name
                 if len(name) > _LONGEST:
-                    tree.strange.append(name)
+                    strange.append(name)
                 elif entry.is_dir(follow_symlinks=False):
-                    tree.folders.append(name)
+                    folders.append(name)
                     waiting.append(name + "/")
                 elif entry.is_file(follow_symlinks=False):
-                    tree.files[name] = entry.path, stamp_of(entry.stat(follow_symlinks=False))
+                    files[name] = entry.path, stamp_of(entry.stat(follow_symlinks=False))
                 else:
-                    tree.strange.append(name)
-    return tree
+                    strange.append(name)
+    return files, folders, strange
 
 
 def _wait(lock: int, *kinds: int) -> int:

@@ -314,8 +314,7 @@ class CaseGenerator:
 
     def _read(self, cases: Items[dict[str, Any]]) -> Items[Job]:
         """Return the judging job, on the CPU, of each case that is read without an error."""
-        folder = scratch.make()
-        try:
+        with scratch.folder() as folder:
             files = {}
             for number, data in cases.items():
                 try:
@@ -334,8 +333,6 @@ class CaseGenerator:
                 files[variant.case.file]: job(Planned(variant, self._environment), build(variant))
                 for variant in variants
             }
-        finally:
-            scratch.remove(folder)
 
     def _drawing(self, operators: Sequence[str] | None, again: str, numbers: Items[int]) -> Job:
         request = self._request

@@ -431,14 +431,9 @@ def _of(steps: Sequence[Mapping[str, Any]], value: str) -> list[dict[str, Any]]:
 def _returned(case: Mapping[str, Any]) -> list[Any]:
     """Return what a case returns as a list: the last value, where it does not say."""
     returned = case.get("return", "$_")
-    values = (
-        list(returned.values())
-        if isinstance(returned, dict)
-        else returned
-        if isinstance(returned, list)
-        else [returned]
-    )
-    return list(values)
+    if isinstance(returned, dict):
+        return [*returned.values()]
+    return [*returned] if isinstance(returned, list) else [returned]
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -36,12 +36,12 @@ from runner.hunt.groups import (
     SCRIPT,
     Group,
     Known,
+    Ledger,
     folder_of,
     groups_of,
     read_triage,
     write_groups,
 )
-from runner.hunt.known import Ledger
 from runner.hunt.rounds import Rounds
 from runner.hunt.state import Line, Reduction, Report, State, append
 from runner.reduce.reducer import Reduced, reduce_variant

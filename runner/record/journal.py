@@ -46,7 +46,7 @@ DEPTH = 100
 _LINE = Limits().log_line_bytes
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """Appends events to a file. Trouble with the file never stops a run.
 
     The first failure is told to ``on_problem``, once; later events are tried again, since a disk may get room.
@@ -113,9 +113,6 @@ class Journal:
             except OSError as error:  # some file systems report a full disk only here
                 self.lost += 1
                 self._report(error)
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *about: object) -> None:
         self.close()

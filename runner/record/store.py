@@ -64,17 +64,18 @@ def parse_keep(text: str) -> Keep:
     if text.strip() == "all":
         return Keep()
     runs = size = None
-    for part in (part.strip() for part in text.split(",")):
-        match = _KEPT_RUNS.fullmatch(part)
-        if match and runs is None and int(match[1]):
-            runs = int(match[1])
-        elif match or size is not None or part[-1:].isdigit():  # 50 alone is no 50 bytes
-            raise ValueError(_no_keep(text))
-        else:
-            try:
+    try:
+        for part in (part.strip() for part in text.split(",")):
+            match = _KEPT_RUNS.fullmatch(part)
+            if match and runs is None and int(match[1]):
+                runs = int(match[1])
+            elif match or size is not None or part[-1:].isdigit():  # 50 alone is no 50 bytes
+                raise ValueError(part)
+            else:
                 size = parse_size(part)
-            except ValueError:
-                raise ValueError(_no_keep(text)) from None
+    except ValueError:
+        shown = repr(text if len(text) <= 40 else text[:37] + "...")
+        raise ValueError(f"{shown} is no rule such as '50 runs, 2 GiB', '50 runs', '2 GiB' or 'all'") from None
     return Keep(runs, size)
 
 
@@ -87,11 +88,6 @@ def keep_from_environment(environ: Mapping[str, str] | None = None) -> Keep:
         return parse_keep(text)
     except ValueError as error:
         raise UsageError(f"environment variable {KEEP_VARIABLE}: {error}") from None
-
-
-def _no_keep(text: str) -> str:
-    shown = repr(text if len(text) <= 40 else text[:37] + "...")
-    return f"{shown} is no rule such as '50 runs, 2 GiB', '50 runs', '2 GiB' or 'all'"
 
 
 LOCK = "lock"

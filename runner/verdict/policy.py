@@ -126,28 +126,23 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
         (entry.platform, (sys.platform,)),
         (entry.threads, (variant.threads or THREADS,)),
     )
-    if any(wanted and not set(wanted) & set(have) for wanted, have in selectors):
-        return False
-    if any(name not in variant.params or variant.params[name] != value for name, value in entry.params.items()):
-        return False
-    if entry.stage is not None and not contains(variant.backend.backend, entry.stage):
-        return False
-    return matches(entry.torch, torch)
+    return (
+        all(not wanted or set(wanted) & set(have) for wanted, have in selectors)
+        and all(name in variant.params and variant.params[name] == value for name, value in entry.params.items())
+        and (entry.stage is None or contains(variant.backend.backend, entry.stage))
+        and matches(entry.torch, torch)
+    )
 
 
 def explains(entry: Known, finding: Finding) -> bool:
     """Whether a finding has the signature that an entry pins: stage, oracle, exception."""
-    if entry.stage is not None and finding.stage != entry.stage:
-        return False
-    if entry.oracle and finding.oracle not in entry.oracle:
-        return False
-    if entry.error is None:
-        return True
     error = finding.error or {}
-    text = "\n".join(
-        [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    lines = [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    return (
+        (entry.stage is None or finding.stage == entry.stage)
+        and (not entry.oracle or finding.oracle in entry.oracle)
+        and (entry.error is None or matches_anywhere(entry.error, "\n".join(lines)[:_SEARCHED]))
     )
-    return matches_anywhere(entry.error, text[:_SEARCHED])
 
 
 def _used(entry: Known, word: Word, reason: str) -> Verdict:
