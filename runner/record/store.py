@@ -18,7 +18,7 @@ import re
 import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -290,7 +290,7 @@ class Log:
 
     path: Path
     events: list[Event]
-    problems: Problems
+    problems: Problems = field(default_factory=Problems)
 
     @property
     def started(self) -> RunStarted:

@@ -15,13 +15,13 @@ from runner.cases.versions import matches
 from runner.exit_codes import UsageError
 from runner.record.events import (
     RED,
-    Event,
     VariantFinished,
     VariantPlanned,
     end_of,
     start_of,
     variants_of,
 )
+from runner.record.store import Log
 from runner.text import duration, in_line
 from runner.verdict.signature import assess, result_signature
 
@@ -42,14 +42,6 @@ class Side:
     results: dict[Pairing, VariantFinished] = field(default_factory=dict)
     unfinished: int = 0
     whole: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Log:
-    """A run to take a side from: its path and its events."""
-
-    path: str
-    events: Sequence[Event]
 
 
 def sides(
@@ -105,7 +97,7 @@ def _side(log: Log, events: Sequence[VariantPlanned | VariantFinished], by_label
     start, end = start_of(log.events), end_of(log.events)
     return Side(
         start.run if start else "",
-        log.path,
+        str(log.path),
         tuple(dict.fromkeys(event.torch for event in events)),
         tuple(dict.fromkeys(event.backend for event in events)),
         results,
