@@ -34,7 +34,7 @@ from runner.session.plan import (  # noqa: E402
 )
 from runner.session.scheduler import drive, with_reference  # noqa: E402
 from runner.verdict import outcomes  # noqa: E402
-from runner.verdict.user_run import AS_USER  # noqa: E402
+from runner.verdict.policy import AS_USER  # noqa: E402
 
 CHUNK = 4
 """Jobs that are asked for together."""

@@ -25,9 +25,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import corpus  # noqa: E402
 
 from runner.cases.model import Variant  # noqa: E402
-from runner.diagnose.diagnosis import Culprit, Diagnosis  # noqa: E402
+from runner.diagnose.diagnosis import Culprit, Diagnosis, diagnose  # noqa: E402
 from runner.diagnose.harness import VariantEngine  # noqa: E402
-from runner.diagnose.procedure import diagnose  # noqa: E402
 from runner.exit_codes import UsageError  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
 from runner.session.collect import load  # noqa: E402

@@ -15,11 +15,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.generate.files import Parents, read_parents
-from runner.hunt import known, state
-from runner.hunt.groups import FAILURES
-from runner.hunt.guidance import Guidance
-from runner.hunt.rounds import Rounds, settings_for
+from runner.generate.generator import Parents, read_parents
+from runner.hunt import state
+from runner.hunt.groups import FAILURES, read_ledger
+from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.hunt.state import Head, Round
 from runner.session.plan import find_environments
 from runner.session.settings import RunSettings
@@ -38,7 +37,7 @@ def hunt(folder: Path, way: str, seed: int, profile: str, settings: RunSettings,
     parents = read_parents(paths, settings.limits()) if paths else Parents(())
     guidance = None if way == "plain" else Guidance(seed, parents)
     head = Head(seed, profile, BATCH, environment.build, backend=settings.backend, guided=way != "plain", mutate=paths)
-    ledger = known.read_ledger(SPECS, settings.limits())
+    ledger = read_ledger(SPECS, settings.limits())
     rounds: list[Round] = []
     state.append(folder, head)
     with Rounds(folder, head, environment, settings, ledger, lambda text: None, guidance) as drawing:

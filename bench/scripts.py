@@ -37,8 +37,8 @@ from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # 
 
 from runner.cases.expand import SelectError, parse_selection  # noqa: E402
 from runner.cases.model import Variant  # noqa: E402
+from runner.diagnose.bug_report import script_shows  # noqa: E402
 from runner.diagnose.repro import script  # noqa: E402
-from runner.diagnose.rules import script_shows  # noqa: E402
 from runner.record.events import VariantFinished  # noqa: E402
 from runner.record.journal import read_journal  # noqa: E402
 from runner.session.collect import load  # noqa: E402

@@ -18,11 +18,11 @@ from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import LAUNCH
 from runner.contract.job import Job
-from runner.engine.messages import Outcome
+from runner.engine.messages import Engine, Outcome
 from runner.exit_codes import UsageError
 from runner.files import remove_tree
 from runner.session.plan import Environment, Planned, job, skip_reason
-from runner.session.scheduler import Engine, Steps, drive
+from runner.session.scheduler import Steps, drive
 from runner.verdict import outcomes
 
 ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}

@@ -199,15 +199,24 @@ def names_used(values: Iterable[Value]) -> set[str]:
     return used
 
 
+def nodes_of(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield every node of a chain and its blocks, in order, wholes before parts, but not those of functions."""
+    for node in nodes:
+        yield node
+        if isinstance(node, With):
+            yield from nodes_of(node.chain)
+        elif isinstance(node, If):
+            yield from nodes_of((*node.do, *node.otherwise))
+
+
+def steps_of(nodes: Iterable[Node]) -> Iterator[Step]:
+    """Yield the steps among ``nodes_of``."""
+    return (node for node in nodes_of(nodes) if isinstance(node, Step))
+
+
 def places_made(nodes: Iterable[Node]) -> Iterator[tuple[str, Span]]:
     """Yield every ``out:`` name of a chain and its blocks, and where it stands; those of functions are left out."""
-    for node in nodes:
-        if isinstance(node, Step):
-            yield from ((name, node.span) for name in node.out if name != "_")
-        elif isinstance(node, With):
-            yield from places_made(node.chain)
-        elif isinstance(node, If):
-            yield from places_made((*node.do, *node.otherwise))
+    return ((name, step.span) for step in steps_of(nodes) for name in step.out if name != "_")
 
 
 def names_made(nodes: Iterable[Node]) -> Iterator[str]:

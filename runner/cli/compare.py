@@ -13,14 +13,12 @@ from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import set_epilog
 from runner.exit_codes import UsageError
-from runner.record.store import Log as EventLog
-from runner.record.store import journal_of, read_log
+from runner.record.store import Log, journal_of, read_log
 from runner.report import difference
 from runner.report import score as scores
 from runner.report.terminal import modes
-from runner.verdict.difference import compare
+from runner.verdict.difference import compare, sides
 from runner.verdict.score import score
-from runner.verdict.sides import Log, sides
 
 _DIFF = """\
 examples:
@@ -70,8 +68,8 @@ def run_diff(arguments: argparse.Namespace) -> int:
     outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
         raise UsageError("--json - and --markdown -: standard output holds one of them")
-    old_log = _log(runs[0])
-    new_log = old_log if paths[0] == paths[1] else _log(runs[1])
+    old_log = whole_log(runs[0])
+    new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
     old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
     comparison = difference.Comparison(old, new, compare(old.results, new.results, names))
     if not comparison.difference.pairs:
@@ -90,17 +88,12 @@ def run_diff(arguments: argparse.Namespace) -> int:
     return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
 
 
-def whole_log(run_diff: str) -> EventLog:
+def whole_log(run: str) -> Log:
     """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands
     without them."""
-    log = read_log(run_diff)
+    log = read_log(run)
     log.demand_whole()
     return log
-
-
-def _log(run_diff: str) -> Log:
-    log = whole_log(run_diff)
-    return Log(str(log.path), log.events)
 
 
 def _print_forms(

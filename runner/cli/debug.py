@@ -35,8 +35,7 @@ from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.files import remove_irregular, remove_tree, write_anew
 from runner.quote import operand, shell_words
-from runner.record.latest import latest_result, latest_seed
-from runner.record.store import output_folder
+from runner.record.store import latest_result, latest_seed, output_folder
 from runner.session.plan import TIMEOUT, find_environments, worker_paths
 from runner.session.scheduler import drive, with_reference
 from runner.text import clean, draw_table, one_line, plural

@@ -16,9 +16,8 @@ from runner.cases.model import Variant
 from runner.cli import outputs
 from runner.cli.arguments import add_variant, add_yes_no, settings_of
 from runner.cli.variants import first_variant
-from runner.diagnose.diagnosis import keep, path_of
+from runner.diagnose.diagnosis import PARTS, diagnose, keep, path_of
 from runner.diagnose.harness import Progress, VariantEngine, run_heat_map
-from runner.diagnose.procedure import PARTS, diagnose
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.files import write_anew

@@ -21,17 +21,31 @@ from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
-from runner.generate.files import Parents, named_parents, write_specs, write_suite
-from runner.generate.generator import CaseGenerator, GeneratedCase, Request
-from runner.hunt import known, state, triage
-from runner.hunt.groups import Group, Known, groups_of
-from runner.hunt.guidance import Guidance
+from runner.generate.generator import (
+    CaseGenerator,
+    GeneratedCase,
+    Parents,
+    Request,
+    named_parents,
+    write_specs,
+    write_suite,
+)
+from runner.hunt import state
+from runner.hunt.groups import (
+    Group,
+    Known,
+    groups_of,
+    is_hunt,
+    known_groups,
+    read_ledger,
+    read_triage,
+    render,
+    write_empty_triage,
+)
 from runner.hunt.hunt import Bounds, Hunt
-from runner.hunt.rounds import Rounds, settings_for
+from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.hunt.state import Head, State
-from runner.hunt.status import render
-from runner.record import lock
-from runner.record.store import output_folder
+from runner.record.store import LOCK, lock, output_folder
 from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
 from runner.text import plural
@@ -256,8 +270,8 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError, InputError: wrong arguments, a folder of something else, a wrong ``triage.yaml``.
     """
-    hunts = [path for path in arguments.known if known.is_hunt(path)]
-    places = known.known_groups(hunts)
+    hunts = [path for path in arguments.known if is_hunt(path)]
+    places = known_groups(hunts)
     if arguments.status is not None:
         return _status(Path(arguments.status), places)
     if arguments.budget is None and arguments.rounds is None:
@@ -265,7 +279,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     settings = settings_for(settings_of(arguments))
     if len(settings.python) > 1:
         raise UsageError("--python: one Python draws and runs the cases")
-    ledger = known.read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
+    ledger = read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
     parents = (
         named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
     )
@@ -280,7 +294,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
         console.message(text)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(lock.lock(folder))
+        stack.enter_context(lock(folder))
         environment = find_environments(settings.python)[0]
         hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
         guidance = None
@@ -310,7 +324,7 @@ def _status(folder: Path, places: Mapping[str, str]) -> int:
     hunt_state = state.read(folder)
     if hunt_state is None:
         raise UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
-    groups = groups_of(hunt_state, Known(places, triage.read(folder)))
+    groups = groups_of(hunt_state, Known(places, read_triage(folder)))
     console.output(render(hunt_state, groups))
     return _code(groups)
 
@@ -326,7 +340,7 @@ def _folder(output: str) -> Path:
         if problem := link_problem(output):
             raise UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
-        if not known.is_hunt(output) and any(path.name != lock.NAME for path in folder.iterdir()):
+        if not is_hunt(output) and any(path.name != LOCK for path in folder.iterdir()):
             raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
         for entry in entries_below(folder):
             if entry.is_symlink():
@@ -359,7 +373,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
     found = state.read(folder)
     if found is None or not (found.rounds or found.head == head):
         state.append(folder, head)
-        triage.write_empty(folder)
+        write_empty_triage(folder)
         return State(head)
     names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
                               "timeout", "allow_python", "shard", "torch")

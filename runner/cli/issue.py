@@ -29,15 +29,14 @@ from runner.cli.arguments import (
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
+from runner.diagnose.bug_report import Check, VersionVerdict, find_blame, gather
 from runner.diagnose.diagnosis import Diagnosis, find_kept
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches
-from runner.diagnose.material import find_blame, gather
 from runner.diagnose.repro import script
-from runner.diagnose.rules import Check, VersionVerdict
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
-from runner.record.latest import latest_result, latest_seed
+from runner.record.store import latest_result, latest_seed
 from runner.report.diagnosis import taken_over
 from runner.report.issue import write
 from runner.session.plan import Environment, find_environments

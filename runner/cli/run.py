@@ -34,15 +34,28 @@ from runner.cli.arguments import (
     settings_of,
 )
 from runner.cli.variants import run_valid
-from runner.engine.home import Home
+from runner.engine.local import Home
 from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
 from runner.ledger.review import stale_notices
-from runner.record import lock
 from runner.record.events import RED, Event, Key, Notice, RunFinished, RunStarted, finished_of, planned_of
-from runner.record.keep import USUAL, VARIABLE, Keep, from_environment, parse
 from runner.record.signing import why_foreign
-from runner.record.store import is_kept_here, journal_of, make_latest, new_folder, read_log, settled, started_of
+from runner.record.store import (
+    KEEP_VARIABLE,
+    USUAL_KEEP,
+    Keep,
+    is_kept_here,
+    journal_of,
+    keep_from_environment,
+    lock,
+    lock_file,
+    make_latest,
+    new_folder,
+    parse_keep,
+    read_log,
+    settled,
+    started_of,
+)
 from runner.report.handlers import EndFile, Options, Reports, built_in
 from runner.report.terminal import Reporter
 from runner.session import history
@@ -94,9 +107,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_settings(reports, "slow", "coverage", "coverage_lines")
     reports.add_argument(
         "--keep", metavar="RULE", type=_rule,
-        help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or "
-            "all; "
-        f"{VARIABLE} in the environment changes the default",
+        help=f"of the runs kept here; older ones are removed at the end: '{USUAL_KEEP}' (default), '50 runs', '2 GiB' "
+            "or all; "
+        f"{KEEP_VARIABLE} in the environment changes the default",
     )  # fmt: skip
 
 
@@ -149,7 +162,7 @@ def _run_variants(
 ) -> int:
     """Do it. ``holder`` gets the lock of a new run's folder, which lasts until all is written."""
     settings, chosen = settings_of(arguments), outputs.reporters_of(arguments, "events", "junit")
-    keep = arguments.keep or from_environment()
+    keep = arguments.keep or keep_from_environment()
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
@@ -157,10 +170,10 @@ def _run_variants(
             "since; "
                          "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
     for option, path in outputs.event_logs(arguments):
-        holder.enter_context(lock.lock_file(path, option))
+        holder.enter_context(lock_file(path, option))
     folder, warning = (past.folder, "") if past else new_folder()
     if not past:  # resume holds it already
-        holder.enter_context(lock.lock(folder))
+        holder.enter_context(lock(folder))
     received: list[Event] = [*events]
     end = RunFinished(exit_codes.INTERNAL, 0.0)  # unless the run says otherwise
     complete = False
@@ -226,7 +239,7 @@ def _run_variants(
 
 def _rule(text: str) -> Keep:
     try:
-        return parse(text)
+        return parse_keep(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -418,7 +431,7 @@ def add_resume(parser: argparse.ArgumentParser) -> None:
 def run_resume(arguments: argparse.Namespace) -> int:
     """Run what an interrupted or killed run has no verdict for, into the same folder and reports."""
     folder = _folder_of(journal_of(arguments.run))
-    with lock.lock(folder):  # before its log is read: another process may be about to add to it
+    with lock(folder):  # before its log is read: another process may be about to add to it
         log = read_log(str(folder))
         log.demand_whole()
         planned, finished = planned_of(log.events).keys(), finished_of(log.events)

@@ -6,7 +6,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -108,16 +107,6 @@ _SUFFIX = {"cpp": ".cpp", "triton": ".py"}
 _KERNEL_CALL = re.compile(r"async_compile\.(\w+)")
 
 
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file of a bundle: its path below the folder, its group (one of GROUPS), what it is, and its size in bytes."""
-
-    path: str
-    group: str
-    about: str
-    bytes: int
-
-
 def about(path: str) -> tuple[str, str]:
     """Return group and purpose of the file at ``path``, relative to the bundle."""
     folder, _, name = path.rpartition("/")
@@ -142,18 +131,22 @@ def about(path: str) -> tuple[str, str]:
     return ("inductor" if top == "torchinductor" else "other"), name
 
 
-def files(folder: Path) -> list[File]:
-    """Return everything in the bundle but its index. Of tlparse's pages only the first one is listed."""
-    listing = []
+def file_records(folder: Path) -> list[dict[str, Any]]:
+    """Return everything in the bundle but its index. Of tlparse's pages only the first one is listed.
+
+    A record has a file's ``path`` below the folder, its ``group`` of GROUPS, what it is ``about``, and its ``bytes``.
+    """
+    records: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if not path.is_file() or name in ("index.html", "index.json"):
             continue
         if name.startswith("tlparse/") and name != "tlparse/index.html":
             continue
-        listing.append(File(name, *about(name), bytes=path.stat().st_size))
+        group, purpose = about(name)
+        records.append({"path": name, "group": group, "about": purpose, "bytes": path.stat().st_size})
     order = list(GROUPS)
-    return sorted(listing, key=lambda file: (order.index(file.group), file.path))
+    return sorted(records, key=lambda record: (order.index(record["group"]), record["path"]))
 
 
 def drop_empty(folder: Path) -> None:
@@ -209,8 +202,3 @@ def write_index(folder: Path, document: Mapping[str, Any]) -> None:
 def _by_group(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     groups = [(title, [file for file in records if file["group"] == group]) for group, title in GROUPS.items()]
     return [(title, members) for title, members in groups if members]
-
-
-def file_records(folder: Path) -> list[dict[str, Any]]:
-    """Return the bundle's files as plain data."""
-    return [asdict(file) for file in files(folder)]

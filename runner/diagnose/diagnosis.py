@@ -1,4 +1,7 @@
-"""What ``runner diagnose`` finds out about one failure: the facts that its text, its page and an issue report show.
+"""What ``runner diagnose`` finds out about one failure: the ladder, the bisector and the ablations, put together.
+
+An ablation is the same case under one changed setting: which of them make a failure go away? The bisector is told what
+to look for, and its answer becomes the step of the chain.
 
 Diagnoses are kept in ``.runner``, for the commands that go on from there. One is found again under a key of all that
 decides about it: id, case, the bytes of its file, suite, torch, this machine, and the code of ``runner``. One that
@@ -11,23 +14,38 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import runner
+from runner.builder.source import Source
+from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant
+from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
-from runner.diagnose.harness import VariantEngine
+from runner.contract.job import Job
+from runner.contract.oracles import row_of
+from runner.diagnose.harness import Answer, VariantEngine
+from runner.diagnostics import Span, shown_file
 from runner.engine.cached import evict, make_cache_key, read, refusal, write
 from runner.engine.fingerprint import code_digest, take_fingerprints
+from runner.engine.messages import Outcome
 from runner.files import read_bytes
+from runner.record.events import VariantFinished
 from runner.record.signing import NoKey
 from runner.record.store import FOLDER
-from runner.session.plan import job
+from runner.session.plan import Planned, job, skip_reason
 from runner.session.shards import plan_hash
-from runner.verdict.signature import FailureSignature
+from runner.text import of_several
+from runner.verdict import outcomes
+from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
+from runner.verdict.policy import headline, ranked
+from runner.verdict.signature import FailureSignature, main_signature, shows, signature_of
+from runner.verdict.stages import LADDER, below, stage_of
 
 OUTCOMES = ("same", "gone", "other", "no answer")
 """What became of a failure under a changed setting: still there, away, replaced by another, or nothing can be said."""
@@ -156,9 +174,8 @@ def path_of(engine: VariantEngine) -> Path | None:
 
 def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
     """Return a diagnosis from the plain data of ``Diagnosis.to_dict``."""
-    fields = {name: value for name, value in data.items() if name != "stage"}
     return Diagnosis(**{
-        **fields,
+        **{name: value for name, value in data.items() if name != "stage"},
         "signature": FailureSignature(**data["signature"]),
         "findings": tuple(Finding(**finding) for finding in data["findings"]),
         "culprit": Culprit(**data["culprit"]) if data["culprit"] else None,
@@ -166,3 +183,358 @@ def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
         "labels": tuple(data["labels"]),
         "notes": tuple(data["notes"]),
     })  # fmt: skip
+
+
+_INDUCTOR = "torch._inductor.config."
+_DEVICES = ("cpu", "cuda")
+
+_MISSING = re.compile(r"^config: torch \S+ has no flag (\S+)$|^config: torch \S+ has no \S+ \(wanted (\S+)\)$")
+"""How a worker says that its torch has no such flag."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One changed setting. ``config`` are flags, of which ``helpers`` may be missing in a torch; ``variant`` replaces
+    the case's own."""
+
+    name: str
+    setting: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    helpers: Mapping[str, Any] = field(default_factory=dict)
+    variant: Variant | None = None
+
+
+def changes_for(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
+    """Return the changes worth trying for a failure of that signature. ``source`` is the case's text."""
+    candidates: list[Change] = []
+    if signature.stage == "inductor":
+        candidates += _of_inductor(variant, signature, source)
+    if signature.stage == "decomposition":
+        candidates.append(_of_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
+    launched = variant.backend.backend == LAUNCH  # no compiler, and no code of torch's that has threads
+    candidates += [] if launched else _of_shapes(variant)
+    if (
+        not launched
+        and variant.device == "cpu"
+        and signature.stage in ("inductor", "backend")
+        and not row_of(signature.oracle).compiling
+    ):
+        candidates += _threads(variant)
+    if variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"):
+        altered = dataclasses.replace(variant, grad=Grad("off"))
+        candidates.append(Change("without gradients", "grad: off", variant=altered))
+    candidates += _of_devices(variant)
+    return [change for change in candidates if not change.config or not change.config.items() <= variant.config.items()]
+
+
+def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
+    """Return the changes of Inductor's own switches."""
+    row = row_of(signature.oracle)
+    numeric, executes = row.numeric or row.random, not row.compiling
+    switches = []
+    if numeric:
+        switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
+    if numeric and DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
+        inductor_draws = variant.config.get(RANDOM) is False
+        name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
+        switches.append(_of_flags(name, {RANDOM: inductor_draws}))
+    if variant.device == "cpu":
+        if executes:
+            # The one switch for the flags of every C++ kernel, in spite of its name (get_optimization_cflags in
+            # torch/_inductor/cpp_builder.py). A precompiled header would take longer to make than it saves.
+            unoptimized = _of_flags("compiled with -O0", {f"{_INDUCTOR}aot_inductor.debug_compile": True})
+            helpers = {f"{_INDUCTOR}cpp_cache_precompile_headers": False}
+            switches.append(dataclasses.replace(unoptimized, helpers=helpers))
+        switches.append(_of_flags("without vectorization", {f"{_INDUCTOR}cpp.simdlen": 1}))
+    switches += [
+        # The first keeps kernels apart, the others keep pointwise operators from being inlined into their readers.
+        _of_flags(
+            "without fusion",
+            {
+                f"{_INDUCTOR}max_fusion_size": 1,
+                f"{_INDUCTOR}realize_acc_reads_threshold": 0,
+                f"{_INDUCTOR}realize_opcount_threshold": 0,
+                f"{_INDUCTOR}epilogue_fusion": False,
+            },
+        ),
+        _of_flags("without pattern matching", {f"{_INDUCTOR}pattern_matcher": False}),
+        _of_flags(
+            "without layout changes",
+            {f"{_INDUCTOR}layout_optimization": False, f"{_INDUCTOR}comprehensive_padding": False},
+        ),
+    ]
+    if executes:
+        switches.append(
+            _of_flags(
+                "without buffer reuse", {f"{_INDUCTOR}allow_buffer_reuse": False, f"{_INDUCTOR}inplace_buffers": False}
+            )
+        )
+    return switches
+
+
+def _of_shapes(variant: Variant) -> list[Change]:
+    """Return dynamic and static shapes, without what the case has anyway."""
+    dynamic = variant.dynamic if variant.dynamic is not None else variant.backend.dynamic
+    variations = []
+    for value, name in ((True, "dynamic shapes"), (False, "static shapes")):
+        # Without a word the first call is compiled for its shapes, so that with one call static is nothing new.
+        if dynamic is value or (value is False and dynamic is None and not variant.case.calls):
+            continue
+        altered = dataclasses.replace(variant, dynamic=value)
+        variations.append(Change(f"with {name}", f"dynamic={value}", variant=altered))
+    return variations
+
+
+def _threads(variant: Variant) -> list[Change]:
+    threads = 1 if (variant.threads or THREADS) > 1 else THREADS
+    name = "on one thread" if threads == 1 else f"on {threads} threads"
+    return [Change(name, f"threads: {threads}", variant=dataclasses.replace(variant, threads=threads))]
+
+
+def _of_devices(variant: Variant) -> list[Change]:
+    """Return the other device. Where the machine lacks it the answer is SKIP, and ``read_ablation`` leaves it out."""
+    if variant.device not in _DEVICES:
+        return []
+    device = _DEVICES[1 - _DEVICES.index(variant.device)]
+    return [Change(f"on {device}", f"device: {device}", variant=dataclasses.replace(variant, device=device))]
+
+
+def _of_flags(name: str, config: Mapping[str, Any]) -> Change:
+    return Change(name, ", ".join(f"{flag} = {value}" for flag, value in config.items()), config)
+
+
+# --- asking ---
+
+
+def ablation_jobs(engine: VariantEngine, candidates: Sequence[Change], helpers: bool = True) -> list[Job | None]:
+    """Return a judging job for each change; None for a change that cannot be run here."""
+    return [
+        engine.job(variant=change.variant, config={**change.config, **(change.helpers if helpers else {})})
+        if change.variant is None or not skip_reason(Planned(change.variant, engine.environment))
+        else None
+        for change in candidates
+    ]
+
+
+def read_ablation(signature: FailureSignature, change: Change, answer: Answer) -> Ablation | None:
+    """Return what became of the failure; None where this torch or machine lacks the setting."""
+    trust = answer.trust
+    if (trust and trust.verdict == "SKIP") or lacks(answer, change.config):
+        return None
+    outcome, detail = "no answer", trust.reason if trust else ""
+    if answer.findings:
+        outcome = "same" if shows(signature, answer.findings) else "other"
+        detail = headline(ranked(answer.findings)[0])
+    elif answer.sound:
+        outcome, detail = "gone", ""
+    return Ablation(change.name, change.setting, outcome, detail)
+
+
+def lacks(answer: Answer, flags: Mapping[str, Any]) -> bool:
+    """Return whether the worker's torch lacks one of these flags."""
+    match = _MISSING.search(answer.trust.reason) if answer.trust else None
+    return match is not None and (match[1] or match[2]) in flags
+
+
+SECONDS = 60.0
+"""One judgement of the bisector's may take so long, on top of which it is a timeout; up to 30 of them are made."""
+
+HANG_SECONDS = 30.0
+"""The same for a failure that is a hang, which each wrong answer takes in full."""
+
+BUDGET = 300.0
+"""Seconds for all of them; then what is known so far is the answer."""
+
+_WHOLE = {"dynamo": "Dynamo", "aot": "AOT autograd"}
+_BACKENDS = dict(LADDER)
+
+
+@dataclass(frozen=True, slots=True)
+class Bisected:
+    """What came out: a culprit, a note why it is missing or incomplete, or both."""
+
+    culprit: Culprit | None = None
+    note: str = ""
+
+
+def whole_stage(signature: FailureSignature) -> Bisected | None:
+    """Return the answer for a stage in which there is nothing to bisect; None for the others."""
+    if signature.stage in _WHOLE:
+        name = _WHOLE[signature.stage]
+        return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
+    if signature.stage not in _BACKENDS:
+        return Bisected(note="torch's bisector knows torch's own backends alone")
+    return None
+
+
+def bisection_job(
+    engine: VariantEngine, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]
+) -> Job | Bisected:
+    """Return the job that bisects a failure, or the reason why it cannot be bisected.
+
+    Args:
+        engine: of the failing variant.
+        signature: of the failure, with its stage.
+        findings_by_stage: what the backends below showed; its own stage's is needed where that is below the variant's.
+    """
+    if engine.variant.backend.backend == LAUNCH:
+        return Bisected(note="a launch compiles nothing that could be bisected")
+    answer = whole_stage(signature)
+    if answer is not None:
+        return answer
+    stage = str(signature.stage)
+    backend, targets = _BACKENDS[stage], [signature]
+    if backend != engine.variant.backend.backend:
+        group = row_of(signature.oracle).group
+        alike = (finding for finding in findings_by_stage.get(stage, ()) if row_of(finding.oracle).group == group)
+        targets = [*map(signature_of, alike)]
+        if not targets:
+            return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
+    arguments = {
+        "wanted": [[*target.kind] for target in targets],
+        "seconds": HANG_SECONDS if any(target.oracle == "timeout" for target in targets) else SECONDS,
+        "budget": BUDGET,
+    }
+    return engine.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
+
+
+def read_bisection(outcome: Outcome, case: Case, source: Source) -> Bisected:
+    """Return what a bisecting job answered, with the step of the chain, of which ``source`` was written."""
+    if outcome.ended != "result":
+        return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
+    note = str(outcome.result.get("note") or "")
+    if not outcome.result.get("culprit"):
+        return Bisected(note=note)
+    fields = dict(outcome.result["culprit"])
+    span = source.place(fields.pop("line", None))
+    place = f"{shown_file(span.file)}:{span.line}" if span else None
+    return Bisected(Culprit(**fields, step=step_at(case, span) if span else None, place=place), note)
+
+
+def step_at(case: Case, span: Span) -> str | None:
+    """Return the step that is written at a place, by its last name and its number among those of that name."""
+    steps = list(all_steps(case.chain))
+    step = next((step for step in steps if step.span == span), None)
+    if step is None:
+        return None
+    name = step.operator.rpartition(".")[2]
+    alike = [other.span for other in steps if other.operator.rpartition(".")[2] == name]
+    return name if len(alike) == 1 else f"{name}, {of_several(alike.index(span) + 1, len(alike))}"
+
+
+CROSSREF = "aot_eager_decomp_partition_crossref"
+"""Runs every operator beside its fake twin: a kernel and its meta function that disagree show here."""
+
+
+PARTS = ("the ladder", "torch's bisector and changed settings")
+"""The parts of a diagnosis, in order."""
+
+
+def diagnose(
+    engine: VariantEngine,
+    bisect: bool = True,
+    tick: Callable[[str], None] = lambda part: None,
+    ablations: bool = True,
+) -> Diagnosis:
+    """Return everything that can be found out about the variant's failure; of one that does not fail its verdict alone.
+
+    Args:
+        engine: of the variant, entered.
+        bisect: ask torch's bisector too, which takes up to some minutes.
+        tick: told several times a second which of ``PARTS`` is done.
+        ablations: try changed settings too.
+    """
+    begun = time.monotonic()
+    event = engine.verdict(lambda: tick(PARTS[0]))
+    signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
+    plain = Diagnosis(
+        id=event.id,
+        torch=event.torch,
+        verdict=event.verdict,
+        reason=event.reason,
+        signature=signature,
+        findings=tuple(event.findings),
+        stages=_strip(event, engine.variant),
+        labels=tuple(event.labels),
+        notes=tuple(event.notes),
+        run_seconds=event.seconds,
+    )
+    if signature is None:
+        return replace(plain, seconds=round(time.monotonic() - begun, 1))
+    changes = changes_for(engine.variant, signature, engine.source.text) if ablations else []
+    task: Job | Bisected = Bisected(note="not asked for")
+    if bisect:
+        task = bisection_job(engine, signature, _findings_below(engine, signature, lambda: tick(PARTS[0])))
+    cross = engine.job(backend=CROSSREF) if stage_of(engine.variant.backend.backend) == "inductor" else None
+    trials = ablation_jobs(engine, changes)
+    # The bisector first, which takes longest.
+    jobs = [*([] if isinstance(task, Bisected) else [task]), *([cross] if cross else []), *filter(None, trials)]
+    answered = dict(zip((job.key for job in jobs), engine.ask(jobs, lambda: tick(PARTS[1])), strict=True))
+    bisected = (
+        task if isinstance(task, Bisected) else read_bisection(answered[task.key], engine.variant.case, engine.source)
+    )
+    crossed = engine.read(answered[cross.key]) if cross else None
+    answers = [
+        (change, engine.read(answered[job.key])) for change, job in zip(changes, trials, strict=True) if job is not None
+    ]
+    return replace(
+        plain,
+        stages=_with_crossref(plain.stages, crossed),
+        culprit=bisected.culprit,
+        bisect_note=bisected.note,
+        ablations=tuple(_ablations(engine, signature, answers, lambda: tick(PARTS[1]))),
+        notes=(*plain.notes, *_crossref_notes(plain.stages, crossed)),
+        seconds=round(time.monotonic() - begun, 1),
+    )
+
+
+def _findings_below(
+    engine: VariantEngine, signature: FailureSignature, tick: Callable[[], None]
+) -> Mapping[str, Sequence[Finding]]:
+    """Return what the guilty stage's own backend shows, where that is not the variant's."""
+    backend = dict(below(engine.variant.backend.backend)).get(str(signature.stage))
+    if backend is None or whole_stage(signature) is not None:
+        return {}
+    (outcome,) = engine.ask([engine.job(backend=backend)], tick)
+    return {str(signature.stage): engine.read(outcome).findings}
+
+
+def _ablations(
+    engine: VariantEngine,
+    signature: FailureSignature,
+    answers: Sequence[tuple[Change, Answer]],
+    tick: Callable[[], None],
+) -> list[Ablation]:
+    """What became of the failure; what failed for want of a helping flag is run again without it."""
+    repeated = [change for change, answer in answers if lacks(answer, change.helpers)]
+    jobs = [job for job in ablation_jobs(engine, repeated, helpers=False) if job is not None]
+    later = map(engine.read, engine.ask(jobs, tick) if jobs else ())
+    answers = [(change, next(later) if change in repeated else answer) for change, answer in answers]
+    ablations = (read_ablation(signature, change, answer) for change, answer in answers)
+    return [ablation for ablation in ablations if ablation is not None]
+
+
+def _strip(event: VariantFinished, variant: Variant) -> Mapping[str, str]:
+    """The ladder; of a backend with nothing below it, its own stage."""
+    own = " ".join(event.oracles) or ("ok" if event.verdict == "PASS" else "")
+    return event.stages or ({stage_of(variant.backend.backend): own} if own else {})
+
+
+def _with_crossref(stages: Mapping[str, str], crossed: Answer | None) -> Mapping[str, str]:
+    """The strip with what crossref says, after the stage that it repeats."""
+    if crossed is None or not (crossed.findings or crossed.sound):
+        return stages
+    words_of_crossref = " ".join(dict.fromkeys(finding.oracle for finding in crossed.findings)) or "ok"
+    strip: dict[str, str] = {}
+    for stage, words in stages.items():
+        strip[stage] = words
+        if stage == "decomposition":
+            strip["crossref"] = words_of_crossref
+    return strip
+
+
+def _crossref_notes(stages: Mapping[str, str], crossed: Answer | None) -> list[str]:
+    """A failure that only crossref shows."""
+    if crossed is None or not crossed.findings or stages.get("decomposition") != "ok":
+        return []
+    return [f"under {CROSSREF}, which runs each operator beside its fake twin: {headline(ranked(crossed.findings)[0])}"]

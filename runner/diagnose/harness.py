@@ -44,7 +44,7 @@ class Answer:
         return self.trust is None or self.trust.verdict == "VACUOUS"
 
 
-class VariantEngine:
+class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
     """An engine for one variant in one environment. Use it in a ``with``; leaving it ends its processes.
 
     Each job gets a key of its own, so that many may be asked at once.
@@ -92,10 +92,6 @@ class VariantEngine:
             "limits": settings.limits(),
         }
         return VariantEngine(variant, checked_environments(settings, [variant])[0], **{**values, **changes})
-
-    def __enter__(self) -> VariantEngine:
-        """The engine itself."""
-        return self
 
     def __exit__(self, *about: object) -> None:
         """End its processes."""

@@ -114,8 +114,7 @@ def search(profile: FailureProfile, candidates: Iterable[Entry]) -> list[Match]:
 def score(failure: FailureProfile, known: FailureProfile) -> float:
     """Return how alike two failures are, from 0 to 1; the head of this file has the formula."""
     shared = len(failure.operators & known.operators)
-    parts = [shared / len(side) for side in (failure.operators, known.operators) if side]
-    alike = sum(parts) / 2 * 0.5
+    alike = sum(shared / len(side) for side in (failure.operators, known.operators) if side) / 2 * 0.5
     alike += 0.25 * bool(failure.oracles & known.oracles)
     alike += 0.125 * (failure.stage is not None and failure.stage == known.stage)
     return alike + 0.125 * bool(failure.errors & known.errors)
@@ -165,8 +164,7 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
                 errors = frozenset(_ERROR.findall(known.error or ""))
                 profile = FailureProfile(operators, frozenset(known.oracle), known.stage, errors)
                 where = f"{shown_path(known.span.file)}:{known.span.line}"
-                title = case.doc.strip() or case.name.replace("_", " ")
-                yield Entry(profile, title, where, known.issue or "")
+                yield Entry(profile, case.doc.strip() or case.name.replace("_", " "), where, known.issue or "")
 
 
 def _entries_of_list(path: str) -> Iterator[Entry]:
@@ -178,11 +176,9 @@ def _entries_of_list(path: str) -> Iterator[Entry]:
         raise UsageError(f"--similar {path}: {error.strerror}", NOTHING) from None
     for number, row in rows:
         operators = frozenset(name for text in row.get("ops") or () for name in _operators_in(str(text)))
-        words = str(row.get("class") or "").split("/")
-        oracles = frozenset(_CLASSES.get(word, word) for word in words if word)
+        oracles = frozenset(_CLASSES.get(word, word) for word in str(row.get("class") or "").split("/") if word)
         errors = frozenset(_ERROR.findall(str(row.get("exception") or ""))) - frozenset(COMPILER_OWN)
-        stage = row.get("stage_2.13.0") or row.get("stage")
-        profile = FailureProfile(operators, oracles, stage, errors)
+        profile = FailureProfile(operators, oracles, row.get("stage_2.13.0") or row.get("stage"), errors)
         yield Entry(profile, str(row.get("title") or row.get("id")), f"{path}:{number}", str(row.get("url") or ""))
 
 
@@ -219,8 +215,7 @@ def operators_of(chain: Iterable[Any]) -> frozenset[str]:
 def operator_name(operator: str) -> str:
     """Return one name for one operator: ``relu`` for ``F.relu``, ``nn.ReLU``, ``Tensor.relu_``,
     ``aten.relu.default``."""
-    name = operator.removeprefix("torch.ops.")
-    parts = name.split(".")
+    parts = operator.removeprefix("torch.ops.").split(".")
     last = parts[1] if parts[0] in ("aten", "prims") and len(parts) > 1 else parts[-1]
     last = last.lower().strip("_").replace("_", "")
     return _SYNONYMS.get(last, last)

@@ -1,12 +1,15 @@
-"""A cache of results in front of an engine: it answers jobs that an earlier run has answered, and stores the answers of
-this one.
+"""What earlier runs leave to later ones: a cache of results in front of an engine, and the keys of compiled graphs.
 
-The key of an answer is a hash of everything that can change it: the job, without its names and limits, and the
-fingerprint of its interpreter (``fingerprint.py``). A worker says what code its process had loaded: an answer counts
-only while all of that is unchanged (``places.py``). An answer that anything else may have decided is never stored. A
-cache that cannot be read or written makes a run slower, never different. An answer counts only with this user's
-signature. The session runs a job again where a stored answer would make the verdict red. A failure that the ledger
-knows may be an old one.
+The cache answers jobs that an earlier run has answered, and stores the answers of this one. The key of an answer is a
+hash of everything that can change it: the job, without its names and limits, and the fingerprint of its interpreter
+(``fingerprint.py``). A worker says what code its process had loaded: an answer counts only while all of that is
+unchanged (``contents.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
+or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job
+again where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
+
+torch loads a graph instead of compiling it where nothing has changed that its key or ours names. What fails with a
+loaded graph is compiled again before it counts (``runner/session/variant_run.py``), so that only a pass can rest on
+one.
 """
 
 from __future__ import annotations
@@ -15,20 +18,20 @@ import contextlib
 import dataclasses
 import errno
 import hashlib
-import hmac
 import json
 import os
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from runner.contract.job import ISOLATION, Job
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.messages import Outcome
-from runner.files import entries_below, foreign_link, link_problem, open_regular, replace_private
-from runner.record.signing import NoKey, sign
+from runner.engine.messages import ClosableEngine, Outcome
+from runner.files import entries_below, foreign_link, link_problem
+from runner.record.signing import NoKey, read_signed, write_signed
 
 VERSION = 3
 """Of the files. Another one is a miss."""
@@ -69,33 +72,10 @@ _WRITTEN_FROM = re.compile(r'\nWritten from [^\n]*\n"""\n')
 _Answer = tuple[str, frozenset[tuple[str, str]], str]
 
 
-class Wrapped(Protocol):
-    """The part of an engine that the cache uses. All other attributes of the engine can be read through the cache."""
-
-    def submit(self, job: Job) -> None:
-        """Run it when there is room."""
-
-    def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return what ended, after at most ``timeout`` seconds."""
-
-    def running(self) -> list[tuple[Job, float, str]]:
-        """Return jobs that run now, with their seconds and phase."""
-
-    def cancel_all(self) -> list[Job]:
-        """End what runs and drop what waits."""
-
-    def notices(self) -> list[str]:
-        """Return what a person should know after the run."""
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-
-    def close(self) -> None:
-        """End every process."""
-
-
 class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     """Runs jobs on ``engine``, except those whose answer is in ``folder``.
+
+    All other attributes of the engine can be read through the cache.
 
     A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
     confirm a failure) really asks. Two answers of one run that disagree leave nothing in the cache.
@@ -105,7 +85,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
 
     def __init__(
         self,
-        engine: Wrapped,
+        engine: ClosableEngine,
         folder: str | os.PathLike[str],
         fingerprints: Mapping[str, Fingerprint],
         run: str,
@@ -198,8 +178,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             entry = read(path)
             if entry is None or entry["run"] == self.run:
                 continue
-            code = entry["outcome"].pop("code")
-            if code == self._code_digest(job, entry["outcome"]["result"]):
+            if entry["outcome"].pop("code") == self._code_digest(job, entry["outcome"]["result"]):
                 with contextlib.suppress(OSError):
                     os.utime(path)  # so that it is not the oldest; a read-only folder is fine
                 return Outcome(job, "result", cached=entry["run"], **entry["outcome"])
@@ -284,31 +263,19 @@ def _answer(outcome: Outcome) -> _Answer:
 
 def write(path: Path, run: str, outcome: Mapping[str, Any]) -> None:
     """Store an answer, whole or not at all. Raises OSError, and NoKey where nothing can be signed."""
-    text = json.dumps([run, outcome], sort_keys=True, default=repr)
-    signature = _signature(path, text)
     if problem := link_problem(path.parent):
         raise OSError(errno.ELOOP, problem, str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_private(path, f"{signature}\n{text}")
+    write_signed(path, json.dumps([run, outcome], sort_keys=True, default=repr), "result", VERSION, path.name)
 
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a stored answer as ``run`` and ``outcome``; None unless its signature shows that this user stored it
     here."""
     try:
-        with open_regular(path) as file:
-            signature, _, body = file.read(LONGEST).partition(b"\n")
-        text = body.decode("ascii")
-        if not hmac.compare_digest(_signature(path, text).encode(), signature):
-            return None
-        run, outcome = json.loads(text)
+        run, outcome = json.loads(read_signed(path, LONGEST, "result", VERSION, path.name))
         return {"run": run, "outcome": outcome}
     except (OSError, ValueError, NoKey):
         return None
-
-
-def _signature(path: Path, text: str) -> str:
-    return sign("result", VERSION, path.name, text)
 
 
 def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:
@@ -335,3 +302,30 @@ def evict(folder: Path, size: int, names: re.Pattern[str] = STORED) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
         total -= length
+
+
+_REFUSED = ("cache", "autotune")
+"""Words in names of settings: a case that sets a cache means it, and what is chosen by time may be chosen otherwise."""
+
+
+def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
+    """Return the key of the graphs that a job may load, beside what torch's own key holds; empty if it is to compile
+    all.
+
+    Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result
+    ``--cached`` would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is
+    reached.
+
+    The key is that of a result, but for the seed. The program and its settings are part of it: torch's own key of a
+    backward lacks which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load
+    what another compiled.
+    """
+    if fingerprint is None or refusal(job, fingerprint):
+        return ""
+    is_usual = job.backend.get("backend") == "inductor" and job.backend.get("mode") in (None, "default")
+    is_measured = job.compile_timeout is not None or bool(job.coverage)
+    names = [*job.config, *(job.backend.get("options") or ())]
+    is_meant = any(word in name for name in names for word in _REFUSED)
+    if not is_usual or is_measured or is_meant or job.device != "cpu" or job.isolation != "fork" or job.variables:
+        return ""
+    return make_cache_key(replace(job, seed=0), fingerprint)

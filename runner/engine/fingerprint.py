@@ -2,8 +2,12 @@
 
 It covers the files of torch and of what torch requires, Python's library, what resolves names, the compilers, the
 processor, the variables and the worker's own code. What a job's process loads beyond these is in its record
-(``places.py``). Two runs with equal fingerprints would answer the same job alike, if it loads nothing else. A
+(``contents.py``). Two runs with equal fingerprints would answer the same job alike, if it loads nothing else. A
 fingerprint is ``dirty`` where something has no digest: then the cache of results is neither read nor written.
+
+The compilers are those that Inductor and Triton would call. Another program may lie behind the same path and say the
+same of its version. So the files themselves are hashed, as ccache does under ``compiler_check = content``: the
+compiler, the programs that it starts, and the shared objects of all these.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ import json
 import os
 import platform
 import re
+import shlex
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +28,58 @@ from typing import Any
 
 from runner.contract import loaded_code, settings
 from runner.engine.cache_folders import cache_folder
-from runner.engine.compilers import describe_compilers, output_of
+from runner.engine.contents import Places
 from runner.engine.interpreters import WORKER, find_python, run_script
-from runner.engine.places import Places
 from runner.engine.processors import usable_processors
 from runner.files import read_bytes
+
+PROGRAMS = ("cc1", "cc1plus", "collect2", "as", "ld")
+"""What a compiler starts. It says itself where each lies (``-print-prog-name``)."""
+
+_COMPILERS = (("CXX", "g++"), ("CC", "gcc"))
+"""Variables that name them, and their usual names."""
+
+
+def describe_compilers(environ: Mapping[str, str]) -> list[list[str]]:
+    """Return for each compiler its path, what it says of its version, and digests of its files."""
+    places = Places(cache_folder("compilers"))
+    described = [describe_compiler(environ.get(variable) or usual, places) for variable, usual in _COMPILERS]
+    places.save()
+    return described
+
+
+def compilers_digest(environ: Mapping[str, str]) -> str:
+    """Return a digest of the compilers."""
+    return hashlib.sha256(json.dumps(describe_compilers(environ)).encode(errors="surrogateescape")).hexdigest()
+
+
+def describe_compiler(command: str, places: Places) -> list[str]:
+    """Return where a compiler is, what it says of its version, and digests of its files; two empty texts without
+    one."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = [command]
+    path = shutil.which(words[0]) if words else None
+    if path is None:
+        return ["", ""]
+    compiler = [path, *words[1:]]
+    programs = [output_of([*compiler, f"-print-prog-name={name}"]).strip() for name in PROGRAMS]
+    files = list(
+        dict.fromkeys(filter(None, map(shutil.which, [*words, *programs])))
+    )  # of ccache, the compiler behind it too
+    libraries = re.findall(r"(?:=>|^)\s+(/\S+)", output_of(["ldd", *files], whatever=True), flags=re.M)
+    return [path, output_of([*compiler, "--version"]), *places.digests([*files, *sorted({*libraries})])]
+
+
+def output_of(command: list[str], *, whatever: bool = False) -> str:
+    """Return what a program prints; nothing when it is not there, or fails and ``whatever`` is not set."""
+    try:
+        process = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return process.stdout.decode(errors="replace") if whatever or process.returncode == 0 else ""
+
 
 _ASK = """
 started = find_loaded_code()
@@ -218,19 +271,15 @@ def ask(python: str, environ: Mapping[str, str], places: Places) -> dict[str, An
         folders = [os.path.abspath(folder) for folder in environ["PYTHONPATH"].split(os.pathsep) if folder]
         environ = {**environ, "PYTHONPATH": os.pathsep.join(folders)}
     try:
-        answer = json.loads(run_script(path, _code() + _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
+        code = Path(loaded_code.__file__).read_text(encoding="utf-8")  # the interpreter cannot import it
+        answer = json.loads(run_script(path, code + _ASK, environ=environ).stdout.strip().rpartition(b"\n")[2])
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return {"error": f"{python} could not be asked: {error}"}
     if not isinstance(answer, dict):
         return {"error": f"{python} answered something else than it was asked"}
-    code = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
+    digests = {name: places.digests(paths) for name, paths in (answer.get("places") or {}).items()}
     places.save()
-    return {**answer, "places": code}
-
-
-def _code() -> str:
-    """Return the text of the module that the interpreter cannot import."""
-    return Path(loaded_code.__file__).read_text(encoding="utf-8")
+    return {**answer, "places": digests}
 
 
 def disturbing_variables(environ: Mapping[str, str]) -> list[str]:

@@ -16,25 +16,18 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 def visible_gpus(given: str | None, count: int) -> tuple[str, ...]:
     """Return the GPUs that jobs may use, each as CUDA_VISIBLE_DEVICES names it.
 
+    Its value is read as CUDA reads it (``torch.cuda._parse_visible_devices``). The list ends before the first entry
+    that names no GPU, such as ``-1``. If one stands before that twice, no GPU is seen.
+
     Args:
         given: the value of CUDA_VISIBLE_DEVICES, None where it is not set.
         count: how many GPUs a process sees under that value.
     """
     if given is None:
         return tuple(str(index) for index in range(count))
-    return _named_gpus(given)[:count]
-
-
-def _named_gpus(given: str) -> tuple[str, ...]:
-    """Return the GPUs that a value of CUDA_VISIBLE_DEVICES names, as CUDA reads it
-    (``torch.cuda._parse_visible_devices``).
-
-    The list ends before the first entry that names no GPU, such as ``-1``. If one stands before that twice, no GPU is
-    seen.
-    """
     matches = itertools.takewhile(bool, (_NAME.match(entry.strip()) for entry in given.split(",")))
     names = [match[1] or match[2] for match in matches if match]
-    return tuple(names) if len({*names}) == len(names) else ()
+    return tuple(names[:count]) if len({*names}) == len(names) else ()
 
 
 def count_gpus(listing: str = "/proc/driver/nvidia/gpus") -> int:

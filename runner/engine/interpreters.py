@@ -94,8 +94,7 @@ def probe(python: str) -> dict[str, str]:
     except OSError as error:
         return {"error": f"{python} cannot be started: {error.strerror}"}
     try:
-        answer = json.loads(process.stdout)
-        fields = {str(key): str(value) for key, value in answer.items()}
+        fields = {str(key): str(value) for key, value in json.loads(process.stdout).items()}
     except (ValueError, AttributeError):
         last = process.stderr.decode(errors="backslashreplace").strip().rpartition("\n")[2]
         return {

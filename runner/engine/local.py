@@ -4,10 +4,12 @@ Single-threaded: everything happens inside ``wait``. Each environment has at mos
 ``runner/worker/server/server.py``): one for the CPU, and one for jobs on accelerators, which must not compile before it
 forks. Cold servers, which have imported torch and its compilers and compiled nothing, run ``fresh`` jobs.
 
-The engine gives jobs to servers (``servers.py``). A server has workers (``workers.py``), each in a slot of its own. A
-worker has one running job (``running_job.py``). Servers and workers connect through ``connections.py``. ``schedule.py``
-decides which job starts next, and ``gpus.py`` which GPU it gets. Jobs that need variables set before anything is
-imported (Triton's interpreter) have servers of their own, so that no other job sees these variables.
+The engine gives jobs to servers (``servers.py``). A server has workers, each in a slot of its own. A worker has one
+running job (``workers.py``). Servers and workers connect through ``messages.py``. ``next_start`` decides which job
+starts next, and ``gpus.py`` which GPU it gets. Jobs that need variables set before anything is imported (Triton's
+interpreter) have servers of their own, so that no other job sees these variables.
+
+A command makes the home of its engine early, so that torch is imported while it reads its files.
 """
 
 from __future__ import annotations
@@ -17,27 +19,148 @@ import math
 import os
 import re
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from runner import exit_codes, interrupts
 from runner.contract import settings
 from runner.contract.job import Isolation, Job
-from runner.engine import gpus, scratch
-from runner.engine.connections import Channel
-from runner.engine.home import Home
-from runner.engine.memory import machine_memory
-from runner.engine.messages import Outcome
-from runner.engine.running_job import RunningJob, Task
-from runner.engine.schedule import next_start
-from runner.engine.servers import Server
-from runner.engine.workers import Kind, Worker
-from runner.engine.zygotes import Zygote
+from runner.engine import gpus, interpreters, scratch
+from runner.engine.kernel_caches import KernelCaches
+from runner.engine.messages import Channel, Connections, Outcome
+from runner.engine.process_tree import machine_memory
+from runner.engine.servers import Server, Zygote, Zygotes
+from runner.engine.workers import Kind, RunningJob, Task, Worker
 
-KERNEL_CACHES = ("shared", "private")
-"""Where Inductor and Triton keep what they compile."""
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first job in ``server``'s queue of that kind may run: in a worker that rests, else in a new one in
+    ``slot``."""
+
+    server: Server
+    kind: Kind
+    slot: int
+    resting: Worker | None = None
+
+
+def next_start(servers: Sequence[Server], slots: int) -> Start | None:
+    """Return the job to start now, None if none may start; dismiss a living worker that is in the way.
+
+    Jobs start in the order of their tickets, with two exceptions. A resting worker takes the next job of its kind
+    before an older job of another kind. A worker is replaced after some number of jobs, so that the older job gets its
+    turn. Jobs that must be alone run one after the other, once nothing else runs.
+    """
+    workers = [worker for server in servers for worker in server.workers.values()]
+    running_jobs = [worker.current_job.task.job for worker in workers if worker.current_job is not None]
+    if any(job.alone for job in running_jobs):
+        return None
+    heads = [(task.ticket, server, kind) for server in servers for kind, task in server.ready()]
+    heads.sort(key=lambda head: (bool(running_jobs) or not head[2].alone, head[0]))
+    if not heads:
+        return None
+    if heads[0][2].alone:
+        if running_jobs:
+            return None  # until they have ended; what is younger waits too, else its turn might never come
+        heads = heads[:1]
+    else:
+        heads = [head for head in heads if not head[2].alone]
+    resting = [worker for worker in workers if worker.resting]
+    for _, server, kind in heads:
+        for worker in resting:
+            if worker.serves(kind) and server.workers.get(worker.ticket) is worker:
+                return Start(server, kind, worker.slot, worker)
+    free = set(range(slots)) - {worker.slot for worker in workers}
+    _, server, kind = heads[0]
+    if free:
+        return Start(server, kind, min(free))
+    if resting and all(worker.resting or worker.current_job is not None for worker in workers):  # no worker is ending
+        min(resting, key=lambda worker: worker.resting_since).dismiss()
+    return None
+
+
+class Home(contextlib.AbstractContextManager["Home"]):
+    """A temporary folder, a socket in it, and the zygotes that connect there.
+
+    Attributes:
+        folder: goes with ``close``.
+        environ: variables of every worker.
+        caches: the folders of compiled code.
+    """
+
+    def __init__(self) -> None:
+        """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
+        self.environ: dict[str, str] = {}
+        self._watched: dict[Path, tuple[int, int]] = {}  # descriptor, so that no other file gets its inode, and mode
+        self._open()
+
+    def _open(self) -> None:
+        self.folder = scratch.make()
+        self._work = self.folder / "work"  # for what jobs write
+        self._work.mkdir()
+        self.environ[scratch.VARIABLE] = str(self._work)
+        self.connections = Connections(self.folder)
+        self.caches = KernelCaches(self.folder / "kernels")
+        self.zygotes = Zygotes(self.connections.address, self.caches)
+        self._is_closed = False
+        for path in (self.folder, self._work, Path(self.connections.address)):
+            self._watch(path)
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def prepare(self, pythons: Iterable[str]) -> None:
+        """Let interpreters import torch. What is wrong with one shows when a job needs it."""
+        for number, python in enumerate(pythons):
+            with contextlib.suppress(OSError):
+                path = interpreters.find_python(python) or python
+                self.zygotes.prepare(path, self.environ, self.folder / f"zygote-{number}.log")
+
+    def work_folder(self, slot: int) -> Path:
+        """Return the folder for what the jobs of a slot write. It is made for the first one."""
+        path = self._work / str(slot)
+        if path not in self._watched:
+            with contextlib.suppress(OSError):  # then ``damage`` is not empty
+                path.mkdir()
+                self._watch(path)
+        return path
+
+    def _watch(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        self._watched[path] = descriptor, os.fstat(descriptor).st_mode
+
+    def damage(self) -> str:
+        """Return what somebody has removed or changed, so that processes cannot write or connect; empty if nothing."""
+        for path, (descriptor, mode) in self._watched.items():
+            try:
+                status = os.lstat(path)
+            except OSError:
+                return f"{path} is gone"
+            if not os.path.samestat(status, os.fstat(descriptor)) or status.st_mode != mode:
+                return f"{path} is not what it was"
+        return ""
+
+    def renew(self) -> None:
+        """Begin anew, with another folder. Raises UsageError if none can be made."""
+        self.close()
+        self._open()
+
+    def close(self) -> None:
+        """End the zygotes, and remove the folder. Can be called twice."""
+        with interrupts.held():
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self.zygotes.close()
+            self.connections.close()
+            while self._watched:
+                os.close(self._watched.popitem()[1][0])
+            self.caches.close()
+            scratch.remove(self.folder)
+
+
 GROWTH_PART = 4
 """A living worker is replaced once it holds more than at first by one part in so many of a job's default limit."""
 RENEWALS = 5
@@ -81,12 +204,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             home: made before, and closed with the engine; a new one if None.
 
         Raises:
-            ValueError: ``kernel_cache`` is something else.
             UsageError: no temporary folder can be made.
         """
         self._environments = dict(environments)
-        if kernel_cache not in KERNEL_CACHES:
-            raise ValueError(f"kernel_cache is {kernel_cache!r}, not one of {', '.join(KERNEL_CACHES)}")
         self._slots = max(1, slots)
         self._living_jobs = max(1, living_jobs)
         self._warm = dict(warm or {})
@@ -117,8 +237,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         if self._closed:
             raise RuntimeError("the engine is closed")
         self._tickets += 1
-        server = self._server(job.environment, job.isolation, job.device != "cpu", job.variables)
-        server.add(Task(job, self._tickets))
+        self._server(job.environment, job.isolation, job.device != "cpu", job.variables).add(Task(job, self._tickets))
 
     def prepare(self, environment: str, isolation: Isolation, variables: Mapping[str, str]) -> None:
         """Let the server of jobs on the CPU start that are yet to come. Raises KeyError as ``submit`` does."""
@@ -266,8 +385,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 folder = self._home.caches.private / str(list(self._environments).index(environment))
                 environ |= {settings.CACHE_FOLDER: str(folder), settings.TRITON_FOLDER: str(folder / "triton")}
             log = self._home.folder / f"server-{len(self._servers)}.log"
-            python = self._environments[environment]
-            self._servers[key] = Server(python, warm, self._home.zygotes, environ, log)
+            self._servers[key] = Server(self._environments[environment], warm, self._home.zygotes, environ, log)
         return self._servers[key]
 
     def _start_jobs(self) -> None:

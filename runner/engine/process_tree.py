@@ -1,4 +1,4 @@
-"""The process table, the process tree of a job, the compilers in it, and how to kill a whole tree (Linux)."""
+"""The process table, the process tree of a job, its memory and its compilers, and how to kill a whole tree (Linux)."""
 
 from __future__ import annotations
 
@@ -236,3 +236,81 @@ def _command(pid: int) -> list[str]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="surrogateescape").split("\0")
     except OSError:
         return [""]
+
+
+ALLOWANCE = 2 << 30
+"""Bytes that the compilers of one job may hold together before they count towards its limit.
+
+A C++ compiler takes hundreds of MiB whatever the case; how many is its own affair and no finding about the case.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldMemory:
+    """Bytes that a job's processes hold: ``own`` by what it runs itself, ``compilers`` by compilers it has started."""
+
+    own: int
+    compilers: int
+
+    @property
+    def excess(self) -> int:
+        """What the compilers hold beyond their allowance."""
+        return max(0, self.compilers - ALLOWANCE)
+
+    def over(self, limit: int) -> str:
+        """Return how the memory passes ``limit`` bytes; empty if it does not."""
+        if self.own + self.excess <= limit:
+            return ""
+        compilers = f" and compilers {_gib(self.excess)} beyond their {_gib(ALLOWANCE)}" if self.excess else ""
+        return f"resident set {_gib(self.own)}{compilers} passed the limit of {_gib(limit)}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB" if size >= 1 << 30 else f"{size / (1 << 20):.0f} MiB"
+
+
+class Meter:
+    """Measures one job, again and again.
+
+    It remembers what each forked process shared with its parent at first sight.
+    """
+
+    def __init__(self, pid: int, base: int | None = None) -> None:
+        """Measure the job whose process is ``pid``.
+
+        ``base`` is how many bytes it held before the job; if None, it was forked for it and held what its parent holds.
+        """
+        self._pid = pid
+        self._shared: dict[int, int] = {} if base is None else {pid: base}
+
+    def read(self, table: Mapping[int, Process]) -> HeldMemory:
+        """Measure what the job holds according to the process table."""
+        members = tree_members(self._pid, table)
+        helpers = [process for process in members if process.pid != self._pid]  # the job's own process is no compiler
+        compilers = add_descendants({helper.pid for helper in helpers if is_compiler(helper)}, helpers)
+        own = 0
+        for process in members:
+            if process.pid in compilers:
+                continue
+            if process.pid == self._pid:
+                own += process.resident - self._inherited(process, table)
+            elif process.copy:  # also a process about to become a compiler, which for a moment is all of its parent
+                own += max(0, process.resident - self._inherited(process, table))
+            else:
+                own += process.resident
+        return HeldMemory(max(0, own), sum(process.resident for process in members if process.pid in compilers))
+
+    def _inherited(self, process: Process, table: Mapping[int, Process]) -> int:
+        parent = table.get(process.parent)
+        if process.pid not in self._shared and parent is not None:
+            self._shared[process.pid] = parent.resident
+        return self._shared.get(process.pid, 0)
+
+
+def machine_memory() -> int:
+    """Return bytes of memory this machine, or the container around us, has."""
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # absent, or the word "max"
+            sizes.append(int(Path(path).read_text()))
+    return min(sizes)

@@ -110,8 +110,7 @@ def sweep(base: Path, prefix: str = PREFIX) -> None:
     Links are not followed, and errors are no matter.
     """
     with contextlib.suppress(OSError), os.scandir(base) as entries:
-        names = [entry.path for entry in entries if entry.name.startswith(prefix)]
-        for name in names:
+        for name in [entry.path for entry in entries if entry.name.startswith(prefix)]:
             with contextlib.suppress(OSError):
                 _remove_if_free(name)
 

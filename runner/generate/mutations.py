@@ -2,7 +2,8 @@
 one behind it.
 
 Cases are plain data, as ``runner/cases/serialize.py`` makes it. Most changes know nothing of what an operator takes: a
-worker tries the case out afterwards, and eager PyTorch refuses what does not fit.
+worker tries the case out afterwards, and eager PyTorch refuses what does not fit. A mutant is one variant, and says
+nothing of itself that a change can make wrong.
 """
 
 from __future__ import annotations
@@ -15,7 +16,64 @@ from typing import Any
 
 from runner.builder.chain import STATEMENTS
 from runner.builder.operators import is_plain
-from runner.generate.expectations import expects_no_graph, one_variant, without_outdated
+
+AXES = ("dtypes", "train", "grad", "dynamic", "autocast", "threads")
+"""Keys of a case that may hold several values, of which each variant has one; ``params`` holds such lists by name."""
+
+GRAPHS = frozenset({"change_layout", "call_again", "change_dtype"})
+"""Changes of a chain after which Dynamo makes the same graphs."""
+GRAPHS_OF_PYTHON = frozenset({"change_layout"})
+"""The same of a model in Python. It may count its calls, and may branch by a dtype."""
+RECOMPILES = "torch._dynamo.config.error_on_recompile"
+"""A flag that says the same as ``expect: {recompiles: 0}``."""
+VALUES = frozenset({"change_layout", "call_again", "insert_view"})
+"""Changes after which a tolerance still holds."""
+
+
+def one_variant(parent: Mapping[str, Any], numbers: random.Random) -> dict[str, Any]:
+    """Return a copy of a parent with one value of each axis. A mutant is one variant, since only one is tried out."""
+    case = copy.deepcopy(dict(parent))
+    if "params" in case:
+        case["params"] = {name: [numbers.choice(values)] for name, values in case["params"].items()}
+    for axis in AXES:
+        if isinstance(case.get(axis), list):
+            value = numbers.choice(case[axis])
+            case[axis] = [value] if axis == "dtypes" else value
+    return case
+
+
+def expects_no_graph(case: Mapping[str, Any]) -> bool:
+    """Return whether a case says that nothing of it is compiled."""
+    return (case.get("expect") or {}).get("graphs") == 0
+
+
+def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[str, Any] | None:
+    """Return a changed case without the expectations that may no longer hold.
+
+    None if the parent expects that nothing is compiled: without that expectation the mutant could be VACUOUS. An
+    exception stays expected, because trying the mutant out shows whether eager still raises it. ``changes`` are names
+    of functions of this module.
+    """
+    kept = dict(case)
+    if not VALUES.issuperset(changes):
+        kept.pop("tolerance", None)
+    # A change may make one call of a case differ from another: by inputs of its own, or by a state that was changed.
+    may_differ = "state" in case or any("inputs" in call for call in case.get("calls", ()))
+    if not may_differ and (GRAPHS_OF_PYTHON if "module" in case else GRAPHS).issuperset(changes):
+        return kept
+    if expects_no_graph(case):
+        return None
+    for key, stale in (
+        ("expect", ("graphs", "graph_breaks", "recompiles")),
+        ("compile", ("fullgraph",)),
+        ("config", (RECOMPILES,)),
+    ):
+        if key in kept:
+            kept[key] = {name: value for name, value in kept[key].items() if name not in stale}
+            if not kept[key]:
+                del kept[key]
+    return kept
+
 
 Case = dict[str, Any]
 
@@ -110,8 +168,7 @@ def change_size(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     """Another number for one size of the inputs, everywhere; in half of the mutants also in the arguments of
     operators."""
     size = _size(case, numbers)
-    new = _choice([each for each in _SIZES if each != size], numbers)
-    _replace_size(case, size, new, numbers.random() < 0.5)
+    _replace_size(case, size, _choice([each for each in _SIZES if each != size], numbers), numbers.random() < 0.5)
 
 
 def change_layout(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
@@ -209,8 +266,7 @@ def return_more(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
 
 def change_number(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """Another number as an argument of an operator."""
-    places = [(holder, key) for step in _chain(case) for holder, key in _numbers_in(step)]
-    holder, key = _choice(places, numbers)
+    holder, key = _choice([(holder, key) for step in _chain(case) for holder, key in _numbers_in(step)], numbers)
     number = holder[key]
     near = [number + 1, number - 1, -number, 0] if isinstance(number, int) else [number * 2, -number, 0.0, 1.0]
     holder[key] = numbers.choice(near)
@@ -219,8 +275,7 @@ def change_number(case: Case, donor: Mapping[str, Any], numbers: random.Random) 
 def change_operator(case: Case, donor: Mapping[str, Any], numbers: random.Random) -> None:
     """An operator of the other case in place of one that is called alike."""
     theirs = [operator for operator, _ in _calls(_steps_of(donor))]
-    own = [(step, operator) for operator, step in _calls(_chain(case))]
-    step, operator = _choice(own, numbers)
+    step, operator = _choice([(step, operator) for operator, step in _calls(_chain(case))], numbers)
     new = _choice([name for name in theirs if name != operator and _is_module(name) == _is_module(operator)], numbers)
     changed = {new if key == operator else key: value for key, value in step.items()}
     step.clear()
@@ -240,8 +295,7 @@ def append_case(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     returned = _returned(case)
     case["inputs"] |= {names[name]: copy.deepcopy(spec) for name, spec in donor["inputs"].items() if name != first}
     # A first step without arguments takes the value of the step before, and one of a chain takes the first input.
-    head = [{"operator.getitem": [f"${names[first]}", "[...]"]}]
-    steps += [*head, *_renamed(copy.deepcopy(added), names)]
+    steps += [{"operator.getitem": [f"${names[first]}", "[...]"]}, *_renamed(copy.deepcopy(added), names)]
     theirs = [_renamed(value, names) for value in _returned(donor)]
     case["return"] = [*(value for value in returned if value != "$_"), *theirs]
 
@@ -377,14 +431,9 @@ def _of(steps: Sequence[Mapping[str, Any]], value: str) -> list[dict[str, Any]]:
 def _returned(case: Mapping[str, Any]) -> list[Any]:
     """Return what a case returns as a list: the last value, where it does not say."""
     returned = case.get("return", "$_")
-    values = (
-        list(returned.values())
-        if isinstance(returned, dict)
-        else returned
-        if isinstance(returned, list)
-        else [returned]
-    )
-    return list(values)
+    if isinstance(returned, dict):
+        return [*returned.values()]
+    return [*returned] if isinstance(returned, list) else [returned]
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -1,26 +1,33 @@
-"""One round: its cases are drawn by their numbers and run, and what is red is kept."""
+"""One round: its cases are drawn by their numbers and run, and what is red is kept.
+
+A guided hunt draws by what its earlier rounds reached: rare operators, and changes of the cases that reached something
+new. ``reached`` are names such as ``lowering aten.relu``, which a worker observes, and ``step torch.add`` and ``pair
+torch.add torch.sum``, which the text of a case says: the second operator reads a value of the first.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import random
+import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from runner import interrupts
+from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.contract.lines import Lines, is_text
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
 from runner.files import replace_text
-from runner.generate.files import text_of, with_python_beside
-from runner.generate.generator import CaseGenerator, GeneratedCase
-from runner.hunt.groups import CASE, FAILURES, SCRIPT, folder_of, request_of, spec_of
-from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
-from runner.hunt.known import Ledger
+from runner.generate.generator import CaseGenerator, GeneratedCase, Parents, read_parents, text_of, with_python_beside
+from runner.generate.mutations import Case, mutant_of
+from runner.hunt.groups import CASE, FAILURES, SCRIPT, Ledger, folder_of, request_of, spec_of
 from runner.hunt.state import Head, Red, Round
 from runner.record.events import RED, RunFinished, VariantFinished
 from runner.session.collect import collect
@@ -30,6 +37,132 @@ from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line
 from runner.verdict.signature import assess, worst_findings
+
+MUTANTS = 0.5
+"""Part of a round's cases that are mutants, where there is a parent."""
+CANDIDATES = 4
+"""Mutants of the hunt's own cases of which one is taken: the one with the most pairs of operators that no case had."""
+PARENTS = 400
+"""Parents from the hunt itself, at most: the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round draws: new cases with these numbers, of these operators, and mutants by their numbers."""
+
+    numbers: Sequence[int]
+    operators: Sequence[str]
+    mutants: Mapping[int, Case]
+    origin: str  # what the cases' docs say: no command draws them
+
+
+@dataclass(slots=True)
+class Guidance:
+    """What was reached so far, and the cases that are worth a change: those of the files that a person names, and the
+    hunt's own."""
+
+    seed: int
+    given: Parents
+    reached: set[str] = field(default_factory=set)
+    lines: Lines = field(default_factory=Lines)  # of the compiler's own source
+    own: list[Case] = field(default_factory=list)
+
+    def plan(self, round_number: int, numbers: Sequence[int], operators: Sequence[str]) -> Plan:
+        """Return what a round draws. It depends on the seed and on what the rounds before gave, and on nothing else."""
+        chance = random.Random(f"guided {self.seed} {round_number}")
+        pools = [pool for pool in (self.given.cases, self.own) if pool]
+        count = int(len(numbers) * MUTANTS) if pools else 0
+        mutants, origin = {}, f"round {round_number} of a guided hunt"
+        for number in numbers[len(numbers) - count :]:
+            mutant = self._mutant(number, pools, origin, chance)
+            if mutant is not None:
+                mutants[number] = mutant
+        unused = [name for name in operators if f"step {name}" not in self.reached]
+        used = [name for name in operators if f"step {name}" in self.reached]
+        beside = chance.sample(used, min(len(used), len(unused))) if unused else used
+        return Plan(numbers[: len(numbers) - count], sorted([*unused, *beside]), mutants, origin)
+
+    def _mutant(
+        self, number: int, pools: Sequence[Sequence[Mapping[str, Any]]], again: str, chance: random.Random
+    ) -> Case | None:
+        """Return a mutant. A person's cases are parents as often as the hunt's own, which soon are many more.
+
+        A mutant of a person's case stays near to it. Of the others, the best of some candidates is taken.
+        """
+        name = f"mutant_{self.seed}_{number:05d}"
+        pool = chance.choice(pools)
+        donors = chance.choice(pools)
+        tries = [
+            mutant_of(chance.choice(pool), chance.choice(donors), chance, name, again)
+            for _ in range(1 if pool is self.given.cases else CANDIDATES)
+        ]
+        mutants = [mutant for mutant in tries if mutant is not None]
+        return max(mutants, key=lambda mutant: len(reached_by_text(mutant) - self.reached), default=None)
+
+    def _take(self, reached: Iterable[str]) -> None:
+        names = list(reached)
+        self.reached.update(name for name in names if not is_text(name))
+        self.lines.update(Lines(names))
+
+    def learn(self, reached: Iterable[str], parents: Iterable[Case]) -> None:
+        """Take up what a finished round reached, and its cases that are worth a change."""
+        self._take(reached)
+        self.own = [*self.own, *parents][-PARENTS:]
+
+    def learn_again(self, folder: Path, rounds: Sequence[Round], limits: Limits) -> None:
+        """Take up what a hunt's rounds gave before it was resumed.
+
+        Raises UsageError, InputError for a file that was changed.
+        """
+        for record in rounds:
+            self._take(record.reached)
+        for record in reversed(rounds):
+            if len(self.own) >= PARENTS:
+                break
+            self.own = [*parents_in(spec_of(folder, record.round), record.parents, limits), *self.own][-PARENTS:]
+
+
+def parents_in(path: Path, numbers: Sequence[int], limits: Limits) -> list[Case]:
+    """Return the cases with these numbers from the file of a round. Raises UsageError, InputError for a wrong file."""
+    if not numbers:
+        return []
+    cases = read_parents([str(path)], limits, "parents").cases
+    ends = [(case, case["name"].rpartition("_")[2]) for case in cases]  # people may add cases of their own
+    return [case for case, end in ends if end.isdecimal() and int(end) in numbers]
+
+
+def is_rare(name: str) -> bool:
+    """Return whether a case that reaches this first is worth a change.
+
+    Almost every case has a pair of operators that no other had.
+    """
+    return not name.startswith("pair ")
+
+
+def reached_by_text(case: Mapping[str, Any]) -> set[str]:
+    """Return the operators of a case, and the pairs of which the second one reads what the first one gives."""
+    names: set[str] = set()
+    givers: dict[str, str] = {}
+    for operator, reads, gives in _calls(case.get("chain", ())):
+        names.add(f"step {operator}")
+        names |= {f"pair {givers[name]} {operator}" for name in reads if name in givers}
+        givers |= dict.fromkeys(gives, operator)
+    return names
+
+
+def _calls(chain: Sequence[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Yield each operator with the names of the values that it reads and gives; a step without a value reads the last
+    one."""
+    for step in chain:
+        if isinstance(step, str):
+            yield step, {"_"}, {"_"}
+        elif isinstance(step, dict) and isinstance(step.get("chain"), list):
+            yield from _calls(step["chain"])
+        elif isinstance(step, dict) and "." in (operator := next(iter(step))):
+            out = step.get("out", [])
+            reads = set(re.findall(r"\$(\w+)", str({key: value for key, value in step.items() if key != "out"})))
+            yield operator, reads or {"_"}, {"_", *([out] if isinstance(out, str) else out)}
+
 
 Say = Callable[[str], None]
 """Takes one line that says what is being done; behind a semicolon stands what changes often."""
@@ -81,7 +214,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         case_of = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
         red = self._red(path, case_of, results, variants, has_group)
         reached, parents = self._reached(cases, case_of, results, red)
-        self._keep(path, [case for case in cases if case.number in {*parents, *(each.number for each in red)}])
+        kept = [case for case in cases if case.number in {*parents, *(each.number for each in red)}]
+        if kept:
+            _write_cases(path, kept)
+        else:
+            path.unlink(missing_ok=True)
         if self.guidance is not None:
             self.guidance.learn(reached, parents_in(path, parents, self.settings.limits()))
         verdicts = Counter[str](event.verdict for event in results)
@@ -179,13 +316,6 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             if own_lines or any(is_rare(name) for name in names):
                 parents.add(case.number)
         return tuple(sorted([*reached, *lines.texts()])), tuple(sorted(parents))
-
-    def _keep(self, path: Path, cases: Sequence[GeneratedCase]) -> None:
-        """Keep these cases of a round in its file."""
-        if cases:
-            _write_cases(path, cases)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:

@@ -219,8 +219,7 @@ def _line(text: bytes, place: str) -> Line | None:
         if "layout" in data and data["layout"] != LAYOUT:
             raise UsageError(f"{place}: the hunt is of another version of runner")
         if "round" in data:
-            reds = [_typed(Red, red) for red in data["red"]]
-            record = _typed(Round, {**data, "red": reds})
+            record = _typed(Round, {**data, "red": [_typed(Red, red) for red in data["red"]]})
             if all(type(count) is int for count in record.verdicts.values()):
                 return record
         elif "reduction" in data:
@@ -228,16 +227,10 @@ def _line(text: bytes, place: str) -> Line | None:
         elif "report" in data:
             return _typed(Report, data)
         else:
-            return _head(data)
+            head = _typed(Head, data)
+            if not head.shard or (len(head.shard) == 2 and 1 <= head.shard[0] <= head.shard[1]):
+                return head
     raise UsageError(f"{place}: no line of a hunt: {one_line(text.decode('utf-8', 'replace'), 100)}")
-
-
-def _head(data: Mapping[str, Any]) -> Head:
-    """Return the first line of a hunt. Raises TypeError, KeyError for what does not fit."""
-    head = _typed(Head, data)
-    if head.shard and not (len(head.shard) == 2 and 1 <= head.shard[0] <= head.shard[1]):
-        raise TypeError("shard")
-    return head
 
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

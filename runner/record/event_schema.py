@@ -86,7 +86,9 @@ class _Compiler:
         if {"properties", "required"} & keywords.keys():
             checks.append(self._members(keywords.pop("properties", {}), keywords.pop("required", [])))
         if {"minimum", "maximum"} & keywords.keys():
-            checks.append(_range(keywords.pop("minimum", -math.inf), keywords.pop("maximum", math.inf)))
+            low, high = keywords.pop("minimum", -math.inf), keywords.pop("maximum", math.inf)
+            reason = f"is not between {low} and {high}"
+            checks.append(_bound(lambda value: not (value < low or value > high), reason, int, float))
         for key, value in keywords.items():
             if key in ("items", "additionalProperties"):
                 checks.append(self._each(value, list if key == "items" else dict))
@@ -190,15 +192,6 @@ def _type_checks(schema: Mapping[str, Any]) -> Iterator[Check]:
 
     if names:
         yield check_type
-
-
-def _range(low: float, high: float) -> Check:
-    def check_range(value: Any) -> None:
-        kind = type(value)
-        if (kind is int or kind is float) and (value < low or value > high):
-            raise Unfit(f"{_shown(value)} is not between {low} and {high}")
-
-    return check_range
 
 
 def _enum(values: list[Any]) -> Check:

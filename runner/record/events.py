@@ -224,14 +224,10 @@ _FIELDS = {cls: tuple(f.name for f in dataclasses.fields(cls)) for cls in _NAMES
 
 def to_json(event: Event) -> dict[str, Any]:
     """Return the event as a plain dict, its kind under ``event``. What it holds is the event's own, not a copy."""
-    data = {"event": _NAMES[type(event)], **_plain(event)}
+    data = {"event": _NAMES[type(event)], **{name: getattr(event, name) for name in _FIELDS[type(event)]}}
     if isinstance(event, VariantFinished):
         data["findings"] = [finding.to_json() for finding in event.findings]
     return data
-
-
-def _plain(value: Event) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in _FIELDS[type(value)]}
 
 
 def from_json(data: Mapping[str, Any]) -> Event | None:
@@ -247,10 +243,7 @@ def from_json(data: Mapping[str, Any]) -> Event | None:
     if cls is None:
         return None
     event_checks()[kind](data)
-    values: dict[str, Any] = {}
-    for key in _FIELDS[cls]:
-        if key in data:
-            values[key] = _shared(data[key])
+    values: dict[str, Any] = {key: _shared(data[key]) for key in _FIELDS[cls] if key in data}
     if cls is VariantFinished:
         values["findings"] = tuple(Finding.from_json(finding) for finding in data.get("findings", ()))
     return cls(**values)  # type: ignore[no-any-return]

@@ -1,7 +1,9 @@
 """The journal: every event of a run, one JSON object a line, appended as it happens.
 
 What has been written survives whatever becomes of the runner, and each report can be made again from it. What is read
-may come from anybody: each line is held against the published schema (``schema/events.schema.json``).
+may come from anybody: each line is held against the published schema (``schema/events.schema.json``). Then ``audit``
+looks at what the events say together: each thing once, and what cannot be true of one run. A log carries no signature
+but its command line's, so that a careful edit cannot be noticed; a careless one is.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import errno
 import gc
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -21,8 +23,19 @@ from typing import IO, Any
 from runner.cases.limits import Limits, show_size
 from runner.files import PIPE, is_open_file, is_pipe, open_output, open_regular
 from runner.record.event_schema import Unfit
-from runner.record.events import Event, Notice, VariantFinished, from_json, to_json
-from runner.text import cap, one_line
+from runner.record.events import (
+    RED,
+    Event,
+    Notice,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    end_of,
+    from_json,
+    start_of,
+    to_json,
+)
+from runner.text import cap, one_line, plural
 
 NAMED = 10
 """Problems of a log that are named; the others are counted."""
@@ -33,7 +46,7 @@ DEPTH = 100
 _LINE = Limits().log_line_bytes
 
 
-class Journal:
+class Journal(contextlib.AbstractContextManager["Journal"]):
     """Appends events to a file. Trouble with the file never stops a run.
 
     The first failure is told to ``on_problem``, once; later events are tried again, since a disk may get room.
@@ -85,8 +98,7 @@ class Journal:
         if len(line) <= _LINE:
             return line
         # A reader refuses such a line. A shortened verdict is worth more than none.
-        data = _cut({**self._stamp, **to_json(event)})
-        short = json.dumps(data, default=repr).encode() + b"\n"
+        short = json.dumps(_cut({**self._stamp, **to_json(event)}), default=repr).encode() + b"\n"
         if len(short) <= _LINE:
             return short
         name = f" of {event.id[:200]}" if isinstance(event, VariantFinished) else ""
@@ -101,9 +113,6 @@ class Journal:
             except OSError as error:  # some file systems report a full disk only here
                 self.lost += 1
                 self._report(error)
-
-    def __enter__(self) -> Journal:
-        return self
 
     def __exit__(self, *about: object) -> None:
         self.close()
@@ -120,7 +129,8 @@ class Journal:
                 raise OSError(errno.EINVAL, PIPE)
             # Unbuffered, and not through a file object: that would keep what a failed write left, and write it later.
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-            self._torn = not _ends_whole(self._descriptor)
+            size = os.fstat(self._descriptor).st_size  # a runner that was killed may have left half a line
+            self._torn = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
         except OSError as error:
             self._report(error)
             return False
@@ -131,12 +141,6 @@ class Journal:
             self._reported = True
             reason = error.strerror or str(error)
             self._on_problem(f"the journal {self.path} cannot be written ({reason}); the run goes on without it")
-
-
-def _ends_whole(descriptor: int) -> bool:
-    """Whether a file is empty or ends with a newline; a runner that was killed may have left half a line."""
-    size = os.fstat(descriptor).st_size
-    return size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
 
 
 def _cut(value: Any) -> Any:
@@ -220,8 +224,7 @@ def stream_journal(path: str | os.PathLike[str], problems: Problems, limits: Lim
                 )
                 continue
             try:
-                data = parse_line(line)
-                event = from_json(data)
+                event = from_json(parse_line(line))
             except json.JSONDecodeError as error:
                 if _is_torn(line, error):
                     problems.add(f"line {number}: cut short, as a killed runner leaves it", Weight.USUAL)
@@ -324,3 +327,138 @@ def _without_gc() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+_BADNESS = ("PASS", "XFAIL", "SKIP", "NOT-RUN", "VACUOUS", "FLAKY", "INVALID", "XPASS", "ERROR", "FAIL")
+"""Verdicts, the worst last: of two contradictory ones it counts."""
+
+_CLEAN = frozenset({"PASS", "XPASS", "VACUOUS", "NOT-RUN"})
+"""Verdicts that no finding goes with."""
+
+SUITES = 1000
+"""How many suites a log may name: each is a table and a part of the JUnit file."""
+
+_EDITED = "this log was edited, or written by another program"
+
+
+def audit(events: Iterable[Event], problems: Problems) -> list[Event]:
+    """Return the events with one start, one plan and one verdict a variant; add what was wrong to ``problems``."""
+    events = _one_start(list(events), problems)
+    events = _one_plan(events, problems)
+    events = _one_verdict(events, problems)
+    for text in (*_counts(events), *_verdicts(events), *_end(events)):
+        problems.add(text)
+    return events
+
+
+def excess(events: Iterable[Event]) -> str:
+    """Return why no report can be made of a log whose events are few, but would fill a report; empty when one can."""
+    names: set[str] = set()
+    variants = entries = 0
+    for event in events:
+        if isinstance(event, VariantPlanned | VariantFinished):
+            names.update(event.suites)
+            variants += 1
+            entries += len(event.suites)
+    if len(names) > SUITES:
+        return f"its variants are of {len(names):,} suites; at most {SUITES:,} are read"
+    if entries > SUITES + 50 * variants:
+        return f"its {variants:,} variants are in {entries:,} places of suites; at most 50 for each are read"
+    return ""
+
+
+def _one_start(events: list[Event], problems: Problems) -> list[Event]:
+    places = [number for number, event in enumerate(events) if isinstance(event, RunStarted)]
+    if places and places[0] > 0:
+        problems.add(f"{plural(places[0], 'event')} before run-started: {_EDITED}", Weight.REFUSED)
+    if len(places) > 1:
+        problems.add(
+            f"run-started stands there {len(places)} times: several runs, of which the first counts", Weight.REFUSED
+        )
+    others = [event for event in events if not isinstance(event, RunStarted)]
+    return [*(events[place] for place in places[:1]), *others]  # first, as every reader expects it
+
+
+def _one_plan(events: list[Event], problems: Problems) -> list[Event]:
+    planned: dict[tuple[str, str], VariantPlanned] = {}
+    kept_events: list[Event] = []
+    for event in events:
+        if isinstance(event, VariantPlanned):
+            first = planned.get(event.key)
+            if first == event:
+                problems.add(f"{_name(event)} is planned twice; it counts once", Weight.USUAL)
+            elif first is not None:
+                problems.add(f"{_name(event)} is planned twice, in different words; the first counts: {_EDITED}")
+            if first is not None:
+                continue
+            planned[event.key] = event
+        kept_events.append(event)
+    return kept_events
+
+
+def _one_verdict(events: list[Event], problems: Problems) -> list[Event]:
+    results: dict[tuple[str, str], tuple[int, VariantFinished]] = {}  # with their places
+    doubled: set[int] = set()
+    for place, event in enumerate(events):
+        if not isinstance(event, VariantFinished):
+            continue
+        earlier, first = results.setdefault(event.key, (place, event))
+        if earlier == place:
+            continue
+        later_counts = _BADNESS.index(event.verdict) > _BADNESS.index(first.verdict)
+        if first.verdict == event.verdict:
+            problems.add(f"{_name(event)} finished twice, both times {event.verdict}; it counts once", Weight.USUAL)
+        elif first.verdict == "NOT-RUN":  # it ran later
+            later_counts = True
+        else:
+            worse = event.verdict if later_counts else first.verdict
+            problems.add(f"{_name(event)} finished twice, {first.verdict} and {event.verdict}; {worse} counts")
+        doubled.add(earlier if later_counts else place)
+        if later_counts:
+            results[event.key] = place, event
+    return [event for place, event in enumerate(events) if place not in doubled]
+
+
+def _counts(events: Sequence[Event]) -> Iterator[str]:
+    """Whether what was announced is there."""
+    planned = {event.key for event in events if isinstance(event, VariantPlanned)}
+    for event in events:
+        if isinstance(event, VariantFinished) and event.key not in planned:
+            yield f"{_name(event)} has the verdict {event.verdict} and was never planned: {_EDITED}"
+    start = start_of(events)
+    end = end_of(events)
+    whole = end is not None and not end.interrupted
+    if start and start.planned and (len(planned) > start.planned or (whole and len(planned) < start.planned)):
+        yield f"run-started announces {plural(start.planned, 'variant')}, and {len(planned)} are planned: {_EDITED}"
+
+
+def _verdicts(events: Sequence[Event]) -> Iterator[str]:
+    """Whether verdicts fit their findings."""
+    for event in events:
+        if not isinstance(event, VariantFinished):
+            continue
+        if event.findings and event.verdict in _CLEAN:
+            yield (
+                f"{_name(event)} has the verdict {event.verdict}, and {plural(len(event.findings), 'finding')}: "
+                f"{_EDITED}"
+            )
+        elif event.verdict in ("FAIL", "XFAIL") and not event.findings:
+            yield f"{_name(event)} has the verdict {event.verdict}, and no finding: {_EDITED}"
+
+
+def _end(events: Sequence[Event]) -> Iterator[str]:
+    """Whether the exit code fits the verdicts."""
+    end = end_of(events)
+    if end is None or end.interrupted or end.exit_code not in (0, 1):
+        return
+    results = [event for event in events if isinstance(event, VariantFinished)]
+    bad = any(event.verdict in (*RED, "SKIP") for event in results)  # --fail-on-skip
+    if end.exit_code == 1 and not bad:
+        yield f"the run ended with exit code 1, and none of {plural(len(results), 'verdict')} is red: {_EDITED}"
+    missing = {event.key for event in events if isinstance(event, VariantPlanned)} - {event.key for event in results}
+    if end.exit_code == 0 and missing:
+        yield f"the run ended with exit code 0, and {len(missing)} of its variants have no verdict: {_EDITED}"
+
+
+def _name(event: VariantPlanned | VariantFinished) -> str:
+    return f"{event.id} (torch {event.torch})"

@@ -15,7 +15,7 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from runner.files import open_regular
+from runner.files import open_regular, replace_private
 from runner.record.events import RunStarted
 from runner.text import one_line
 
@@ -67,8 +67,31 @@ def _make(path: Path) -> None:
 
 def sign(purpose: str, *content: object) -> str:
     """Return the signature of some JSON values for a purpose, in hexadecimal. Raises NoKey."""
-    text = json.dumps([purpose, *content])
-    return hmac.new(user_key(), text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(user_key(), json.dumps([purpose, *content]).encode(), hashlib.sha256).hexdigest()
+
+
+def write_signed(path: Path, text: str, purpose: str, *content: object) -> None:
+    """Write an ASCII text as a file that only its owner can read, with a signature of a purpose, what else counts, and
+    the text. Its folder is made.
+
+    A link there is replaced. Raises OSError, and NoKey where nothing can be signed.
+    """
+    signed = f"{sign(purpose, *content, text)}\n{text}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_private(path, signed)
+
+
+def read_signed(path: Path, longest: int, purpose: str, *content: object) -> str:
+    """Return the text of a file that this user has written here by ``write_signed``.
+
+    Raises OSError, NoKey, and ValueError for a file that is longer, or that anybody else has written.
+    """
+    with open_regular(path) as file:
+        signature, _, body = file.read(longest).partition(b"\n")
+    text = body.decode("ascii")
+    if not hmac.compare_digest(sign(purpose, *content, text).encode(), signature):
+        raise ValueError(f"{path} is not signed by this user")
+    return text
 
 
 def signature_of(start: RunStarted) -> str:

@@ -1,22 +1,163 @@
-"""The runs kept in ``.runner``: where they are, and what they said."""
+"""The runs kept in ``.runner``: where they are, who writes them, how many stay, and what they said.
+
+A run has one writer, by a lock that the operating system gives back when its holder ends, however it ends. How many
+runs are kept stands as a person writes it: ``50 runs, 2 GiB``. The latest run here printed ids, so what it meant by
+them counts; a log that this user did not write on this machine says nothing.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import itertools
+import json
 import os
+import platform
+import re
+import stat
 import tempfile
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import console
-from runner.cases.limits import Limits
+from runner.cases.limits import Limits, parse_size, show_size
 from runner.exit_codes import INTERNAL, UsageError
 from runner.files import link_problem
-from runner.record.audit import audit, excess
-from runner.record.events import Event, RunFinished, RunResumed, RunStarted
-from runner.record.journal import Problems, Weight, read_journal
+from runner.record.events import Event, RunFinished, RunResumed, RunStarted, VariantFinished, VariantPlanned, from_json
+from runner.record.journal import Problems, Weight, audit, excess, lines, parse_line, read_journal
+from runner.record.signing import why_foreign
+from runner.text import plural
+
+KEEP_VARIABLE = "RUNNER_KEEP"
+"""Environment variable with the rule for all runs."""
+
+_KEPT_RUNS = re.compile(r"([0-9]{1,9}) *runs?")
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """At most so many runs of at most so many bytes together; None is no bound."""
+
+    runs: int | None = None
+    size: int | None = None
+
+    def __str__(self) -> str:
+        parts = [plural(self.runs, "run")] if self.runs is not None else []
+        return ", ".join([*parts, show_size(self.size)] if self.size is not None else parts) or "all"
+
+    def holds(self, runs: int, size: int) -> bool:
+        """Return whether so many runs of so many bytes may stay."""
+        return (self.runs is None or runs <= self.runs) and (self.size is None or size <= self.size)
+
+
+USUAL_KEEP = Keep(50, 2 << 30)
+
+
+def parse_keep(text: str) -> Keep:
+    """Return the rule that a text says: ``50 runs``, ``2 GiB``, both with a comma between them, or ``all``.
+
+    Raises ValueError.
+    """
+    if text.strip() == "all":
+        return Keep()
+    runs = size = None
+    try:
+        for part in (part.strip() for part in text.split(",")):
+            match = _KEPT_RUNS.fullmatch(part)
+            if match and runs is None and int(match[1]):
+                runs = int(match[1])
+            elif match or size is not None or part[-1:].isdigit():  # 50 alone is no 50 bytes
+                raise ValueError(part)
+            else:
+                size = parse_size(part)
+    except ValueError:
+        shown = repr(text if len(text) <= 40 else text[:37] + "...")
+        raise ValueError(f"{shown} is no rule such as '50 runs, 2 GiB', '50 runs', '2 GiB' or 'all'") from None
+    return Keep(runs, size)
+
+
+def keep_from_environment(environ: Mapping[str, str] | None = None) -> Keep:
+    """Return the rule of RUNNER_KEEP, or the usual one. Raises UsageError where the variable says something else."""
+    text = (os.environ if environ is None else environ).get(KEEP_VARIABLE)
+    if text is None:
+        return USUAL_KEEP
+    try:
+        return parse_keep(text)
+    except ValueError as error:
+        raise UsageError(f"environment variable {KEEP_VARIABLE}: {error}") from None
+
+
+LOCK = "lock"
+"""The file in the run's folder. It stays there; what counts is the lock on it."""
+
+
+def lock(folder: Path) -> contextlib.ExitStack:
+    """Become the only writer of a run's folder, until the result is closed or this process ends.
+
+    A folder that cannot be written, or a file system without locks, does not stop a run: then nothing is locked.
+    Raises UsageError, which names the holder, when another process writes there.
+    """
+    stack, descriptor = _take(
+        folder / LOCK,
+        os.O_RDWR | os.O_NOFOLLOW,
+        lambda descriptor: f"another process writes to {folder}: {_described(descriptor)}; wait until it has ended",
+    )
+    if descriptor >= 0:
+        with contextlib.suppress(OSError):  # a full disk
+            os.ftruncate(descriptor, 0)
+            since = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}).encode(), 0)
+    return stack
+
+
+def lock_file(path: str, option: str = "--events") -> contextlib.ExitStack:
+    """Become the only writer of a log that a person named by an option, until the result is closed or this process
+    ends.
+
+    A device, a pipe, and a file system without locks lock nothing.
+
+    Raises:
+        UsageError: another process writes it.
+    """
+    return _take(path, os.O_RDONLY, lambda _: f"{option} {path}: another run writes this file; name another one")[0]
+
+
+def _take(path: str | os.PathLike[str], flags: int, refusal: Callable[[int], str]) -> tuple[contextlib.ExitStack, int]:
+    """Lock a regular file, which is made. Return what gives the lock back, and the descriptor; -1 where nothing is
+    locked.
+
+    Raises:
+        UsageError: another process has the lock; ``refusal`` gives the text, of a descriptor that can be read.
+    """
+    stack = contextlib.ExitStack()
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError:
+        return stack, -1
+    stack.callback(os.close, descriptor)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return stack, -1
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with stack:
+            raise UsageError(refusal(descriptor)) from None
+    except OSError:  # no locks here
+        return stack, -1
+    return stack, descriptor
+
+
+def _described(descriptor: int) -> str:
+    """Who holds the lock, in words."""
+    try:
+        holder = json.loads(os.pread(descriptor, 4096, 0))
+        return f"process {holder['pid']} on {holder['host']}, since {holder['since']} UTC"
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):  # not written yet, or by somebody else
+        return "it does not say which"
+
 
 FOLDER = ".runner"
 """Where runs are kept, in the current directory, as pytest keeps its cache."""
@@ -149,7 +290,7 @@ class Log:
 
     path: Path
     events: list[Event]
-    problems: Problems
+    problems: Problems = field(default_factory=Problems)
 
     @property
     def started(self) -> RunStarted:
@@ -177,8 +318,7 @@ def read_log(run: str) -> Log:
     """
     path = journal_of(run)
     try:
-        limits = Limits.from_environment()
-        events, problems = read_journal(path, limits)
+        events, problems = read_journal(path, Limits.from_environment())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
@@ -207,3 +347,65 @@ def settled(events: list[Event]) -> list[Event]:
 def started_of(events: list[Event]) -> RunStarted:
     """Return a run's first event."""
     return next(event for event in events if isinstance(event, RunStarted))
+
+
+def latest_suites(identifiers: Collection[str]) -> dict[str, str]:
+    """Return the suite file by which the latest run planned each of these ids, for those that it planned by a suite.
+
+    An id without its backend, as rows of a table have it, counts too.
+    """
+    asked = {text for text in identifiers if "::" in text and ("@" in text or text.endswith("]"))}
+    events = _latest_events() if asked else iter(())
+    started = next(events, None)
+    if not isinstance(started, RunStarted):
+        return {}
+    return {
+        name: started.suites[event.suite]
+        for event in itertools.takewhile(lambda event: isinstance(event, VariantPlanned), events)
+        if isinstance(event, VariantPlanned) and started.suites.get(event.suite, event.file) != event.file
+        for name in asked & {event.id, event.label}
+    }
+
+
+def latest_backends() -> tuple[str, ...]:
+    """Return what followed each ``--backend`` of the latest run's command line."""
+    return _latest_options("--backend")
+
+
+def latest_seed() -> int:
+    """Return the ``--seed`` of the latest run's command line; 0 without one."""
+    return next((int(value) for value in reversed(_latest_options("--seed")) if value.removeprefix("-").isdecimal()), 0)
+
+
+def _latest_options(name: str) -> tuple[str, ...]:
+    """What followed an option on the latest run's command line."""
+    started = next(_latest_events(), None)
+    if not isinstance(started, RunStarted):
+        return ()
+    words = [part for word in started.argv for part in word.split("=", 1)]
+    return tuple(value for option, value in itertools.pairwise(words) if option == name)
+
+
+def latest_result(identifier: str) -> VariantFinished | None:
+    """Return what the latest run says of a variant: of several versions of torch the first that has a finding."""
+    name = json.dumps(identifier).encode()
+    results = [event for event in _latest_events(name) if isinstance(event, VariantFinished) and event.id == identifier]
+    return next((event for event in results if event.findings), results[-1] if results else None)
+
+
+def _latest_events(text: bytes = b"") -> Iterator[Event | None]:
+    """The events of the latest run whose lines hold a text, after its first; none of a run that began elsewhere."""
+    try:
+        if latest_problem():
+            return
+        for number, line in enumerate(lines(Path(FOLDER, "latest", "events.jsonl"))):
+            if number and text not in line:
+                continue
+            event = from_json(parse_line(line))
+            if isinstance(event, RunStarted) and (number or why_foreign(event) or event.cwd != os.getcwd()):
+                return
+            if not number and not isinstance(event, RunStarted):
+                return
+            yield event
+    except (OSError, ValueError, RuntimeError):  # no such run, one whose log is torn, or a loop of links
+        return

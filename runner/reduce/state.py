@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from runner.builder.source import Source
 from runner.cases.model import Case, Variant
 from runner.cases.serialize import KERNELS, plain, text_of_plain
-from runner.reduce.names import named
-from runner.reduce.remove_steps import ValueInfos
+from runner.reduce.chains import ValueInfos, named
 from runner.verdict.signature import FailureSignature
 
 SIMPLE_INITS = (
@@ -112,7 +111,6 @@ def size_of(data: Mapping[str, Any]) -> Size:
     tensors = [tensor for table in tables for item in table.values() for tensor in _tensors(item)]
     chain = data.get("chain") or []
     operators, blocks = _counted(chain)
-    setting_values = [item for key, item in data.items() if key not in _NO_SETTINGS]
     return Size(
         operators=operators,
         blocks=blocks,
@@ -121,7 +119,7 @@ def size_of(data: Mapping[str, Any]) -> Size:
         outputs=_leaves(data.get("return")),
         elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
         dimensions=sum(len(_shape(tensor)) for tensor in tensors),
-        settings=sum(map(_leaves, setting_values))
+        settings=sum(_leaves(item) for key, item in data.items() if key not in _NO_SETTINGS)
         + sum(_input_settings(item) for table in tables for item in table.values()),
         arguments=_weight(chain) + _weight(data.get("return")),
         values=sum(map(value_rank, tensors)),

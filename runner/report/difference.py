@@ -16,8 +16,7 @@ from runner.report.table import wrap_id
 from runner.report.terminal import colour_of
 from runner.templates import render_template
 from runner.text import in_line, indent, one_line, plural
-from runner.verdict.difference import SECTIONS, SHIFT, Change, Difference
-from runner.verdict.sides import Side
+from runner.verdict.difference import SECTIONS, SHIFT, Change, Difference, Side
 
 SCHEMA = 1
 """The version of ``schema/diff.schema.json``."""

@@ -8,10 +8,8 @@ from dataclasses import replace
 from runner.cases.model import Variant
 from runner.cases.walk import all_steps
 from runner.contract.oracles import row_of
+from runner.diagnose.bug_report import Check, Material, ReportInput, check, redact
 from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.material import Material
-from runner.diagnose.privacy import redact
-from runner.diagnose.rules import Check, ReportInput, check
 from runner.quote import (
     literal,
     markdown_address,

@@ -28,7 +28,7 @@ from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.files import read_text
-from runner.record.latest import latest_backends, latest_suites
+from runner.record.store import latest_backends, latest_suites
 from runner.session.settings import RunSettings
 from runner.text import plural
 

@@ -23,11 +23,9 @@ from pathlib import Path
 from runner.cases.limits import Limits
 from runner.exit_codes import UsageError
 from runner.files import entries_below, foreign_link, open_regular
-from runner.record import lock
 from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished, from_json
 from runner.record.journal import Problems, lines, parse_line, stream_journal
-from runner.record.keep import Keep
-from runner.record.store import FOLDER
+from runner.record.store import FOLDER, LOCK, Keep, lock
 from runner.session.plan import Planned
 
 _VERSION = 2
@@ -229,7 +227,7 @@ _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
 _LOG = "events.jsonl"
 _JOB_LOGS = "logs"
 _REPORT = r"(?:junit\.xml|diagnosis-[0-9]+\.json)"
-_FILES = re.compile(rf"{re.escape(_LOG)}|{lock.NAME}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
+_FILES = re.compile(rf"{re.escape(_LOG)}|{LOCK}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
 """What a run's folder holds beside the folder of its jobs' logs."""
 _JOB_LOG = re.compile(r"[0-9]{5,}-[\w.-]+\.log")
 """What ``LocalEngine`` calls the log of a job."""
@@ -336,7 +334,7 @@ def _size(folder: Path) -> int:
 def _remove(folder: Path, log_size: int) -> bool:
     """Remove a run unless another process writes it, or has written since ``log_size``. Return whether it is gone."""
     try:
-        with lock.lock(folder):  # resume takes it before it reads the log
+        with lock(folder):  # resume takes it before it reads the log
             status = os.lstat(folder / _LOG)
             if not _is_own(folder) or not stat.S_ISREG(status.st_mode) or status.st_size != log_size:
                 return False
@@ -349,7 +347,7 @@ def _remove(folder: Path, log_size: int) -> bool:
 
 def _empty(folder: Path) -> None:
     """Remove what a run has written. The log goes last: what a killed process leaves is a run still. Raises OSError."""
-    names = sorted(os.listdir(folder), key=lambda name: (name == lock.NAME, name == _LOG))
+    names = sorted(os.listdir(folder), key=lambda name: (name == LOCK, name == _LOG))
     for name in names:
         if name != _JOB_LOGS:
             os.unlink(folder / name)

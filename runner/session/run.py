@@ -18,11 +18,11 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Protocol
 
 from runner import __version__, interrupts
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
-from runner.engine.home import Home
+from runner.engine.local import Home, LocalEngine
+from runner.engine.messages import ClosableEngine, Engine
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
     RED,
@@ -52,7 +52,7 @@ from runner.session.plan import (
     warmth,
     worker_paths,
 )
-from runner.session.scheduler import Engine, Scheduler
+from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings
 from runner.session.variant_run import VariantResult, run_variant
 
@@ -155,19 +155,6 @@ class Plan:
     digest: str
     whole: bool
     remark: str = ""
-
-
-class ClosableEngine(Engine, Protocol):
-    """An engine that ends its processes when it is closed."""
-
-    def notices(self) -> list[str]:
-        """Return what a person should know after the run."""
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-
-    def close(self) -> None:
-        """End every process."""
 
 
 def plan(
@@ -309,8 +296,6 @@ def open_engine(
             expected={e.key: e.build for e in environments},
         )
     else:
-        from runner.engine.local import LocalEngine
-
         local = engine = LocalEngine(
             pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home
         )

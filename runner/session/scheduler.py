@@ -4,32 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from runner.contract.job import Job
-from runner.engine.messages import Outcome
+from runner.engine.messages import Engine, Outcome
 from runner.verdict.outcomes import died_in_float64
 
 T = TypeVar("T")
 
 Steps = Generator[Sequence[Job], Sequence[Outcome], T]
 """Yields jobs that may run at once, is sent their outcomes in the same order, and returns a ``T``."""
-
-
-class Engine(Protocol):
-    """What runs jobs."""
-
-    def submit(self, job: Job) -> None:
-        """Run it when there is room."""
-
-    def wait(self, timeout: float | None = None) -> list[Outcome]:
-        """Return what ended, after at most ``timeout`` seconds."""
-
-    def running(self) -> list[tuple[Job, float, str]]:
-        """Return the jobs that run now, with their seconds and phase."""
-
-    def cancel_all(self) -> list[Job]:
-        """End what runs and drop what waits."""
 
 
 def with_reference(jobs: Sequence[Job], account: Callable[[Outcome], None] = lambda _: None) -> Steps[list[Outcome]]:

@@ -14,7 +14,7 @@ from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job
 from runner.contract.oracles import row_of
 from runner.contract.record import Record, Trust
-from runner.engine.graphs import graphs_digest
+from runner.engine.cached import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
@@ -22,10 +22,19 @@ from runner.session.context import RunContext, planned_event, repro
 from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
-from runner.verdict import explained, outcomes, user_run
+from runner.verdict import explained, outcomes
 from runner.verdict.operators import first_operator
 from runner.verdict.outcomes import describe
-from runner.verdict.policy import Verdict, decide, excuse_wavering, headline, ranked
+from runner.verdict.policy import (
+    AS_USER,
+    Verdict,
+    as_user_note,
+    counts_as_user,
+    decide,
+    excuse_wavering,
+    headline,
+    ranked,
+)
 from runner.verdict.signature import assess, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
 
@@ -221,7 +230,7 @@ class _Attempt:
         """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""
         variant = self.planned.variant
         has_settings = self.findings and variant.backend.backend != LAUNCH
-        return [as_user(self._job(user_run.AS_USER, "fresh"), variant)] if has_settings else []
+        return [as_user(self._job(AS_USER, "fresh"), variant)] if has_settings else []
 
     def _will_be_confirmed(self, main: Outcome) -> bool:
         """Return whether a finding is likely to stand: then a run as a user need not wait for the stages."""
@@ -394,7 +403,7 @@ class _Attempt:
             (self.as_user,) = yield from self._outcomes(jobs)
         if (user := self.as_user) is not None:
             findings = outcomes.read(user, self.source)[0]
-            if user_run.is_answer(user, findings, self.findings[0]):
+            if counts_as_user(user, findings, self.findings[0]):
                 self.user = findings
         is_same = user is not None and not machine_made(main) and alike(main, user)
         if self.shared is not None or is_same:
@@ -417,7 +426,7 @@ class _Attempt:
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
         notes = [*record.notes, *self.notes]
         if self.user is not None and verdict.word in CONFIRMED:
-            notes += filter(None, [user_run.note_of(self.user, self.findings[0])])
+            notes += filter(None, [as_user_note(self.user, self.findings[0])])
         counts: dict[str, Any] = {name: getattr(record, name) if main and main.result else None for name in _COUNTS}
         if main is not None and main.lost:
             notes.append(f"run again elsewhere: {main.lost} node{'s' if main.lost > 1 else ''} went away while it ran")
@@ -457,7 +466,7 @@ class _Attempt:
 
     def _strip(self) -> dict[str, str]:
         """The ladder as words: each stage ``ok`` or its oracles."""
-        user = {} if self.user is None else {user_run.AS_USER: self.user}
+        user = {} if self.user is None else {AS_USER: self.user}
         if not self.stages and not user:
             return {}
         stages = in_order({**self.stages, stage_of(self.planned.variant.backend.backend): self.findings, **user})

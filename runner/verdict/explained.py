@@ -52,12 +52,9 @@ def candidates(
 
 def low_precision(source: str, dtype: str) -> float:
     """The coarsest epsilon of the low-precision dtypes that a case speaks of; 0 when it speaks of none."""
-    spoken = [eps for name, eps in EPSILON.items() if name == dtype or f"torch.{name}" in source]
-    if ".half()" in source:
-        spoken.append(EPSILON["float16"])
-    if ".bfloat16()" in source:
-        spoken.append(EPSILON["bfloat16"])
-    return max(spoken, default=0.0)
+    methods = {"float16": ".half()", "bfloat16": ".bfloat16()"}
+    spoken = [name for name in EPSILON if name == dtype or f"torch.{name}" in source or methods[name] in source]
+    return max((EPSILON[name] for name in spoken), default=0.0)
 
 
 def is_small(finding: Finding, epsilon: float) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from runner.builder.operators import IN_PLACE
-from runner.cases.model import Arguments, Case, If, Items, Literal, Node, Ref, Step, Table, Value, With
-from runner.cases.walk import names_used, values_of
+from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value
+from runner.cases.walk import names_used, steps_of, values_of
 from runner.contract.finding import Finding
 
 _WRITING = frozenset({*IN_PLACE, "setitem", "delitem"})
@@ -26,20 +26,9 @@ def first_operator(case: Case, findings: Iterable[Finding]) -> str:
     That is the step at a finding's place; the one that gives the output at its path, or wrote into it last; the first
     one that takes an input whose gradient or content is wrong; or the only one.
     """
-    steps = [*_steps(case.chain)]
+    steps = [*steps_of(case.chain)]
     numbers = [number for finding in findings for number in (_number(case, steps, finding),) if number is not None]
     return steps[min(numbers)].operator if numbers else ""
-
-
-def _steps(nodes: Iterable[Node]) -> Iterator[Step]:
-    """Yield the steps of a chain and its blocks."""
-    for node in nodes:
-        if isinstance(node, Step):
-            yield node
-        elif isinstance(node, With):
-            yield from _steps(node.chain)
-        elif isinstance(node, If):
-            yield from _steps((*node.do, *node.otherwise))
 
 
 def _number(case: Case, steps: Sequence[Step], finding: Finding) -> int | None:
@@ -101,7 +90,7 @@ def written_input(case: Case) -> str:
     A write through another name, as of a view, is not looked for, and neither is what a module in Python does.
     """
     names = {item.name for item in case.inputs}
-    for number, step in enumerate(_steps(case.chain)):
+    for number, step in enumerate(steps_of(case.chain)):
         for target in _targets(step):
             name = target.name if isinstance(target, Ref) and "grad" not in target.path else ""
             if name == "_" and number == 0:

@@ -75,16 +75,15 @@ def died_in_float64(outcome: Outcome) -> bool:
 
 def describe(outcome: Outcome) -> str:
     """One line: what ended the process."""
-    if outcome.ended == "signal":
-        return f"the process was ended by {outcome.signal}"
-    if outcome.ended == "timeout":
-        return outcome.detail or f"no answer after {outcome.job.timeout:g} s"
-    if outcome.ended == "memory":
-        return outcome.detail or "the memory limit was passed"
-    if outcome.ended == "worker-error":
-        last = outcome.detail.strip().rpartition("\n")[2]
-        return f"the worker failed while it had this case, which says nothing about the backend: {one_line(last, 300)}"
-    return outcome.detail or f"the process ended with exit status {outcome.exit_status} and left no result"
+    last = one_line(outcome.detail.strip().rpartition("\n")[2], 300)
+    match outcome.ended:
+        case "signal":
+            return f"the process was ended by {outcome.signal}"
+        case "worker-error":
+            return f"the worker failed while it had this case, which says nothing about the backend: {last}"
+    usual = {"timeout": f"no answer after {outcome.job.timeout:g} s", "memory": "the memory limit was passed"}
+    without_result = f"the process ended with exit status {outcome.exit_status} and left no result"
+    return outcome.detail or usual.get(outcome.ended, without_result)
 
 
 def finding(plain: Finding, source: Source) -> Finding:

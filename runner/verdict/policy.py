@@ -1,4 +1,7 @@
-"""Policy: what findings mean, given what the case expects and what the ledger knows."""
+"""Policy: what findings mean, given what the case expects and what the ledger knows.
+
+The row ``as-user`` of the ladder is the variant with torch's own settings. It has no say in the stage.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
 from runner.contract.finding import Finding
-from runner.contract.oracles import CRASHES, gate_of
+from runner.contract.oracles import CRASHES, gate_of, row_of
 from runner.contract.record import Trust
 from runner.diagnostics import Span
+from runner.engine.messages import Outcome
 from runner.record.events import Word
 from runner.verdict.stages import contains
 
@@ -122,28 +126,23 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
         (entry.platform, (sys.platform,)),
         (entry.threads, (variant.threads or THREADS,)),
     )
-    if any(wanted and not set(wanted) & set(have) for wanted, have in selectors):
-        return False
-    if any(name not in variant.params or variant.params[name] != value for name, value in entry.params.items()):
-        return False
-    if entry.stage is not None and not contains(variant.backend.backend, entry.stage):
-        return False
-    return matches(entry.torch, torch)
+    return (
+        all(not wanted or set(wanted) & set(have) for wanted, have in selectors)
+        and all(name in variant.params and variant.params[name] == value for name, value in entry.params.items())
+        and (entry.stage is None or contains(variant.backend.backend, entry.stage))
+        and matches(entry.torch, torch)
+    )
 
 
 def explains(entry: Known, finding: Finding) -> bool:
     """Whether a finding has the signature that an entry pins: stage, oracle, exception."""
-    if entry.stage is not None and finding.stage != entry.stage:
-        return False
-    if entry.oracle and finding.oracle not in entry.oracle:
-        return False
-    if entry.error is None:
-        return True
     error = finding.error or {}
-    text = "\n".join(
-        [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    lines = [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
+    return (
+        (entry.stage is None or finding.stage == entry.stage)
+        and (not entry.oracle or finding.oracle in entry.oracle)
+        and (entry.error is None or matches_anywhere(entry.error, "\n".join(lines)[:_SEARCHED]))
     )
-    return matches_anywhere(entry.error, text[:_SEARCHED])
 
 
 def _used(entry: Known, word: Word, reason: str) -> Verdict:
@@ -156,3 +155,27 @@ def _signature(entry: Known) -> str:
     parts += [f"with {entry.error}"] if entry.error else []
     parts += [f"(line {entry.span.line})"]
     return " ".join(parts)
+
+
+AS_USER = "as-user"
+
+
+def counts_as_user(outcome: Outcome, findings: Sequence[Finding], first: Finding) -> bool:
+    """Return whether a run as a user says anything about a failure whose main finding is ``first``.
+
+    Torch's own pool of compile processes takes time and memory, so that a limit counts only where ``first`` is one of
+    behaviour.
+    """
+    limit = any(row_of(finding.oracle).limit for finding in findings)
+    return (outcome.ended == "result" and not outcome.record.trust) or (
+        bool(findings) and (not limit or row_of(first.oracle).group == "behaviour")
+    )
+
+
+def as_user_note(findings: Sequence[Finding], first: Finding) -> str:
+    """Return the note for a user who does not see the failure; empty for one who sees a failure of its kind."""
+    if not findings:
+        return 'under torch\'s own settings this passes (docs/judging.md, "Settings")'
+    if row_of(first.oracle).group in {row_of(finding.oracle).group for finding in findings}:
+        return ""
+    return f"under torch's own settings this fails in another way: {headline(ranked(findings)[0])}"

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TypeVar
 
 from runner.cases.suites import SPEC, SUITE
 from runner.contract.oracles import SEVERITIES, rank_of
@@ -32,6 +33,9 @@ from runner.exit_codes import UsageError
 from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, start_of, variants_of
 from runner.text import in_line
 from runner.verdict.signature import severity_of, worst_findings
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 UNCLAIMED = "unclaimed"
 
@@ -192,10 +196,11 @@ def score(logs: Sequence[tuple[str, Sequence[Event]]], backends: Collection[str]
     Raises:
         UsageError: no run has such a backend.
     """
-    groups: dict[tuple[str, str, int], list[VariantPlanned | VariantFinished]] = {}
-    for number, (_, events) in enumerate(logs, start=1):
-        for event in variants_of(events):
-            groups.setdefault((event.backend, event.torch, number), []).append(event)
+    groups = _grouped(
+        ((event.backend, event.torch, number), event)
+        for number, (_, events) in enumerate(logs, start=1)
+        for event in variants_of(events)
+    )
     present = list(dict.fromkeys(backend for backend, _, _ in groups))
     if absent := [name for name in backends if name not in present]:
         known = ", ".join(present[:_NAMED]) + (", ..." if len(present) > _NAMED else "")
@@ -255,11 +260,15 @@ def _column(
     )
 
 
+def _grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
+    groups: dict[K, list[T]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
+
+
 def _tallies(pairs: Iterable[tuple[str, VariantPlanned | VariantFinished]]) -> dict[str, Tally]:
-    groups: dict[str, list[VariantPlanned | VariantFinished]] = {}
-    for name, event in pairs:
-        groups.setdefault(name, []).append(event)
-    return {name: _tally(events) for name, events in groups.items()}
+    return {name: _tally(events) for name, events in _grouped(pairs).items()}
 
 
 def _tally(events: Iterable[VariantPlanned | VariantFinished]) -> Tally:
@@ -278,15 +287,14 @@ def _severity(event: VariantFinished) -> str:
 
 
 def _failures(pairs: Iterable[tuple[str, VariantFinished]]) -> dict[str, Failures]:
-    groups: dict[str, list[VariantFinished]] = {}
-    for name, event in pairs:
-        groups.setdefault(name, []).append(event)
-    return {name: Failures(len(events), sum(e.verdict == "XFAIL" for e in events)) for name, events in groups.items()}
+    return {
+        name: Failures(len(events), sum(event.verdict == "XFAIL" for event in events))
+        for name, events in _grouped(pairs).items()
+    }
 
 
 def _run(path: str, events: Sequence[Event], columns: Iterable[Column], number: int) -> ScoredRun:
     start, end = start_of(events), end_of(events)
-    announced = len(variants_of(events))
     return ScoredRun(
         start.run if start else "",
         path,
@@ -296,5 +304,5 @@ def _run(path: str, events: Sequence[Event], columns: Iterable[Column], number: 
         start.shard if start else "",
         end is not None and not end.interrupted,
         sum(column.total.count("NOT-RUN") for column in columns if column.run == number),
-        max(0, start.planned - announced) if start else 0,
+        max(0, start.planned - len(variants_of(events))) if start else 0,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.record.lock import lock_file
+from runner.record.store import lock_file
 from tests.report.test_html import Read
 
 from .driver import Result, run_in, spec, write

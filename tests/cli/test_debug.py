@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from runner.cli.debug import find_tlparse
-from runner.diagnose.bundle import ARTIFACTS, GROUPS, about, drop_empty, extract_kernels, files, kernels, write_index
+from runner.diagnose.bundle import (
+    ARTIFACTS,
+    GROUPS,
+    about,
+    drop_empty,
+    extract_kernels,
+    file_records,
+    kernels,
+    write_index,
+)
 
 CODE = """
 async_compile = AsyncCompile()
@@ -85,7 +94,7 @@ def test_files_are_listed_by_group_and_empty_ones_go(tmp_path: Path):
     fill(tmp_path, **{"tlparse/index.html": "p", "tlparse/more/a.html": "q", "empty/inner/nothing.txt": ""})
     drop_empty(tmp_path)
     assert not (tmp_path / "empty").exists()
-    assert [(file.path, file.bytes) for file in files(tmp_path)] == [
+    assert [(file["path"], file["bytes"]) for file in file_records(tmp_path)] == [
         ("case.py", 1),
         ("logs/guards.log", 1),
         ("tlparse/index.html", 1),

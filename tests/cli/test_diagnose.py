@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.cli.diagnose import _doing
-from runner.diagnose.procedure import PARTS
+from runner.diagnose.diagnosis import PARTS
 
 
 def engine(*running: tuple[str, str]) -> Any:

@@ -11,8 +11,7 @@ import pytest
 
 from runner.cli import draw
 from runner.cli.main import main
-from runner.generate.files import Parents
-from runner.generate.generator import GeneratedCase, Request
+from runner.generate.generator import GeneratedCase, Parents, Request
 from runner.session.plan import Environment
 
 Batches = list[list[GeneratedCase] | type[BaseException]]

@@ -53,9 +53,12 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
             draw, "find_environments", lambda names: [Environment("0", "p", "2.13.0", "2.13.0+cpu", "3")]
         )
         monkeypatch.setattr(
-            "runner.hunt.hunt.reduce_group", lambda folder, group, *more: Reduction(group.id, 1.0, before=3, after=1)
+            "runner.hunt.hunt.reduce_group",
+            lambda folder, settings, ledger, group, *more: Reduction(group.id, 1.0, before=3, after=1),
         )
-        monkeypatch.setattr("runner.hunt.hunt.report_group", lambda folder, group, *more: Report(group.id, 1.0))
+        monkeypatch.setattr(
+            "runner.hunt.hunt.report_group", lambda folder, settings, group, *more: Report(group.id, 1.0)
+        )
         return heads
 
     return planned

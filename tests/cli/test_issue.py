@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from runner.cli import issue
+from runner.diagnose.bug_report import Check
 from runner.diagnose.harness import Progress
-from runner.diagnose.rules import Check
 
 
 def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:

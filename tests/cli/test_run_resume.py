@@ -16,8 +16,8 @@ import pytest
 from runner.cli import run as running
 from runner.cli.main import build_parser, main
 from runner.cli.run import HARMLESS, Past, run_parser, taken_words
-from runner.record import lock
 from runner.record.events import RunStarted
+from runner.record.store import lock
 from tests.handmade import loaded, played
 from tests.mutations import ended, signed, written
 
@@ -302,7 +302,7 @@ def test_a_log_beside_its_folder_does_not_go_on(runs: Runs, capsys: pytest.Captu
 
 def test_two_do_not_take_up_one_run(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     run = runs.log("a.spec.yaml", killed=True)
-    with lock.lock(Path(run)):
+    with lock(Path(run)):
         assert main(["resume", run]) == 4
         assert f"another process writes to {run}: process {os.getpid()} on " in capsys.readouterr().err
         assert main(["rerun", run]) == 0  # a new run

@@ -11,7 +11,7 @@ import pytest
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.record import Record, Trust
-from runner.engine.wire import check_record
+from runner.engine.messages import check_record
 
 JOB = Job("k", "id", "here", "name", "text", {"backend": "inductor"}, ignore=("stride",), packages=("numpy",), memory=1)
 FINDING = Finding("value", "it differs", "output", {"n": 1}, {"type": "E", "message": "m"}, line=3)

@@ -11,7 +11,7 @@ import pytest
 from runner.cases.model import Variant
 from runner.contract.finding import Finding
 from runner.contract.record import Trust
-from runner.diagnose.ablate import Change, changes, jobs, lacks, read
+from runner.diagnose.diagnosis import Change, ablation_jobs, changes_for, lacks, read_ablation
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, variants
@@ -35,7 +35,7 @@ def engine(variant: Variant) -> Iterator[VariantEngine]:
 
 
 def names(variant: Variant, signature: FailureSignature, source: str = PLAIN) -> set[str]:
-    return {change.name for change in changes(variant, signature, source)}
+    return {change.name for change in changes_for(variant, signature, source)}
 
 
 def test_a_wrong_value_of_inductor_gets_all_that_may_matter(variant: Variant) -> None:
@@ -76,8 +76,8 @@ def test_what_the_case_has_already_is_not_tried(tmp_path: Path) -> None:
 
 
 def test_changes_reach_the_jobs(engine: VariantEngine) -> None:
-    wanted = changes(engine.variant, VALUE, PLAIN)
-    made = {change.name: job for change, job in zip(wanted, jobs(engine, wanted), strict=True)}
+    wanted = changes_for(engine.variant, VALUE, PLAIN)
+    made = {change.name: job for change, job in zip(wanted, ablation_jobs(engine, wanted), strict=True)}
     assert made["on cuda"] is None  # a torch for the CPU alone
     told = {name: job for name, job in made.items() if job is not None}
     assert told["without vectorization"].config[SIMD] == 1
@@ -85,15 +85,15 @@ def test_changes_reach_the_jobs(engine: VariantEngine) -> None:
     assert told["on one thread"].threads == 1 and told["without gradients"].grad["mode"] == "off"
     helper = "torch._inductor.config.cpp_cache_precompile_headers"
     assert told["compiled with -O0"].config[helper] is False
-    unaided = jobs(engine, [change for change in wanted if change.helpers], helpers=False)[0]
+    unaided = ablation_jobs(engine, [change for change in wanted if change.helpers], helpers=False)[0]
     assert unaided is not None and helper not in unaided.config
     assert len({job.key for job in told.values()}) == len(told)
 
 
 def test_a_gpu_is_asked_where_torch_could_have_one(variant: Variant) -> None:
     with VariantEngine(variant, dataclasses.replace(environment(), build="2.13.0+cu130")) as engine:
-        wanted = [change for change in changes(variant, VALUE, PLAIN) if change.name == "on cuda"]
-        made = jobs(engine, wanted)[0]
+        wanted = [change for change in changes_for(variant, VALUE, PLAIN) if change.name == "on cuda"]
+        made = ablation_jobs(engine, wanted)[0]
     assert made is not None and made.device == "cuda"
 
 
@@ -114,17 +114,18 @@ def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = ""
     ],
 )
 def test_what_became_of_the_failure(said: Answer, outcome: str) -> None:
-    found = read(VALUE, CHANGE, said)
+    found = read_ablation(VALUE, CHANGE, said)
     assert found is not None and found.outcome == outcome
     assert bool(found.detail) == (outcome != "gone")
 
 
 def test_the_same_oracle_with_another_error_is_another_failure() -> None:
     said = answer([finding("compile-error", None, "InductorError", message="yes")])
-    found = read(CRASH, CHANGE, said)
+    found = read_ablation(CRASH, CHANGE, said)
     assert found is not None and found.outcome == "other"
     assert (
-        read(CRASH, CHANGE, answer([finding("compile-error", None, "InductorError", message="no")])).outcome == "same"
+        read_ablation(CRASH, CHANGE, answer([finding("compile-error", None, "InductorError", message="no")])).outcome
+        == "same"
     )  # type: ignore[union-attr]
 
 
@@ -134,5 +135,9 @@ def test_the_same_oracle_with_another_error_is_another_failure() -> None:
 )  # fmt: skip
 def test_a_flag_that_this_torch_lacks_is_left_out(reason: str) -> None:
     said = answer(verdict="INVALID", reason=reason)
-    assert read(VALUE, CHANGE, said) is None and lacks(said, {SIMD: 1}) and not lacks(said, {"torch.other.flag": 1})
-    assert read(VALUE, CHANGE, answer(verdict="SKIP", reason="no device cuda here")) is None
+    assert (
+        read_ablation(VALUE, CHANGE, said) is None
+        and lacks(said, {SIMD: 1})
+        and not lacks(said, {"torch.other.flag": 1})
+    )
+    assert read_ablation(VALUE, CHANGE, answer(verdict="SKIP", reason="no device cuda here")) is None

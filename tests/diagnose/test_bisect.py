@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from runner.contract.job import Job
-from runner.diagnose.diagnosis import Culprit
-from runner.diagnose.harness import VariantEngine
-from runner.diagnose.procedure import (
+from runner.diagnose.diagnosis import (
     BUDGET,
     HANG_SECONDS,
     SECONDS,
     Bisected,
+    Culprit,
     bisection_job,
     read_bisection,
     whole_stage,
 )
+from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Outcome
 from runner.verdict.signature import FailureSignature
 from tests.handmade import environment, finding, loaded, variants, written

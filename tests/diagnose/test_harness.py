@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from runner.cases.model import Backend, Variant
-from runner.diagnose import ablate
-from runner.diagnose.diagnosis import Diagnosis
+from runner.diagnose import diagnosis
+from runner.diagnose.diagnosis import Bisected, Diagnosis, bisection_job
 from runner.diagnose.harness import VariantEngine, refuse_kernels, refuse_launches
-from runner.diagnose.procedure import Bisected, bisection_job
 from runner.exit_codes import UsageError
 from runner.report.diagnosis import render
 from runner.verdict.signature import FailureSignature
@@ -58,7 +57,7 @@ def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(engine: Varian
     signature = FailureSignature("value", "backend")
     found = bisection_job(engine, signature, {})
     assert isinstance(found, Bisected) and "compiles nothing" in found.note
-    tried = ablate.changes(engine.variant, signature, engine.source.text)
+    tried = diagnosis.changes_for(engine.variant, signature, engine.source.text)
     assert {change.setting for change in tried} <= {"device: cuda", "grad: off"}
 
 

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.diagnose import material
-from runner.diagnose.material import gather, run_script
-from runner.diagnose.rules import ScriptRun
+from runner.diagnose import bug_report
+from runner.diagnose.bug_report import ScriptRun, gather, run_script
 from tests.handmade import loaded, written
 from tests.report.pictures import diagnosis
 
@@ -29,7 +28,7 @@ from tests.report.pictures import diagnosis
 def test_the_script_runs_in_a_process_of_its_own(
     text: str, code: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(material, "START", 2.0)
+    monkeypatch.setattr(bug_report, "START", 2.0)
     case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
     one = loaded(written(tmp_path, case)).variants[0]
     engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip

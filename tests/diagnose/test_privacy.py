@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.diagnose.privacy import private_texts, redact
+from runner.diagnose.bug_report import private_texts, redact
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,9 @@ import pytest
 
 from runner.cases.model import Backend, Variant
 from runner.contract.finding import Finding
+from runner.diagnose.bug_report import script_shows
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.repro import script
-from runner.diagnose.rules import script_shows
 from runner.session.plan import Environment, Planned, job
 from runner.verdict.outcomes import finding
 from runner.verdict.policy import ranked

@@ -15,9 +15,9 @@ import pytest
 from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.contract.finding import Finding
-from runner.diagnose import rules
+from runner.diagnose import bug_report
+from runner.diagnose.bug_report import RULES, Check, ReportInput, ScriptRun, VersionVerdict, check, code_lines
 from runner.diagnose.diagnosis import Ablation
-from runner.diagnose.rules import RULES, Check, ReportInput, ScriptRun, VersionVerdict, check, code_lines
 from runner.verdict.signature import FailureSignature
 from tests.handmade import loaded, written
 from tests.report.pictures import NUMBERS, crash, diagnosis, wrong
@@ -84,34 +84,34 @@ def test_a_crash_meets_every_rule(report: Make) -> None:
 
 
 def test_it_fails_every_time(report: Make) -> None:
-    assert "1 of 2 runs" in only(report(fresh_findings=((wrong(),), ())), rules.fails_alike).fact
-    only(report(fresh_findings=((wrong(),), (wrong(oracle="stride"),))), rules.fails_alike)
-    only(report(fresh_findings=((wrong(),),)), rules.fails_alike)
-    assert "PASS" in rules.fails_alike(report(verdict="PASS", signature=None)).fact
+    assert "1 of 2 runs" in only(report(fresh_findings=((wrong(),), ())), bug_report.fails_alike).fact
+    only(report(fresh_findings=((wrong(),), (wrong(oracle="stride"),))), bug_report.fails_alike)
+    only(report(fresh_findings=((wrong(),),)), bug_report.fails_alike)
+    assert "PASS" in bug_report.fails_alike(report(verdict="PASS", signature=None)).fact
 
 
 def test_eager_is_deterministic(report: Make) -> None:
-    assert not rules.deterministic(report(fresh_findings=((wrong(),), None))).met
-    assert not rules.deterministic(report(verdict="FLAKY")).met
-    assert rules.deterministic(report()).met
+    assert not bug_report.deterministic(report(fresh_findings=((wrong(),), None))).met
+    assert not bug_report.deterministic(report(verdict="FLAKY")).met
+    assert bug_report.deterministic(report()).met
 
 
 @pytest.mark.parametrize("tolerance", ["{rtol: 0.1, atol: 0.1, reason: it is loose}", "{float16: {rtol: 0.5}, reason: x}", "{exact: true}", "{output: {rtol: 0.1}, reason: x}"])  # fmt: skip
 def test_tolerances_are_torchs_own(tolerance: str, report: Make) -> None:
     keys = f"    tolerance: {tolerance}\n"
-    only(report(keys), rules.default_tolerances)
+    only(report(keys), bug_report.default_tolerances)
     script = ScriptRun(1, LOWERING)
     assert unmet(report(keys, findings=(crash(),), verdict="ERROR", script=script)) == []
 
 
 def test_eager_may_not_be_the_worse_one(report: Make) -> None:
     worse = numbered({"eager_error_max": 2.0, "compiled_error_max": 1.0})
-    found = only(report(findings=(worse,)), rules.worse_than_eager)
+    found = only(report(findings=(worse,)), bug_report.worse_than_eager)
     assert "eager 2, compiled 1" in found.fact
 
 
 def test_what_same_calls_equal_is_not_reported(report: Make) -> None:
-    assert "calls them equal" in only(report(findings=(numbered({"same": True}),)), rules.worse_than_eager).fact
+    assert "calls them equal" in only(report(findings=(numbered({"same": True}),)), bug_report.worse_than_eager).fact
 
 
 def test_integers_and_nan_need_no_float64_run(report: Make) -> None:
@@ -124,32 +124,34 @@ def test_without_a_float64_run_only_a_gross_difference_counts(report: Make) -> N
     none = {"eager_error_max": None, "compiled_error_max": None}
     gross = report(findings=(numbered(none),), notes=("no float64 reference: autocast chooses the dtypes",))
     assert unmet(gross) == []
-    assert "autocast chooses" in rules.worse_than_eager(gross).fact
-    only(report(findings=(numbered({**none, "abs_error_max": 1e-3}),)), rules.worse_than_eager)
+    assert "autocast chooses" in bug_report.worse_than_eager(gross).fact
+    only(report(findings=(numbered({**none, "abs_error_max": 1e-3}),)), bug_report.worse_than_eager)
     # 16 units in the last place of bfloat16 are an eighth
     half = "[{Tensor.to: [$_, torch.bfloat16]}]"
-    only(report(chain=half, findings=(numbered({**none, "abs_error_max": 0.2}),)), rules.worse_than_eager)
+    only(report(chain=half, findings=(numbered({**none, "abs_error_max": 0.2}),)), bug_report.worse_than_eager)
     assert unmet(report(chain=half, findings=(numbered({**none, "abs_error_max": 0.3}),))) == []
 
 
 def test_random_numbers_are_eagers(report: Make) -> None:
     flag = "torch._inductor.config.fallback_random"
-    only(report(f"    config: {{{flag}: false}}\n"), rules.seeded)
-    assert rules.seeded(report(f"    config: {{{flag}: true}}\n")).met
+    only(report(f"    config: {{{flag}: false}}\n"), bug_report.seeded)
+    assert bug_report.seeded(report(f"    config: {{{flag}: true}}\n")).met
 
 
 def test_a_policy_explains_it(report: Make) -> None:
-    only(report(labels=("explained-by-emulate_precision_casts",)), rules.not_explained)
+    only(report(labels=("explained-by-emulate_precision_casts",)), bug_report.not_explained)
     random = Ablation("with eager's random numbers", "torch._inductor.config.fallback_random = True", "gone")
-    only(report(ablations=(random,)), rules.not_explained)
-    assert rules.not_explained(report(ablations=(replace(random, outcome="same"),))).met
+    only(report(ablations=(random,)), bug_report.not_explained)
+    assert bug_report.not_explained(report(ablations=(replace(random, outcome="same"),))).met
 
 
 def test_a_gross_difference_is_not_explained_by_roundings(report: Make) -> None:
     casts = Ablation("with eager's roundings", "torch._inductor.config.emulate_precision_casts = True", "gone")
     half = "[{Tensor.to: [$_, torch.float16]}]"
     assert unmet(report(chain=half, ablations=(casts,))) == []
-    only(report(chain=half, findings=(numbered({"abs_error_max": 1e-3}),), ablations=(casts,)), rules.not_explained)
+    only(
+        report(chain=half, findings=(numbered({"abs_error_max": 1e-3}),), ablations=(casts,)), bug_report.not_explained
+    )
 
 
 NAN = Finding(
@@ -170,8 +172,8 @@ INTEGERS = {"eager": 3, "compiled": 4, "eager_error_max": None, "compiled_error_
     ],
 )
 def test_indices_are_not_compared(chain: str, met: bool, report: Make) -> None:
-    assert rules.no_indices(report(chain=chain, findings=(numbered(INTEGERS),))).met is met
-    assert rules.no_indices(report(chain=chain)).met  # floats differ
+    assert bug_report.no_indices(report(chain=chain, findings=(numbered(INTEGERS),))).met is met
+    assert bug_report.no_indices(report(chain=chain)).met  # floats differ
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_indices_are_not_compared(chain: str, met: bool, report: Make) -> None:
     [({"nonfinite": 2}, "2 NaN"), ({"denormal": 1}, "1 denormal"), ({"largest": 1e30}, "up to 1e+30")],
 )
 def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str, report: Make) -> None:
-    assert told in only(report(inputs=({**ORDINARY, **entry},)), rules.ordinary_inputs).fact
+    assert told in only(report(inputs=({**ORDINARY, **entry},)), bug_report.ordinary_inputs).fact
     stride = Finding("stride", "eager [1], compiled [2]", "output[0]", stage="inductor")
     script = ScriptRun(1, "AssertionError: compiled differs from eager")
     assert unmet(report(findings=(stride,), inputs=({**ORDINARY, **entry},), script=script)) == []
@@ -187,11 +189,11 @@ def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str,
 
 def test_a_report_about_nan_may_have_some(report: Make) -> None:
     assert unmet(report(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "nonfinite": 1},))) == []
-    only(report(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "largest": 1e38},)), rules.ordinary_inputs)
+    only(report(findings=(NAN,), script=LOST, inputs=({**ORDINARY, "largest": 1e38},)), bug_report.ordinary_inputs)
 
 
 def test_one_report_one_cause(report: Make) -> None:
-    only(report(findings=(wrong(), wrong(oracle="stride", stage="aot"))), rules.one_cause)
+    only(report(findings=(wrong(), wrong(oracle="stride", stage="aot"))), bug_report.one_cause)
     assert unmet(report(findings=(wrong(), wrong(oracle="grad")))) == []
 
 
@@ -206,7 +208,7 @@ def test_one_report_one_cause(report: Make) -> None:
     ],
 )
 def test_the_script_must_show_the_same(code: int, output: str, report: Make) -> None:
-    assert f"exit status {code}" in only(report(script=ScriptRun(code, output)), rules.script_alone).fact
+    assert f"exit status {code}" in only(report(script=ScriptRun(code, output)), bug_report.script_alone).fact
 
 
 @pytest.mark.parametrize(
@@ -232,13 +234,13 @@ def test_the_script_must_show_the_same(code: int, output: str, report: Make) -> 
     ],
 )
 def test_how_a_script_shows_each_oracle(finding: Finding, code: int, output: str, met: bool, report: Make) -> None:
-    assert rules.script_alone(report(findings=(finding,), script=ScriptRun(code, output))).met is met
+    assert bug_report.script_alone(report(findings=(finding,), script=ScriptRun(code, output))).met is met
 
 
 def test_the_script_is_short(report: Make) -> None:
-    long = "import torch\n" + "x = 1\n" * (rules.LINES + 1)
-    assert f"{rules.LINES + 1} lines" in only(report(source=long), rules.short).fact
-    assert rules.short(report(source="x = 1\n" * rules.LINES)).met
+    long = "import torch\n" + "x = 1\n" * (bug_report.LINES + 1)
+    assert f"{bug_report.LINES + 1} lines" in only(report(source=long), bug_report.short).fact
+    assert bug_report.short(report(source="x = 1\n" * bug_report.LINES)).met
 
 
 def test_lines_of_code() -> None:
@@ -251,36 +253,36 @@ def test_nothing_private_is_said(report: Make, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(getpass, "getuser", lambda: "adalove")
     monkeypatch.setenv("HOME", "/home/adalove")
     monkeypatch.chdir(tmp_path)
-    assert rules.nothing_private(report(text="a wonderboxes report of adaloves")).met
+    assert bug_report.nothing_private(report(text="a wonderboxes report of adaloves")).met
     for text, told in (
         ("on wonderbox", "the machine's name"), ("by adalove.", "the user's name"),
         ("/home/adalove/x.py", "the home folder"), (f"in {os.getcwd()}/x", "the working folder"),
     ):  # fmt: skip
-        assert told in only(report(text=text), rules.nothing_private).fact
+        assert told in only(report(text=text), bug_report.nothing_private).fact
     monkeypatch.setattr(getpass, "getuser", lambda: "root")
-    assert rules.nothing_private(report(text="the root of it")).met
+    assert bug_report.nothing_private(report(text="the root of it")).met
 
 
 @pytest.mark.parametrize("why", ["by-design", "noise"])
 def test_what_is_intended_is_not_reported(why: str, report: Make) -> None:
     keys = f"    known: [{{stage: inductor, oracle: [value], why: {why}, reason: fused}}]\n"
-    assert f"{why} since fused" in only(report(keys), rules.not_intended).fact
-    assert rules.not_intended(report(keys, findings=(wrong(oracle="stride"),))).met
-    assert rules.not_intended(report(keys.replace("stage", "torch: '<=2.6', stage"))).met
+    assert f"{why} since fused" in only(report(keys), bug_report.not_intended).fact
+    assert bug_report.not_intended(report(keys, findings=(wrong(oracle="stride"),))).met
+    assert bug_report.not_intended(report(keys.replace("stage", "torch: '<=2.6', stage"))).met
     reduced = replace(report(), origin=report(keys).variant)  # which has no ledger any more
-    only(reduced, rules.not_intended)
+    only(reduced, bug_report.not_intended)
     assert unmet(report("    known: [{stage: inductor, oracle: [value], issue: 'https://x.org/1'}]\n")) == []
 
 
 def test_the_newest_torch_fails_too(report: Make) -> None:
-    assert "2.6.0" in only(report(versions=(VersionVerdict("2.6.0", "FAIL"),)), rules.newest).fact
+    assert "2.6.0" in only(report(versions=(VersionVerdict("2.6.0", "FAIL"),)), bug_report.newest).fact
     assert (
         "2.14.0"
         in only(
-            report(versions=(VersionVerdict("2.13.0", "FAIL"), VersionVerdict("2.14.0", "PASS"))), rules.newest
+            report(versions=(VersionVerdict("2.13.0", "FAIL"), VersionVerdict("2.14.0", "PASS"))), bug_report.newest
         ).fact
     )
-    assert rules.newest(report(versions=(VersionVerdict("2.14.0.dev20261101", "FAIL"),))).met
+    assert bug_report.newest(report(versions=(VersionVerdict("2.14.0.dev20261101", "FAIL"),))).met
 
 
 def test_values_of_findings(report: Make) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine.compilers import compilers_digest, describe_compiler
-from runner.engine.places import Places
+from runner.engine.contents import Places
+from runner.engine.fingerprint import compilers_digest, describe_compiler
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 from engine_jobs import take_fingerprint
 
 from runner.engine import contents, fingerprint
+from runner.engine.contents import Places
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
-from runner.engine.places import Places
 from runner.record.signing import key_path
 
 POINTS = (

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from runner.contract.job import Job
-from runner.engine.cached import make_cache_key
+from runner.engine.cached import graphs_digest, make_cache_key
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.graphs import graphs_digest
 
 FACTS = Fingerprint("digest")
 JOB = Job("v here main", "v", "here", "m", "import torch\n", {"backend": "inductor"})

@@ -13,8 +13,7 @@ import pytest
 from engine_jobs import Make, finish, gone, job, one
 
 from runner.engine import process_tree
-from runner.engine.home import Home
-from runner.engine.local import LocalEngine
+from runner.engine.local import Home, LocalEngine
 from runner.exit_codes import INTERNAL, UsageError
 
 

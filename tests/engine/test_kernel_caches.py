@@ -11,10 +11,9 @@ from engine_jobs import finish, job
 
 from runner.engine import interpreters
 from runner.engine.cache_folders import cache_folder
-from runner.engine.compilers import compilers_digest
-from runner.engine.home import Home
+from runner.engine.fingerprint import compilers_digest
 from runner.engine.kernel_caches import KernelCaches
-from runner.engine.local import LocalEngine
+from runner.engine.local import Home, LocalEngine
 from runner.record.signing import key_path
 
 NAMES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, job, one
 
-from runner.engine import memory, running_job
+from runner.engine import process_tree, workers
 
 HOLD = "import sys, time; held = b'x' * (400 << 20); time.sleep(float(sys.argv[1]))"
 """A program that holds 400 MiB for as many seconds as it is told."""
@@ -92,7 +92,7 @@ def test_a_compiler_does_not_count(make: Make, tmp_path: Path, name: str) -> Non
 
 
 def test_compilers_have_an_allowance(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "COMPILERS", 200 << 20)
+    monkeypatch.setattr(process_tree, "ALLOWANCE", 200 << 20)
     outcome = one(make(), f"import subprocess; subprocess.call({called('cc1plus', tmp_path)})", memory=64 << 20)
     assert outcome.ended == "memory" and re.search(r"compilers \d+ MiB beyond their \d+ MiB", outcome.detail)
 
@@ -120,7 +120,7 @@ def test_a_forked_copy_counts_for_what_it_adds(make: Make) -> None:
 
 
 def test_much_output_is_cut_and_its_end_kept(make: Make, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(running_job, "MAX_LOG", 1 << 20)
+    monkeypatch.setattr(workers, "MAX_LOG", 1 << 20)
     source = """
         import sys, time
         for number in range(1000):

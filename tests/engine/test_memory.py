@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner.engine.memory import COMPILERS, HeldMemory, Meter, machine_memory
-from runner.engine.process_tree import Process, is_compiler
+from runner.engine.process_tree import ALLOWANCE, HeldMemory, Meter, Process, is_compiler, machine_memory
 
 SERVER, JOB = 900_000_001, 900_000_002  # beyond what Linux gives out, so that nothing is read from a real process
 MIB = 1 << 20
@@ -61,9 +60,9 @@ def test_a_job_that_calls_itself_a_compiler_is_none() -> None:
 
 
 def test_only_what_passes_the_limit_is_reported() -> None:
-    assert HeldMemory(512 * MIB, COMPILERS).over(512 * MIB) == ""
+    assert HeldMemory(512 * MIB, ALLOWANCE).over(512 * MIB) == ""
     assert HeldMemory(1024 * MIB, 0).over(512 * MIB) == "resident set 1.0 GiB passed the limit of 512 MiB"
-    assert HeldMemory(256 * MIB, COMPILERS + 512 * MIB).over(512 * MIB) == (
+    assert HeldMemory(256 * MIB, ALLOWANCE + 512 * MIB).over(512 * MIB) == (
         "resident set 256 MiB and compilers 512 MiB beyond their 2.0 GiB passed the limit of 512 MiB"
     )
 

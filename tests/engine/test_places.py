@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine import contents, places
-from runner.engine.places import Places
+from runner.engine import contents
+from runner.engine.contents import Places
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that counts as older than what looks at it."""
-    monkeypatch.setattr(places, "_TICK", -(10**10))
+    monkeypatch.setattr(contents, "_TICK", -(10**10))
     path = tmp_path / "package"
     (path / "part").mkdir(parents=True)
     (path / "__init__.py").write_text("one")
@@ -64,7 +64,7 @@ def test_nobody_can_tell_of_a_place_that_is_gone_or_is_newer_than_the_process(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert digest(package, tmp_path / "gone") == ""
-    monkeypatch.setattr(places, "_TICK", 0)
+    monkeypatch.setattr(contents, "_TICK", 0)
     looking = Places()
     (package / "part" / "new.py").write_text("a process may have loaded what was here before")
     assert looking.digest([str(package)]) == ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from engine_jobs import Make, finish, job, one
 
-from runner.engine import running_job
+from runner.engine import workers
 
 PIPES = """
     import glob, os
@@ -37,7 +37,7 @@ def test_pipes_in_the_place_of_logs_hold_up_nothing(make: Make, end: str, tmp_pa
 def test_a_link_in_the_place_of_a_log_is_not_followed(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running_job, "MAX_LOG", 3)
+    monkeypatch.setattr(workers, "MAX_LOG", 3)
     precious = tmp_path / "precious"
     precious.write_text("kept")
     source = f"""

@@ -15,9 +15,9 @@ import pytest
 from engine_jobs import Make, finish, gone, job, one
 
 from runner.contract.job import Job
-from runner.engine import process_tree, running_job, servers
-from runner.engine.connections import Channel
+from runner.engine import process_tree, servers, workers
 from runner.engine.local import LocalEngine
+from runner.engine.messages import Channel
 
 SLOW_TORCH = "import subprocess, time\nprint(subprocess.Popen(['sleep', '100']).pid, flush=True)\ntime.sleep(100)"
 
@@ -56,7 +56,7 @@ def test_restarts_have_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_server_stopped_by_somebody_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_job, "UNREAPED", 0.5)
+    monkeypatch.setattr(workers, "UNREAPED", 0.5)
     engine = make(1)
     one(engine, "")
     os.kill(engine.hello("here")["pid"], signal.SIGSTOP)
@@ -96,7 +96,7 @@ def test_a_job_that_stops_its_zygote_costs_no_other_job(make: Make) -> None:
 
 
 def test_a_server_that_hangs_is_no_fault_of_what_waits_for_it(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running_job, "UNREAPED", 0.3)
+    monkeypatch.setattr(workers, "UNREAPED", 0.3)
     monkeypatch.setattr(
         servers.Server, "_is_stopped", lambda server: False
     )  # a stopped one is as good as one that hangs

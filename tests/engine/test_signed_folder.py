@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine import signed_folder
-from runner.engine.signed_folder import SignedFolder
+from runner.engine import kernel_caches
+from runner.engine.kernel_caches import SignedFolder
 from tests.handmade import Dig
 
 FILES = (
@@ -196,7 +196,7 @@ def test_a_run_waits_for_one_that_sweeps(path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_run_that_finds_it_locked_for_long_does_without(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signed_folder, "PATIENCE", 0.2)
+    monkeypatch.setattr(kernel_caches, "PATIENCE", 0.2)
     with path.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(TimeoutError, match="locked"):
@@ -223,17 +223,17 @@ def test_what_a_killed_compiler_has_begun_is_not_signed(path: Path) -> None:
 
 
 def test_the_oldest_graphs_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signed_folder, "SIZE", 500)
+    monkeypatch.setattr(kernel_caches, "SIZE", 500)
     folder = SignedFolder(path)
     folder.enter()
-    for name in signed_folder.GRAPHS:
+    for name in kernel_caches.GRAPHS:
         for number in range(10):
             file = path / name / "ab" / f"key{number}" / "graph"
             file.parent.mkdir(parents=True)
             file.write_bytes(b"x" * 100)
             os.utime(file, (1000 + number, 1000 + number))
     folder.leave()
-    for name in signed_folder.GRAPHS:
+    for name in kernel_caches.GRAPHS:
         kept = sorted(each.parent.name for each in path.glob(f"{name}/ab/key?/graph"))
         assert kept == [f"key{number}" for number in range(6, 10)]
     assert (path / "ab/kernel.so").exists()

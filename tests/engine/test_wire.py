@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from engine_jobs import Make, finish, job
 
-from runner.engine.wire import check_record, read_message
+from runner.engine.messages import check_record, read_message
 
 PASSED: dict[str, Any] = {"findings": [], "trust": None, "comparisons": 3, "seconds": {"backend": 0.5}}
 RECORDS: dict[str, dict[str, Any]] = {

@@ -216,8 +216,8 @@ def test_one_that_dies_while_it_rests_costs_no_job(make: Make) -> None:
 
 
 def test_one_that_was_stopped_while_it_rests_is_replaced(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.engine.running_job.LINGER", 0.2)
-    monkeypatch.setattr("runner.engine.running_job.UNREAPED", 0.2)
+    monkeypatch.setattr("runner.engine.workers.LINGER", 0.2)
+    monkeypatch.setattr("runner.engine.workers.UNREAPED", 0.2)
     engine = make(1)
     first = finish(engine, living("", "a"))["a"]
     os.kill(first.result["pid"], signal.SIGSTOP)

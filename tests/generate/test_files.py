@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.generate.files import LONGEST, text_of, with_content, with_python_beside, write_specs
+from runner.generate.generator import LONGEST, text_of, with_content, with_python_beside, write_specs
 from runner.session.collect import load
 
 MODEL = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"

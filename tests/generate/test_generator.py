@@ -11,8 +11,7 @@ import pytest
 from runner.contract.job import Job
 from runner.engine.messages import Ended, Outcome
 from runner.exit_codes import UsageError
-from runner.generate.files import write_specs, write_suite
-from runner.generate.generator import BATCH, CaseGenerator, GeneratedCase, Request
+from runner.generate.generator import BATCH, CaseGenerator, GeneratedCase, Request, write_specs, write_suite
 from runner.session.collect import load
 from runner.session.plan import Environment
 

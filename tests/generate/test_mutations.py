@@ -13,7 +13,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.exit_codes import UsageError
 from runner.generate import mutations
-from runner.generate.files import Parents, named_parents, read_parents, text_of
+from runner.generate.generator import Parents, named_parents, read_parents, text_of
 from runner.generate.mutations import CHANGES, STEPS, Case, UnfitError, mutant_of
 from runner.session.collect import load
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from runner.hunt.groups import Known, groups_of
+from runner.hunt.groups import Known, Triage, groups_of
 from runner.hunt.state import Reduction, Report
-from runner.hunt.triage import Triage
 from tests.hunt.samples import A, B, C, D, red, round_of, state_of
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.files import replace_text
-from runner.generate.files import Parents, text_of
+from runner.generate.generator import Parents, text_of
 from runner.generate.mutations import Case
-from runner.hunt import guidance
+from runner.hunt import rounds
 from runner.hunt.groups import spec_of
-from runner.hunt.guidance import Guidance, is_rare, parents_in, reached_by_text
+from runner.hunt.rounds import Guidance, is_rare, parents_in, reached_by_text
 from runner.hunt.state import Round
 
 OPERATORS = ["torch.abs", "torch.cos", "torch.exp", "torch.neg", "torch.sin"]
@@ -74,11 +74,11 @@ def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_take
     seen = reached_by_text(SMALL) | reached_by_text(longer)
 
     def new_pairs(candidates: int) -> int:
-        before, guidance.CANDIDATES = guidance.CANDIDATES, candidates
+        before, rounds.CANDIDATES = rounds.CANDIDATES, candidates
         try:
             plan = Guidance(7, Parents(()), set(seen), own=[SMALL, longer]).plan(0, range(200), [])
         finally:
-            guidance.CANDIDATES = before
+            rounds.CANDIDATES = before
         return sum(len(reached_by_text(mutant) - seen) for mutant in plan.mutants.values())
 
     assert new_pairs(4) > 1.5 * new_pairs(1)
@@ -101,23 +101,23 @@ def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
     replace_text(
         spec_of(tmp_path, 0), text_of([SMALL, other, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
     )
-    rounds = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
+    done = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
     before = Guidance(7, Parents(()))
     before.learn(["step torch.sin"], parents_in(spec_of(tmp_path, 0), (3, 4), Limits()))
     before.learn(["step torch.tan"], [])
     after = Guidance(7, Parents(()))
-    after.learn_again(tmp_path, rounds, Limits())
+    after.learn_again(tmp_path, done, Limits())
     assert after == before
     assert [case["name"] for case in after.own] == ["wide_7_00003", "mutant_7_00004"]
 
 
 def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(guidance, "PARENTS", 3)
+    monkeypatch.setattr(rounds, "PARENTS", 3)
     for number in range(4):
         cases = [{**SMALL, "name": f"wide_7_{2 * number + place:05}"} for place in range(2)]
         replace_text(spec_of(tmp_path, number), text_of(cases))
-    rounds = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
+    done = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
     spec_of(tmp_path, 0).unlink()  # its parents are too old to be read
     guided = Guidance(7, Parents(()))
-    guided.learn_again(tmp_path, rounds, Limits())
+    guided.learn_again(tmp_path, done, Limits())
     assert [case["name"] for case in guided.own] == ["wide_7_00005", "wide_7_00006", "wide_7_00007"]

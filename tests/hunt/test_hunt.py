@@ -14,9 +14,8 @@ import pytest
 
 from runner.hunt import hunt
 from runner.hunt.groups import CASE, GROUP, Group, folder_of
-from runner.hunt.hunt import Bounds, Hunt
+from runner.hunt.hunt import Bounds, Hunt, Share
 from runner.hunt.state import Red, Reduction, Report, Round, State, append, read
-from runner.hunt.work import Share
 from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
 
 Scripted = list[Round | type[BaseException]]
@@ -51,11 +50,11 @@ def reduced(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The groups that were reduced, in order, each with its budget. A reduction takes 30 s by its own account."""
     calls: list[tuple[str, float]] = []
 
-    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, share: Share, tick: Any) -> Reduction:
         calls.append((group.id, round(share.budget)))
         return Reduction(group.id, 30.0, before=5, after=1, complete=True)
 
-    def report_group(folder: Path, group: Group, settings: Any, share: Share, tick: Any) -> Report:
+    def report_group(folder: Path, settings: Any, group: Group, share: Share, tick: Any) -> Report:
         assert group.reduction is not None
         return Report(group.id, 20.0, unmet=int(group.id == B))
 
@@ -206,7 +205,7 @@ def test_reductions_share_the_slots_and_go_on_at_once(tmp_path: Path, monkeypatc
     together = threading.Barrier(3, timeout=60)
     shares: list[Share] = []
 
-    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, share: Share, tick: Any) -> Reduction:
         shares.append(share)
         together.wait()
         return Reduction(group.id, 1.0)
@@ -218,7 +217,7 @@ def test_reductions_share_the_slots_and_go_on_at_once(tmp_path: Path, monkeypatc
 
 
 def test_an_interrupted_reduction_ends_those_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reduce_group(folder: Path, group: Group, settings: Any, ledger: Any, share: Share, tick: Any) -> Reduction:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, share: Share, tick: Any) -> Reduction:
         if group.id == B:
             raise KeyboardInterrupt
         for _ in range(6000):
@@ -237,10 +236,10 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The groups that were reported, in order, each with its budget. B has no smaller case."""
     calls: list[tuple[str, float]] = []
 
-    def reduce_group(folder: Path, group: Group, *more: Any) -> Reduction:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, *more: Any) -> Reduction:
         return Reduction(group.id, 1.0, "it does not fail" if group.id == B else "")
 
-    def report_group(folder: Path, group: Group, settings: Any, share: Share, tick: Any) -> Report:
+    def report_group(folder: Path, settings: Any, group: Group, share: Share, tick: Any) -> Report:
         calls.append((group.id, round(share.budget)))
         return Report(group.id, 20.0)
 

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.hunt import work
-from runner.hunt.groups import CASE, REDUCED, SCRIPT, folder_of, groups_of
-from runner.hunt.known import Ledger, read_ledger
+from runner.hunt import hunt
+from runner.hunt.groups import CASE, REDUCED, SCRIPT, Ledger, folder_of, groups_of, read_ledger
+from runner.hunt.hunt import Share, reduce_group
 from runner.hunt.state import Reduction
-from runner.hunt.work import Share, reduce_group
 from runner.session.settings import RunSettings
 from runner.verdict.signature import signature_of
 from tests.handmade import environment, finding, variants, written
@@ -56,10 +55,10 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
                 raise error
             return SimpleNamespace(**values)
 
-        monkeypatch.setattr(work, "VariantEngine", Engine)
-        monkeypatch.setattr(work, "reduce_variant", reduce_variant)
+        monkeypatch.setattr(hunt, "VariantEngine", Engine)
+        monkeypatch.setattr(hunt, "reduce_variant", reduce_variant)
         [group] = groups_of(state_of(round_of(0, red(A))))
-        return reduce_group(tmp_path, group, RunSettings(), ledger or Ledger(), Share(50.0, 2), lambda: None)
+        return reduce_group(tmp_path, RunSettings(), ledger or Ledger(), group, Share(50.0, 2), lambda: None)
 
     own = folder_of(tmp_path, A)
     own.mkdir(parents=True)

@@ -13,10 +13,10 @@ import pytest
 from runner.cases.model import Step, Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
-from runner.hunt import work
+from runner.hunt import hunt
 from runner.hunt.groups import CASE, REDUCED, REPORT, Group, folder_of, groups_of
+from runner.hunt.hunt import Share, cause_of, report_group
 from runner.hunt.state import Reduction, Report
-from runner.hunt.work import Share, cause_of, report_group
 from runner.session.settings import RunSettings
 from tests.handmade import environment, variants
 from tests.hunt.samples import A, red, round_of, state_of
@@ -72,10 +72,10 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: Group) -> Call
                 raise error
             return replace(material(engine.variant, diagnosis.findings, **more), yaml=yaml)
 
-        monkeypatch.setattr(work, "VariantEngine", Engine)
-        monkeypatch.setattr(work, "find_blame", find_blame)
-        monkeypatch.setattr(work, "gather", gather)
-        return report_group(tmp_path, group, RunSettings(), Share(budget, 2, 2), tick)
+        monkeypatch.setattr(hunt, "VariantEngine", Engine)
+        monkeypatch.setattr(hunt, "find_blame", find_blame)
+        monkeypatch.setattr(hunt, "gather", gather)
+        return report_group(tmp_path, RunSettings(), group, Share(budget, 2, 2), tick)
 
     own = folder_of(tmp_path, A)
     own.mkdir(parents=True)

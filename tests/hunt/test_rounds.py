@@ -11,13 +11,10 @@ from typing import Any
 import pytest
 
 from runner.contract.lines import Lines
-from runner.generate.files import Parents
-from runner.generate.generator import GeneratedCase
+from runner.generate.generator import GeneratedCase, Parents
 from runner.hunt import rounds
-from runner.hunt.groups import CASE, SCRIPT, folder_of, spec_of
-from runner.hunt.guidance import Guidance
-from runner.hunt.known import Ledger
-from runner.hunt.rounds import Rounds, _limited
+from runner.hunt.groups import CASE, SCRIPT, Ledger, folder_of, spec_of
+from runner.hunt.rounds import Guidance, Rounds, _limited
 from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned

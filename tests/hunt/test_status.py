@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runner.hunt.groups import Known, groups_of
+from runner.hunt.groups import Known, Triage, groups_of, render
 from runner.hunt.state import Reduction, Report
-from runner.hunt.status import render
-from runner.hunt.triage import Triage
 from tests.hunt.samples import A, B, C, red, round_of, state_of
 
 

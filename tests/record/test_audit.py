@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.record.audit import audit
 from runner.record.events import Event, RunFinished, RunResumed, RunStarted, VariantFinished, VariantPlanned
-from runner.record.journal import Problems, Weight
+from runner.record.journal import Problems, Weight, audit
 from tests.handmade import finding, played, variants
 from tests.mutations import ended
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.record.keep import USUAL, Keep, from_environment, parse
+from runner.record.store import USUAL_KEEP, Keep, keep_from_environment, parse_keep
 
 
 @pytest.mark.parametrize(
     ("text", "keep"),
     [
-        ("50 runs, 2 GiB", USUAL), ("2GiB,50 runs", USUAL), ("50 runs", Keep(50, None)), ("1 run", Keep(1, None)), ("1.5 MiB", Keep(None, 3 << 19)),
+        ("50 runs, 2 GiB", USUAL_KEEP), ("2GiB,50 runs", USUAL_KEEP), ("50 runs", Keep(50, None)), ("1 run", Keep(1, None)), ("1.5 MiB", Keep(None, 3 << 19)),
         ("all", Keep()), (" all ", Keep()),
     ],
 )  # fmt: skip
 def test_rules(text: str, keep: Keep) -> None:
-    assert parse(text) == keep
-    assert parse(str(keep)) == keep
+    assert parse_keep(text) == keep
+    assert parse_keep(str(keep)) == keep
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_rules(text: str, keep: Keep) -> None:
 )  # fmt: skip
 def test_what_is_no_rule(text: str) -> None:
     with pytest.raises(ValueError, match="is no rule such as '50 runs, 2 GiB'"):
-        parse(text)
+        parse_keep(text)
 
 
 def test_holds() -> None:
@@ -32,6 +32,6 @@ def test_holds() -> None:
 
 
 def test_the_environment_has_the_rule() -> None:
-    assert from_environment({}) == USUAL and from_environment({"RUNNER_KEEP": "3 runs"}) == Keep(3, None)
+    assert keep_from_environment({}) == USUAL_KEEP and keep_from_environment({"RUNNER_KEEP": "3 runs"}) == Keep(3, None)
     with pytest.raises(UsageError, match="environment variable RUNNER_KEEP: 'x' is no rule"):
-        from_environment({"RUNNER_KEEP": "x"})
+        keep_from_environment({"RUNNER_KEEP": "x"})

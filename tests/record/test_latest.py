@@ -1,4 +1,4 @@
-"""``runner.record.latest``: what the latest run here planned, and by which suites."""
+"""``runner.record.store``: what the latest run here planned, and by which suites."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from runner.contract.finding import Finding
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned, VariantStarted, to_json
-from runner.record.latest import latest_backends, latest_result, latest_seed, latest_suites
 from runner.record.signing import signature_of
+from runner.record.store import latest_backends, latest_result, latest_seed, latest_suites
 
 ID, OTHER, LATE = (
     "a.spec.yaml::c[float32,cpu]@mine",

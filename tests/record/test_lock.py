@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.record.lock import lock, lock_file
+from runner.record.store import lock, lock_file
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from runner.record.lock import lock
+from runner.record.store import lock
 held = lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

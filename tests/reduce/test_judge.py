@@ -16,7 +16,7 @@ from runner.contract.job import Job
 from runner.contract.pattern import pattern_of
 from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Outcome
-from runner.reduce.judge import EngineJudge, alike, backends_for, relative_error
+from runner.reduce.reducer import EngineJudge, alike, backends_for, relative_error
 from runner.session.plan import Environment
 from runner.verdict.signature import FailureSignature
 

@@ -9,9 +9,8 @@ from fakes import case, operators, state, tensor, texts
 
 from runner.builder.source import build
 from runner.cases.serialize import plain
-from runner.reduce import passes, shrink
-from runner.reduce.names import named, unnamed
-from runner.reduce.remove_steps import remove_steps, tidy, with_first_names
+from runner.reduce import passes
+from runner.reduce.chains import named, remove_steps, tidy, unnamed, with_first_names
 from runner.reduce.state import size_of
 from runner.reduce.value_info import ValueInfo, component, input_like
 
@@ -202,13 +201,13 @@ CONVOLUTION = """
 
 
 def test_sizes_change_wherever_they_stand(tmp_path: Path) -> None:
-    found = texts(shrink.sizes(state(tmp_path, CONVOLUTION)))
+    found = texts(passes.sizes(state(tmp_path, CONVOLUTION)))
     assert any(
         "x: [2, 1, 8, 8]" in t and "in_channels: 1," in t and "0:1]" in t and "out_channels: 32" in t for t in found
     )
     # 16 -> 2 and what is a multiple of it
     assert any("in_channels: 2, out_channels: 4" in t and "-1, 8]" in t for t in found)
-    assert any("x: [2, 16, 1, 8]" in t for t in texts(shrink.single_sizes(state(tmp_path, CONVOLUTION))))
+    assert any("x: [2, 16, 1, 8]" in t for t in texts(passes.single_sizes(state(tmp_path, CONVOLUTION))))
 
 
 def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
@@ -222,7 +221,7 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
         config: {torch._inductor.config.epilogue_fusion: false}
         tolerance: {rtol: 0.1, exact: true, reason: it is so}
         """
-    attempts = list(shrink.settings(state(tmp_path, keys)))
+    attempts = list(passes.settings(state(tmp_path, keys)))
     assert attempts[0].data == {
         "name": "a", "inputs": {"x": {"shape": [4], "requires_grad": True}}, "chain": ["torch.relu"],
         "tolerance": {"rtol": 0.1, "reason": "it is so"},
@@ -237,7 +236,7 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
 
 def test_a_looser_tolerance_stays_for_wrong_values(tmp_path: Path) -> None:
     keys = "inputs: {x: [4]}\nchain: [torch.relu]\ntolerance: {rtol: 0.1, reason: it is so}"
-    assert not list(shrink.settings(state(tmp_path, keys)))
+    assert not list(passes.settings(state(tmp_path, keys)))
 
 
 def test_the_tolerance_of_an_output_goes_with_it(tmp_path: Path) -> None:
@@ -269,7 +268,7 @@ def test_a_given_cotangent_stays_as_long_as_it_is_one(tmp_path: Path) -> None:
     start = state(tmp_path, keys, {"x": tensor(4), "v1": tensor(4), "v2": tensor(4)})
     shorter = remove_steps(start.named, {0}, start.value_infos)
     assert shorter is not None and [item.name for item in shorter.inputs] == ["x", "g"]
-    changed = {a.change: a.data for a in shrink.settings(start)}
+    changed = {a.change: a.data for a in passes.settings(start)}
     assert [*changed["grad: backward"]["inputs"]] == [*changed["default grad"]["inputs"]] == ["x"]
 
 
@@ -279,7 +278,7 @@ def test_what_modules_hold_at_first_goes(tmp_path: Path) -> None:
         chain:
           - {nn.Linear: [3, 3], state: {weight: {init: zeros}, bias: {init: ones}}}
         """
-    attempts = {a.change: a.data["chain"] for a in shrink.arguments(state(tmp_path, keys))}
+    attempts = {a.change: a.data["chain"] for a in passes.arguments(state(tmp_path, keys))}
     assert attempts["chain.0.state: drop weight"] == [{"nn.Linear": [3, 3], "state": {"bias": {"init": "ones"}}}]
 
 
@@ -291,12 +290,12 @@ def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
         chain: [{torch.add: {"*": [$x, $y, 7], alpha: 2.5}}]
         """
     one = state(tmp_path, keys)
-    simpler = [a.data["inputs"] for a in shrink.inputs(one)]
+    simpler = [a.data["inputs"] for a in passes.inputs(one)]
     assert {"x": [4], "y": {"values": [[1.0, 2.0], [3.0, 4.0]]}} in simpler
     assert any(i["y"] == {"values": [[1.0], [3.0]]} for i in simpler)
     assert any("layout" not in i["x"] and "init" in i["x"] for i in simpler)
-    assert any(i.data["inputs"]["x"]["init"] == "ones" for i in shrink.values(one))
-    calls = [a.data["chain"][0]["torch.add"] for a in shrink.arguments(one)]
+    assert any(i.data["inputs"]["x"]["init"] == "ones" for i in passes.values(one))
+    calls = [a.data["chain"][0]["torch.add"] for a in passes.arguments(one)]
     assert ["$x", "$y", 7] in [call.get("*") for call in calls if "alpha" not in call]
     assert {"*": ["$x", "$y"], "alpha": 2.5} in calls
     assert {"*": ["$x", "$y", 1], "alpha": 2.5} in calls and {"*": ["$x", "$y", 7], "alpha": 1.0} in calls

@@ -9,10 +9,9 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.contract.finding import Finding
+from runner.diagnose.bug_report import Material, ReportInput, ScriptRun, VersionVerdict
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
-from runner.diagnose.material import Material
 from runner.diagnose.repro import script
-from runner.diagnose.rules import ReportInput, ScriptRun, VersionVerdict
 from runner.verdict.signature import main_signature
 
 PICTURE: dict[str, Any] = {

@@ -13,11 +13,11 @@ import pytest
 
 from runner.console import painted
 from runner.record.events import RunFinished, VariantFinished
+from runner.record.store import Log
 from runner.report import difference
 from runner.report.difference import Comparison, page, render, render_markdown, to_dict
 from runner.text import visible
-from runner.verdict.difference import SECTIONS, compare
-from runner.verdict.sides import Log, sides
+from runner.verdict.difference import SECTIONS, compare, sides
 from tests.hostile import PAYLOADS
 
 from .events_sample import failure, finished, started, value_finding
@@ -29,7 +29,7 @@ COMMAND = "runner run 'specs/a.spec.yaml::{}' --no-known"
 
 
 def comparison(old: list[VariantFinished], new: list[VariantFinished], **end: Any) -> Comparison:
-    logs = [Log(name, [started(run=name), *results, RunFinished(0, 1.0, **end)]) for name, results in (("old", old), ("new", new))]  # fmt: skip
+    logs = [Log(Path(name), [started(run=name), *results, RunFinished(0, 1.0, **end)]) for name, results in (("old", old), ("new", new))]  # fmt: skip
     before, after, names = sides(*logs)
     return Comparison(before, after, compare(before.results, after.results, names))
 
@@ -170,7 +170,7 @@ def hostile(word: str) -> Comparison:
         finished("FLAKY", "c" + word, torch=word + "2", reason=word * 2),
         finished(name="d" + word, torch=word + "2"),
     ]
-    logs = [Log(word + name, [started(run=word), *results]) for name, results in (("1", old), ("2", new))]
+    logs = [Log(Path(word + name), [started(run=word), *results]) for name, results in (("1", old), ("2", new))]
     before, after, names = sides(*logs)
     return Comparison(before, after, compare(before.results, after.results, names))
 

@@ -13,11 +13,11 @@ from markdown_it import MarkdownIt
 
 from runner.builder.source import build
 from runner.cases.serialize import emit
+from runner.diagnose.bug_report import ScriptRun, VersionVerdict
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.minified import standalone
 from runner.diagnose.repro import script
-from runner.diagnose.rules import ScriptRun, VersionVerdict
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
 from runner.ledger import update

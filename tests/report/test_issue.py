@@ -10,7 +10,7 @@ import pytest
 
 from runner.builder.source import build
 from runner.cases.model import Variant
-from runner.diagnose.rules import ScriptRun
+from runner.diagnose.bug_report import ScriptRun
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.report.issue import sentences, title, write
 from tests.handmade import loaded, written
@@ -110,7 +110,7 @@ def test_a_crash_has_its_trace_without_folders(one: Variant) -> None:
 
 
 def test_a_private_name_in_the_report_is_found(one: Variant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.diagnose.privacy.socket.gethostname", lambda: "wonderbox")
+    monkeypatch.setattr("runner.diagnose.bug_report.socket.gethostname", lambda: "wonderbox")
     unmet = [
         check for check in write(material(one, script=ScriptRun(1, "AssertionError: on wonderbox")))[1] if not check.met
     ]

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runner.record import lock
 from runner.record.events import Event, RunFinished, RunResumed
 from runner.record.journal import Journal
-from runner.record.keep import Keep, parse
+from runner.record.store import Keep, lock, parse_keep
 from runner.session import history
 from runner.session.history import Pruned, prune
 from tests.handmade import Dig
@@ -70,7 +69,7 @@ def test_the_oldest_go(base: Path, run: Make) -> None:
 def test_size_counts_the_logs_of_jobs(base: Path, run: Make) -> None:
     for number in range(4):
         run(number, extra=100_000)
-    pruned = prune(parse("250 KiB"), base=base)
+    pruned = prune(parse_keep("250 KiB"), base=base)
     assert numbers(base) == [2, 3] and pruned.enough and 200_000 < pruned.size < 220_000
 
 
@@ -137,7 +136,7 @@ def test_a_run_that_is_being_written_stays(base: Path, run: Make) -> None:
     """The lock is another open file's, as another process holds it."""
     folder = run(0)
     run(1)
-    with lock.lock(folder):
+    with lock(folder):
         prune(ONE, base=base)
         assert numbers(base) == [0]
     run(1)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished
-from runner.verdict.sides import Log, Pairing, Side, sides
+from runner.record.store import Log
+from runner.verdict.difference import Pairing, Side, sides
 from tests.report.events_sample import FILE, finished, planned, started
 
 
 def log(path: str, *results: tuple[str, str, str], end: Sequence[Event] = (RunFinished(0, 1.0),)) -> Log:
     """A run of (name, backend, torch)."""
     events = [finished("PASS", name, backend, torch) for name, backend, torch in results]
-    return Log(path, [started(run=path), *events, *end])
+    return Log(Path(path), [started(run=path), *events, *end])
 
 
 OLD = log("old", ("a", "inductor", "2.6.0"), ("b", "inductor", "2.6.0"))
@@ -61,7 +63,7 @@ def test_a_version_and_a_backend_together() -> None:
 
 
 def test_two_runs_of_the_same_versions_pair_version_by_version() -> None:
-    old, new, names = sides(BOTH, Log("again", BOTH.events))
+    old, new, names = sides(BOTH, Log(Path("again"), BOTH.events))
     assert len(paired(old, new)) == 8
     assert f"{variant('a')} torch 2.6.0" in names.values()
 
@@ -81,7 +83,7 @@ def test_a_version_picks_a_side_of_a_run_with_several() -> None:
         (BOTH, BOTH, ("2", "2.13.0"), None, "2.6.0 and 2.13.0 both fit"),
         (BOTH, BOTH, ("old", "2.13.0"), None, "--torch old: no such version"),
         (OLD, NEW, None, ("inductor", "eager"), "--backend eager: no such backend here: new has"),
-        (OLD, Log("new", [started()]), None, ("inductor", "inductor"), "new has no variant"),
+        (OLD, Log(Path("new"), [started()]), None, ("inductor", "inductor"), "new has no variant"),
     ],
 )
 def test_what_does_not_pair_is_refused(
@@ -93,7 +95,7 @@ def test_what_does_not_pair_is_refused(
 
 
 def test_what_a_run_left_undone_is_counted() -> None:
-    undone = Log("new", [started(), planned("a"), planned("b"), finished("PASS", "a"), RunFinished(2, 1.0, True)])
+    undone = Log(Path("new"), [started(), planned("a"), planned("b"), finished("PASS", "a"), RunFinished(2, 1.0, True)])
     _, new, names = sides(OLD, undone)
     assert (new.unfinished, new.whole, len(new.results)) == (1, False, 1)
     assert variant("b") in names.values()

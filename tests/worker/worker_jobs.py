@@ -12,7 +12,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 import torch
 
 from runner.contract.job import Job
-from runner.engine.wire import check_record
+from runner.engine.messages import check_record
 from runner.worker.tasks.registry import run_job  # after the environment
 
 # torch counts devices at a process's first backward, and if it finds any, forked copies of the process may run none. Built

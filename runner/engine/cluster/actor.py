@@ -91,11 +91,10 @@ class NodeActor:
         """Take jobs with their tickets, then wait until one ends, at most ``timeout`` seconds."""
         for ticket, job in jobs:
             self._engine.submit(dataclasses.replace(job, key=str(ticket)))
-        outcomes = self._engine.wait(timeout)
         return Report(
             {
                 int(outcome.job.key): dataclasses.replace(outcome, job=None)  # type: ignore[arg-type]
-                for outcome in outcomes
+                for outcome in self._engine.wait(timeout)
             },
             {int(job.key): (seconds, phase) for job, seconds, phase in self._engine.running()},
             [name for name in self._setup.environments if self._engine.hello(name)],

@@ -40,7 +40,7 @@ EXIT_BROKEN = 70
 _THREAD_STACKS = 256 << 20
 """Bytes of private writable memory that a few threads' stacks may add: they count as data though never touched."""
 _COMPILER = 2 << 30
-"""Bytes that control always allows compilers (``COMPILERS`` in ``runner/engine/memory.py``)."""
+"""Bytes that control always allows compilers (``ALLOWANCE`` in ``runner/engine/process_tree.py``)."""
 _PATIENCE = 1.0
 """Seconds that a job's process waits until control has ended what is left of it."""
 _DATA = resource.getrlimit(resource.RLIMIT_DATA)

@@ -8,7 +8,7 @@ import pytest
 from engine_jobs import job
 
 from runner.engine.cluster.actor import Report
-from runner.engine.cluster.scheduler import FRUITLESS, Node, Scheduler
+from runner.engine.cluster.engine import FRUITLESS, Node, Scheduler
 from runner.engine.messages import Outcome
 
 

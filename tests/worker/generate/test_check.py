@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from runner.builder.source import build
-from runner.generate.files import text_of
+from runner.generate.generator import text_of
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.worker.generate import check

@@ -1,4 +1,4 @@
-"""The flags of ``runner/diagnose/ablate.py`` do on this torch what their names say."""
+"""The flags of ``runner/diagnose/diagnosis.py`` do on this torch what their names say."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._inductor import config, cpp_builder
 from torch._inductor.cpu_vec_isa import pick_vec_isa
 from worker_jobs import passes, run, source
 
-from runner.diagnose.ablate import changes
+from runner.diagnose.diagnosis import changes_for
 from runner.verdict.signature import FailureSignature
 from runner.worker.program.load import configured
 from tests.handmade import variants
@@ -23,7 +23,7 @@ TEXT = source("y = torch.mm(x.sin(), x.t()) + x[0]\nreturn y.cos(), y.sigmoid()"
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     variant = variants(tmp_path_factory.mktemp("case"), "")[0]
-    return {one.name: dict(one.config) for one in changes(variant, FailureSignature("value", "inductor"), "")}
+    return {one.name: dict(one.config) for one in changes_for(variant, FailureSignature("value", "inductor"), "")}
 
 
 def counts(changed: dict[str, Any]) -> tuple[int, int, int]:

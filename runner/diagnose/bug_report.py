@@ -1,7 +1,10 @@
-"""What upstream asks of a bug report about torch.compile, and in particular of one that a machine has found.
+"""The material of a bug report about torch.compile, and what upstream asks of one that a machine has found.
 
-Sources: pytorch's ``.github/ISSUE_TEMPLATE/pt2-bug-report.yml`` (default tolerances, no indices of max and min, a
-float64 baseline through ``torch._dynamo.utils.same``, ``fallback_random`` and a generator seeded anew), its page
+The material is a diagnosis, fresh runs, the environment, the inputs, and the script run alone. A report holds no names
+and folders of this machine and of its user.
+
+Sources of the rules: pytorch's ``.github/ISSUE_TEMPLATE/pt2-bug-report.yml`` (default tolerances, no indices of max and
+min, a float64 baseline through ``torch._dynamo.utils.same``, ``fallback_random`` and a generator seeded anew), its page
 "Reporting Issues" (a minimal reproducer, the ablation, the newest release), and what maintainers answer: no extreme
 inputs, no differences that a documented policy explains, one issue for one cause.
 
@@ -11,7 +14,12 @@ To add a rule, write one function, and put it into ``RULES`` with its requiremen
 from __future__ import annotations
 
 import ast
+import getpass
+import os
 import re
+import socket
+import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,12 +29,56 @@ from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.oracles import NUMERIC, row_of
-from runner.diagnose.diagnosis import Diagnosis
-from runner.diagnose.privacy import private_texts
-from runner.diagnose.similar import operator_name
+from runner.diagnose.diagnosis import Diagnosis, diagnose
+from runner.diagnose.harness import VariantEngine, result_of, run_heat_map
+from runner.diagnose.repro import script
+from runner.diagnose.similar import Match, operator_name
+from runner.engine import interpreters, scratch
+from runner.files import write_anew
+from runner.session.plan import TIMEOUT
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows
+
+_NAME = r"[\w.+@-]"
+_START = rf"(?<!{_NAME})(?<!:/)"
+"""A place where a path may begin. The host of an address is no such place."""
+_FOLDERS = re.compile(
+    rf"{_START}(?:/|(?<!/))(?:{_NAME}+/)+(?:(?:site|dist)-packages|lib/python3\.\d+)/|"
+    rf"{_START}(?:/var)?/tmp/(?:{_NAME}+/)*"
+)
+"""Folders that say nothing about the bug. Those of packages may be written from the current folder."""
+
+_COMMON_NAMES = frozenset({"root", "user", "runner", "localhost", "ubuntu", "admin", "main", "torch", "python"})
+"""Names of users and machines that are words of any report."""
+
+
+def redact(text: str) -> str:
+    """Return ``text`` without the folders of this machine: packages, temporary files, home, the working folder."""
+    folders = {os.getcwd(), _home(), tempfile.gettempdir()} - {"", "/", "/tmp", "/var/tmp"}  # the last with all below
+    for folder in sorted(folders, key=len, reverse=True):  # one may lie in another
+        # A dot may end the sentence.
+        text = re.sub(rf"{_START}{re.escape(folder)}(?:/|(?![\w+@-]|\.\w))", "", text)
+    return _FOLDERS.sub("", text)
+
+
+def _home() -> str:
+    """Return the home folder; empty for a user who has no home."""
+    home = os.path.expanduser("~")
+    return home if os.path.isabs(home) else ""
+
+
+def private_texts() -> list[tuple[str, str]]:
+    """Return (what it is, the text) of everything that would tell where a report was made."""
+    texts = [("the home folder", _home()), ("the working folder", os.getcwd())]
+    try:
+        names = [("the user's name", getpass.getuser())]
+    except (OSError, KeyError):  # a user without a name
+        names = []
+    names.append(("the machine's name", socket.gethostname()))
+    texts += [(kind, name) for kind, name in names if len(name) > 2 and name.lower() not in _COMMON_NAMES]
+    return [(kind, text) for kind, text in texts if text not in ("", "/")]
+
 
 NEWEST = "2.13"
 """The newest release of torch when this was written: a report must show that it fails there, or on a later one."""
@@ -102,13 +154,9 @@ class ReportInput:
     @property
     def about_rounding(self) -> bool:
         """Return whether it is about finite floating elements, for which tolerances count."""
-        finding = self.main_finding
-        return self.about_values and finding is not None and "rel_error" in finding.numbers and not self._exact(finding)
-
-    def _exact(self, finding: Finding) -> bool:
-        """Return whether both elements are integers or booleans, which are always compared exactly."""
-        kinds = (type(finding.numbers.get("eager")), type(finding.numbers.get("compiled")))
-        return all(kind in (bool, int) for kind in kinds)
+        numbers = self.main_finding.numbers if self.main_finding is not None else {}
+        is_exact = all(type(numbers.get(side)) in (bool, int) for side in ("eager", "compiled"))
+        return self.about_values and "rel_error" in numbers and not is_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +221,7 @@ def worse_than_eager(report: ReportInput) -> Check:
     if numbers.get("same") is True:
         return Check(False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
                      "upstream accepts such a difference; there is nothing to report")  # fmt: skip
-    advice = "compiled is the nearer one: this is no bug of the compiler"
-    return Check(compiled_error > eager_error, fact, advice)
+    return Check(compiled_error > eager_error, fact, "compiled is the nearer one: this is no bug of the compiler")
 
 
 def _without_float64(report: ReportInput, finding: Finding) -> Check:
@@ -258,10 +305,8 @@ def script_alone(report: ReportInput) -> Check:
     code, output = report.script.code, report.script.output
     lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
     fact = f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300]
-    signature = report.diagnosis.signature
-    alike = signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
-    advice = "run what `runner repro` prints; what only `--import` brings must stand in the script"
-    return Check(alike, fact, advice)
+    alike = report.diagnosis.signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
+    return Check(alike, fact, "run what `runner repro` prints; what only `--import` brings must stand in the script")
 
 
 _RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")
@@ -373,3 +418,87 @@ RULES: Mapping[str, Rule] = {
     f"fails with torch {NEWEST} or newer": newest,
 }
 """The requirements, in order, and what decides on each."""
+
+
+FRESH = 2
+"""Runs in fresh processes that must fail alike."""
+
+START = 120.0
+"""Seconds that a script may take besides the case's own limit: importing torch, building Inductor's first kernel."""
+
+Say = Callable[[str], None]
+"""Takes several times a second what is being done. What it raises ends the work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The content of a report, besides its checks."""
+
+    report: ReportInput
+    yaml: str
+    environment: str  # as torch.utils.collect_env prints it
+    matches: tuple[Match, ...] = ()
+    steps: str = ""  # what reducing came to
+
+
+def find_blame(engine: VariantEngine, say: Say) -> Diagnosis:
+    """Return the whole diagnosis of the engine's variant."""
+    say("looking for what is to blame")
+    return diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"))
+
+
+def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> Material:
+    """Return everything that a report of the engine's variant needs. ``diagnosis`` is of this very variant, ``yaml``
+    its case.
+
+    Raises:
+        UsageError: torch does not describe this machine, or the case is wrong.
+        InputError: the case cannot be written as a script.
+    """
+
+    def begin(text: str) -> Callable[[], None]:
+        say(text)
+        return lambda: say(text)
+
+    jobs = [*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")]
+    *fresh, described = engine.ask(jobs, begin("running it in fresh processes, and asking torch about this machine"))
+    answers = [engine.read(outcome) for outcome in fresh]
+    environment = str(result_of(described)["text"])
+    inputs = run_heat_map(engine, begin("measuring its inputs")).get("inputs", ())
+    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine, begin("running the script alone"))
+    report = ReportInput(
+        variant=engine.variant,
+        diagnosis=diagnosis,
+        source=engine.source.text,
+        fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
+        script=ran,
+        inputs=tuple(inputs),
+        versions=(VersionVerdict(engine.environment.torch, diagnosis.verdict, diagnosis.reason),),
+    )
+    return Material(report, yaml, environment)
+
+
+def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None = None) -> ScriptRun:
+    """Run a script in a folder of its own, under the engine's Python, as a maintainer would.
+
+    ``tick`` may end it by raising.
+    """
+    limit = (engine.variant.case.timeout or TIMEOUT) + START
+    variables = scratch.compile_environment(os.environ)
+    environment = {name: value for name, value in variables.items() if not name.startswith(("PYTHONPATH", "RUNNER_"))}
+    if engine.paths:
+        environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
+    with scratch.folder() as folder:
+        write_anew(folder / "repro.py", text)
+        try:
+            done = interpreters.run_process_tree(
+                [engine.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit, tick=tick,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            return ScriptRun(1, f"{_text(error.stdout)}\nTimeout ({limit:g} s)", text)
+    return ScriptRun(done.returncode, _text(done.stdout), text)
+
+
+def _text(output: bytes | None) -> str:
+    return (output or b"").decode("utf-8", "replace")
