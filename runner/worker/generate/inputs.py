@@ -53,6 +53,10 @@ class Inputs:
         """One of the choices."""
         return self.numbers.choice(choices)
 
+    def add_one(self, *steps: Callable[[], Any]) -> Any:
+        """Add one of the steps, each of which is added by a call. Gives what that call gives."""
+        return self.numbers.choice(steps)()
+
     def chance(self, share: float) -> bool:
         """True in this share of all draws."""
         return self.numbers.random() < share
@@ -64,6 +68,14 @@ class Inputs:
     def integer(self, low: int, high: int) -> int:
         """An integer from ``low`` to ``high``, both included."""
         return self.numbers.randint(low, high)
+
+    def integers(self, low: int, high: int, count: int) -> list[int]:
+        """So many integers, each as ``integer`` gives it."""
+        return [self.integer(low, high) for _ in range(count)]
+
+    def divisor(self, size: int, *choices: int) -> int:
+        """One of the choices that divide the size; 1 without one."""
+        return self.numbers.choice([part for part in choices if size % part == 0] or [1])
 
     def number(self) -> float:
         """A float that every dtype holds exactly."""
