@@ -74,18 +74,11 @@ class Chain(Inputs):
         if operator_name in CREATIONS:
             kwargs["device"] = torch.device("cpu")
         result = run(operator_name, args, kwargs)
-        step = self._write(operator_name, args, kwargs)
         parts = list(result) if out > 1 else [result]
         if len(parts) != out:
             raise RefusedStepError(f"{operator_name} gave {len(parts)} values")
-        values = [Value(f"v{self._next()}", part) for part in parts]
-        for value in values:
-            if "empty" not in operator_name:  # it holds no numbers yet
-                self._check(value.data)
-        step["out"] = values[0].name if out == 1 else [value.name for value in values]
-        self._into.append(step)
-        self.values += values
-        return values[0] if out == 1 else tuple(values)
+        values = self._add(self._write(operator_name, args, kwargs), parts, several=out > 1)
+        return values if out > 1 else values[0]
 
     def call_any(self, operator_name: str, *args: Any, **kwargs: Any) -> None:
         """Add a step that makes one value or several, as many as there are, and run it. Raises RefusedStepError."""
@@ -93,13 +86,17 @@ class Chain(Inputs):
         parts = list(result) if isinstance(result, (list, tuple)) else [result]
         if not 1 <= len(parts) <= PARTS:
             raise RefusedStepError(f"{len(parts)} values")
-        values = [Value(f"v{self._next()}", part) for part in parts]
+        self._add(self._write(operator_name, args, kwargs), parts, several=isinstance(result, (list, tuple)))
+
+    def _add(self, step: Step, parts: Sequence[Any], several: bool) -> tuple[Value, ...]:
+        """Add a step that makes these values, ``several`` under a name each. Raises RefusedStepError."""
+        values = tuple(Value(f"v{self._next()}", part) for part in parts)
         for value in values:
-            self._check(value.data)
-        step = self._write(operator_name, args, kwargs)
-        names = [value.name for value in values]
-        self._into.append({**step, "out": names if isinstance(result, (list, tuple)) else names[0]})
+            if not any("empty" in word for word in step):  # it holds no numbers yet
+                self._check(value.data)
+        self._into.append({**step, "out": [value.name for value in values] if several else values[0].name})
         self.values += values
+        return values
 
     def do(self, operator_name: str, target: Value, *args: Any, **kwargs: Any) -> Value:
         """Add a step that writes into ``target``, and run it. Raises RefusedStepError."""
@@ -122,28 +119,15 @@ class Chain(Inputs):
         self._check(target.data)
         self._into.append(self._write(operator_name, args, {"out": target}))
 
-    def module(self, name: str, settings: list[Any], *args: Value, out: int = 1) -> Any:
+    def module(self, name: str, settings: list[Any], *args: Value) -> None:
         """Add a step that makes a module of ``torch.nn`` and calls it, and run it. Raises RefusedStepError."""
         try:
-            module = getattr(torch.nn, name)(*settings).to(self.dtype).eval()
+            result = getattr(torch.nn, name)(*settings).to(self.dtype).eval()(*[arg.data for arg in args])
         except Exception as error:
             raise RefusedStepError(f"{name}: {error}") from error
-        own = f"m{self._next()}"
-        try:
-            result = module(*[arg.data for arg in args])
-        except Exception as error:
-            raise RefusedStepError(f"{name}: {error}") from error
-        parts = list(result) if out > 1 else [result]
-        results = [Value(f"v{self._next()}", part) for part in parts]
         self.used |= {arg.name for arg in args}
-        names = [value.name if isinstance(value.data, torch.Tensor) else "_" for value in results]
-        step = {f"nn.{name}": settings, "id": own, "call": [text_of(arg) for arg in args]}
-        self._into.append({**step, "out": names[0] if out == 1 else names})
-        tensors = [value for value in results if isinstance(value.data, torch.Tensor)]
-        for value in tensors:
-            self._check(value.data)
-        self.values += tensors
-        return results
+        step = {f"nn.{name}": settings, "id": f"m{self._next()}", "call": text_of(args)}
+        self._add(step, [result], several=False)
 
     def split_graph(self) -> None:
         """Add a break of the graph."""
@@ -164,7 +148,7 @@ class Chain(Inputs):
 
     def _write(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
         self.used |= {value.name for value in values_of([*args, *kwargs.values()])}
-        arguments: Any = [text_of(arg) for arg in args]
+        arguments: Any = text_of(args)
         if kwargs:
             arguments = {"*": arguments, **{key: text_of(value) for key, value in kwargs.items()}}
         elif len(arguments) == 1 and isinstance(arguments[0], str):
@@ -190,10 +174,9 @@ class Chain(Inputs):
 
     def draw(self, name: str) -> bool:
         """Let a family add its steps; what it added is taken back if one of them is refused. Gives whether it stays."""
-        if self.attempt(lambda: FAMILIES[name][1](self)):
-            self.tags += [name] if name not in self.tags else []
-            return True
-        return False
+        stays = self.attempt(lambda: FAMILIES[name][1](self))
+        self.tags += [name] if stays and name not in self.tags else []
+        return stays
 
     def attempt(self, add: Callable[[], None]) -> bool:
         """Let a function add steps; what it added is taken back if one of them is refused. Gives whether it stays."""

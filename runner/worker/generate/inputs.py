@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from runner.worker.generate.values import Index, RefusedStepError, Size, Value, data_of, find, run, text_of
+from runner.worker.generate.values import Index, RefusedStepError, Size, Value, run, text_of
 
 LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5,
            torch.complex128: 1e6}  # fmt: skip
@@ -96,7 +97,7 @@ class Inputs:
         sizes: list[Any] = [self.one(*SIZES) for _ in range(self.integer(low, high))]
         if self.chance(0.02) and sizes:
             sizes[self.integer(0, len(sizes) - 1)] = 0
-        while len(sizes) > 1 and _elements(sizes) > 4000:
+        while len(sizes) > 1 and math.prod(max(1, size) for size in sizes) > 4000:
             sizes[sizes.index(max(sizes))] = self.integer(1, 6)
         if self.dynamic and sizes and self.chance(0.85):
             sizes[0 if self.chance(0.7) else -1] = self.n
@@ -149,50 +150,38 @@ class Inputs:
     def _fill(shape: list[int], dtype: torch.dtype, init: Any) -> torch.Tensor:
         if init is None:
             return torch.rand(shape) > 0.5 if dtype == torch.bool else torch.randn(shape).to(dtype)
-        [(word, arguments)] = init.items() if isinstance(init, dict) else [(init, None)]
-        match word:
-            case "randint":
-                low, high = arguments or (0, 2)
-                return torch.randint(low, high, shape).to(dtype)
-            case "uniform":
-                low, high = arguments or (0, 1)
-                return (torch.rand(shape) * (high - low) + low).to(dtype)
-            case "integer":
-                return torch.randint(-8, 9, shape).to(dtype)
-            case "full":
-                return torch.full(shape, arguments, dtype=dtype)
-            case _:
-                return torch.ones(shape, dtype=dtype)
+        [(word, arguments)] = init.items()
+        if word == "full":
+            return torch.full(shape, arguments, dtype=dtype)
+        low, high = arguments
+        if word == "randint":
+            return torch.randint(low, high, shape).to(dtype)
+        return (torch.rand(shape) * (high - low) + low).to(dtype)
 
     def _lay_out(self, spec: dict[str, Any], shape: list[int], data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Give the input strides of another kind: transposed, with gaps, or expanded. Its shape stays."""
-        grad, rank = data.requires_grad, len(shape)
-        kind = self.one("permute", "permute", "step", "expand", "offset")
-        base = [*shape]
-        steps: list[tuple[str, list[Any]]] | None = None
-        match kind:
+        rank, base = len(shape), [*shape]
+        name, arguments = "operator.getitem", list[Any]()
+        match self.one("permute", "permute", "step", "expand", "offset"):
             case "permute" if rank > 1:
                 order = self.numbers.sample(range(rank), rank)
                 base = [shape[order.index(dim)] for dim in range(rank)]
-                steps = [("torch.permute", [order])] if rank > 2 or order != [1, 0] else [("Tensor.t", [])]
+                name, arguments = ("torch.permute", [order]) if rank > 2 or order != [1, 0] else ("Tensor.t", [])
             case "step" if not self.dynamic:
                 base[-1] = 2 * shape[-1]
-                steps = [("operator.getitem", [Index([Ellipsis, slice(None, None, 2)])])]
+                arguments = [Index([Ellipsis, slice(None, None, 2)])]
             case "offset" if not self.dynamic:
                 base[0] = shape[0] + 1
-                steps = [("operator.getitem", [Index([slice(1, None)])])]
+                arguments = [Index([slice(1, None)])]
             case "expand" if not self.dynamic and max(shape) > 1:
-                dim = self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])
-                base[dim] = 1
-                steps = [("Tensor.expand", [list(shape)])]
-        if steps is None:
-            return data
-        data = self._fill(base, dtype, spec.get("init")).requires_grad_(grad)
+                base[self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])] = 1
+                name, arguments = "Tensor.expand", [list(shape)]
+            case _:
+                return data
+        filled = self._fill(base, dtype, spec.get("init")).requires_grad_(data.requires_grad)
         spec["shape"] = [self._size(size) for size in base]
-        for name, arguments in steps:
-            data = find(name)(data, *data_of(arguments))
-        spec["layout"] = [{name: ["$_", *text_of(arguments)]} if arguments else name for name, arguments in steps]
-        return data
+        spec["layout"] = _layout(name, arguments)
+        return run(name, [filled, *arguments], {})
 
     def pick(self, fits: Callable[[torch.Tensor], bool], fresh: float = 0.12) -> Value | None:
         """A value that fits, a late one rather than an early one; None without one, or by chance."""
@@ -265,17 +254,12 @@ class Inputs:
 
     def view_input(self, base: Value, name: str, arguments: list[Any]) -> Value:
         """Add an input that is a view of the input ``base``."""
-        data = run(name, [base, *arguments], {})
-        value = Value(f"x{self._next()}", data)
-        layout = [{name: ["$_", *text_of(arguments)]} if arguments else name]
-        self.inputs[value.name] = {"view_of": base.name, "layout": layout}
+        value = Value(f"x{self._next()}", run(name, [base, *arguments], {}))
+        self.inputs[value.name] = {"view_of": base.name, "layout": _layout(name, arguments)}
         self.values.append(value)
         self.used.add(base.name)
         return value
 
 
-def _elements(sizes: Sequence[int]) -> int:
-    count = 1
-    for size in sizes:
-        count *= max(1, size)
-    return count
+def _layout(name: str, arguments: list[Any]) -> list[Any]:
+    return [{name: ["$_", *text_of(arguments)]} if arguments else name]
