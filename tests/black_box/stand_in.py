@@ -15,7 +15,7 @@ TORCH = """
     import sys
     import types
 
-    worker = sys.modules.get("runner.worker.server.entry")
+    worker = sys.modules.get("runner.worker.server.warm_up")
     if worker is not None:  # no variable of that kind reaches a worker from control
         worker.ENTRY = "stand_in_entry:run_job"
     __version__ = "2.13.0+cpu"

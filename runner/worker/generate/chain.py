@@ -8,14 +8,28 @@ the numbers that are wanted, is taken back, and another one is drawn.
 from __future__ import annotations
 
 import contextlib
+import math
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from runner.worker.generate.inputs import DTYPES, ELEMENTS, LARGEST, Inputs
-from runner.worker.generate.values import RefusedStepError, Value, run, text_of, values_of
+from runner.worker.generate.values import Index, RefusedStepError, Size, Value, run, text_of, values_of
 from runner.worker.torch_private.dispatch import is_said_to_overlap
+
+LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5,
+           torch.complex128: 1e6}  # fmt: skip
+"""The largest absolute value of a result, by dtype: what is larger drowns the rest in rounding, or overflows soon."""
+
+WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+DTYPES = (*LARGEST, *WHOLE, torch.bool)
+"""Of the values of a chain."""
+
+ELEMENTS = 40_000  # of a result: chains are small, so that compiling costs more than running
+
+SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 33)
 
 Step = dict[str, Any]
 
@@ -41,15 +55,243 @@ def family(weight: int = 10) -> Callable[[Family], Family]:
     return register
 
 
-class Chain(Inputs):
-    """A chain that is being drawn: inputs, steps, and the values so far."""
+class Chain:
+    """A chain that is being drawn: inputs, steps, the values so far, and every choice that is made for it.
 
-    def __init__(self, *settings: Any) -> None:
-        """Take the settings of ``Inputs``."""
-        super().__init__(*settings)
+    Args:
+        numbers: the generator of every choice.
+        dtype: the dtype of the case.
+        backward: whether some inputs ask for a gradient.
+        dynamic: whether sizes change from call to call; ``n`` is their value in the first one.
+        odd: whether inputs are laid out oddly more often.
+        wild: whether results that are not finite may stay.
+    """
+
+    def __init__(
+        self, numbers: random.Random, dtype: torch.dtype, backward: bool, dynamic: bool, odd: bool, wild: bool
+    ) -> None:
+        self.numbers, self.dtype = numbers, dtype
+        self.backward, self.dynamic, self.odd, self.wild = backward, dynamic, odd, wild
+        self.n = numbers.choice((6, 10, 11, 12, 14, 19)) if dynamic else -1
+        self.inputs: dict[str, Any] = {}
+        self.values: list[Value] = []
+        self.used: set[str] = set()
         self.steps: list[Step] = []
         self.tags: list[str] = []
         self._into = self.steps
+        self._count = 0
+
+    # --- choices ---
+
+    def one(self, *choices: Any) -> Any:
+        """One of the choices."""
+        return self.numbers.choice(choices)
+
+    def add_one(self, *steps: Callable[[], Any]) -> Any:
+        """Add one of the steps, each of which is added by a call. Gives what that call gives."""
+        return self.numbers.choice(steps)()
+
+    def chance(self, share: float) -> bool:
+        """True in this share of all draws."""
+        return self.numbers.random() < share
+
+    def word(self, words: str) -> str:
+        """One of the words of a text."""
+        return self.numbers.choice(words.split())
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer from ``low`` to ``high``, both included."""
+        return self.numbers.randint(low, high)
+
+    def integers(self, low: int, high: int, count: int) -> list[int]:
+        """So many integers, each as ``integer`` gives it."""
+        return [self.integer(low, high) for _ in range(count)]
+
+    def divisor(self, size: int, *choices: int) -> int:
+        """One of the choices that divide the size; 1 without one."""
+        return self.numbers.choice([part for part in choices if size % part == 0] or [1])
+
+    def number(self) -> float:
+        """A float that every dtype holds exactly."""
+        return self.numbers.choice((-2.5, -1.5, -0.75, -0.25, 0.125, 0.5, 1.25, 2.0, 3.0))
+
+    def dim(self, value: Value) -> int:
+        """One of the dimensions, counted from either end."""
+        return self.integer(-value.ndim, value.ndim - 1)
+
+    def dims(self, value: Value) -> Any:
+        """One dimension or several."""
+        if value.ndim > 1 and self.chance(0.4):
+            return sorted(self.numbers.sample(range(value.ndim), self.integer(1, value.ndim)))
+        return self.dim(value)
+
+    def shape(self, low: int = 1, high: int = 3) -> list[Any]:
+        """Sizes of a new input; some are ``n`` where the case is dynamic, and a few are 0."""
+        sizes: list[Any] = [self.one(*SIZES) for _ in range(self.integer(low, high))]
+        if self.chance(0.02) and sizes:
+            sizes[self.integer(0, len(sizes) - 1)] = 0
+        while len(sizes) > 1 and math.prod(max(1, size) for size in sizes) > 4000:
+            sizes[sizes.index(max(sizes))] = self.integer(1, 6)
+        if self.dynamic and sizes and self.chance(0.85):
+            sizes[0 if self.chance(0.7) else -1] = self.n
+        return sizes
+
+    # --- values ---
+
+    def input(
+        self,
+        shape: Sequence[int],
+        dtype: torch.dtype | None = None,
+        init: Any = None,
+        grad: bool | None = None,
+        plain: bool = False,
+    ) -> Value:
+        """Add an input of this shape. A ``plain`` one is contiguous."""
+        kind = dtype or self.dtype
+        name = (
+            f"{'x' if kind.is_floating_point or kind.is_complex else 'b' if kind == torch.bool else 'i'}{self._next()}"
+        )
+        spec: dict[str, Any] = {"shape": [self._size(size) for size in shape]}
+        if dtype is not None and dtype != self.dtype:
+            spec["dtype"] = str(dtype).removeprefix("torch.")
+        if init is None and kind not in LARGEST and kind != torch.bool:
+            init = {"randint": [0, 10] if kind == torch.uint8 else [-9, 10]}
+        if init is not None:
+            spec["init"] = init
+        data = self._fill(list(shape), kind, init)
+        if self.backward and kind.is_floating_point and (self.chance(0.7) if grad is None else grad):
+            spec["requires_grad"] = True
+            data.requires_grad_()
+        if not plain and len(shape) and self.chance(0.5 if self.odd else 0.06):
+            data = self._lay_out(spec, list(shape), data, kind)
+        value = Value(name, data)
+        self.inputs[name] = spec["shape"] if len(spec) == 1 else spec
+        self.values.append(value)
+        return value
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    def _size(self, size: int) -> Any:
+        if self.dynamic and size and not isinstance(size, bool):
+            texts = {self.n: "${n}", self.n + 1: "${n + 1}", self.n - 1: "${n - 1}", 2 * self.n: "${2 * n}"}
+            return texts.get(size, size)
+        return size
+
+    @staticmethod
+    def _fill(shape: list[int], dtype: torch.dtype, init: Any) -> torch.Tensor:
+        if init is None:
+            return torch.rand(shape) > 0.5 if dtype == torch.bool else torch.randn(shape).to(dtype)
+        [(word, arguments)] = init.items()
+        if word == "full":
+            return torch.full(shape, arguments, dtype=dtype)
+        low, high = arguments
+        if word == "randint":
+            return torch.randint(low, high, shape).to(dtype)
+        return (torch.rand(shape) * (high - low) + low).to(dtype)
+
+    def _lay_out(self, spec: dict[str, Any], shape: list[int], data: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Give the input strides of another kind: transposed, with gaps, or expanded. Its shape stays."""
+        rank, base = len(shape), [*shape]
+        name, arguments = "operator.getitem", list[Any]()
+        match self.one("permute", "permute", "step", "expand", "offset"):
+            case "permute" if rank > 1:
+                order = self.numbers.sample(range(rank), rank)
+                base = [shape[order.index(dim)] for dim in range(rank)]
+                name, arguments = ("torch.permute", [order]) if rank > 2 or order != [1, 0] else ("Tensor.t", [])
+            case "step" if not self.dynamic:
+                base[-1] = 2 * shape[-1]
+                arguments = [Index([Ellipsis, slice(None, None, 2)])]
+            case "offset" if not self.dynamic:
+                base[0] = shape[0] + 1
+                arguments = [Index([slice(1, None)])]
+            case "expand" if not self.dynamic and max(shape) > 1:
+                base[self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])] = 1
+                name, arguments = "Tensor.expand", [list(shape)]
+            case _:
+                return data
+        filled = self._fill(base, dtype, spec.get("init")).requires_grad_(data.requires_grad)
+        spec["shape"] = [self._size(size) for size in base]
+        spec["layout"] = _layout(name, arguments)
+        return run(name, [filled, *arguments], {})
+
+    def pick(self, fits: Callable[[torch.Tensor], bool], fresh: float = 0.12) -> Value | None:
+        """A value that fits, a late one rather than an early one; None without one, or by chance."""
+        if self.chance(fresh):
+            return None
+        choices = [v for v in self.values if isinstance(v.data, torch.Tensor) and fits(v.data)]
+        weights = [3 if v.name not in self.used else 1 for v in choices]
+        weights = [weight * (1 + place) for place, weight in enumerate(weights)]
+        return self.numbers.choices(choices, weights)[0] if choices else None
+
+    def tensor(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
+        """A tensor with ``low`` to ``high`` dimensions, of any dtype."""
+        return self.pick(lambda t: low <= t.ndim <= high, fresh) or self.input(
+            self.shape(max(low, 1), max(1, min(high, 3)))
+        )
+
+    def real(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
+        """A floating tensor with ``low`` to ``high`` dimensions."""
+
+        def fits(t: torch.Tensor) -> bool:
+            return bool(t.is_floating_point()) and low <= t.ndim <= high
+
+        kind = self.dtype if self.dtype.is_floating_point else torch.float32
+        return self.pick(fits, fresh) or self.input(self.shape(max(low, 1), max(1, min(high, max(low, 3)))), kind)
+
+    def whole(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
+        """An integer tensor."""
+
+        def fits(t: torch.Tensor) -> bool:
+            return t.dtype in WHOLE and low <= t.ndim <= high
+
+        kind = (
+            self.dtype if self.dtype in (torch.int32, torch.int64) else self.one(torch.int64, torch.int32, torch.uint8)
+        )
+        return self.pick(fits, fresh) or self.input(self.shape(max(low, 1), max(1, min(high, 3))), kind)
+
+    def like(self, value: Value, dtype: torch.dtype | None = None, same: bool = False) -> Value:
+        """A tensor that broadcasts with ``value`` and has its dtype; of the ``same`` shape if asked for."""
+        kind, shape = dtype or value.data.dtype, value.shape
+
+        alone = self.chance(0.85)
+
+        def fits(t: torch.Tensor) -> bool:
+            if (
+                (t is value.data and alone)
+                or t.dtype != kind
+                or (same and tuple(t.shape) != shape)
+                or t.ndim > len(shape)
+            ):
+                return False
+            return all(a in (1, b) for a, b in zip(reversed(t.shape), reversed(shape), strict=False))
+
+        other = self.pick(fits, 0.3)
+        if other is not None:
+            return other
+        sizes = list(shape)
+        if not same and sizes and self.chance(0.35):
+            sizes = [1 if self.chance(0.4) else size for size in sizes][self.integer(0, len(sizes) - 1) :]
+        return self.input(sizes, kind)
+
+    def index(self, shape: Sequence[int], high: int, dtype: torch.dtype = torch.int64) -> Value:
+        """An input of integers from 0 up to ``high``, without it."""
+        if high < 1:
+            raise RefusedStepError("nothing to index")
+        return self.input(shape, dtype, {"randint": [0, high]}, plain=self.chance(0.8))
+
+    def sizes(self, value: Value) -> list[Any]:
+        """The sizes of a value as arguments: expressions where they change from call to call."""
+        return [Size(value, dim) if self.dynamic else size for dim, size in enumerate(value.shape)]
+
+    def view_input(self, base: Value, name: str, arguments: list[Any]) -> Value:
+        """Add an input that is a view of the input ``base``."""
+        value = Value(f"x{self._next()}", run(name, [base, *arguments], {}))
+        self.inputs[value.name] = {"view_of": base.name, "layout": _layout(name, arguments)}
+        self.values.append(value)
+        self.used.add(base.name)
+        return value
 
     def mask(self, value: Value) -> Value:
         """A bool tensor that broadcasts with ``value``."""
@@ -74,18 +316,11 @@ class Chain(Inputs):
         if operator_name in CREATIONS:
             kwargs["device"] = torch.device("cpu")
         result = run(operator_name, args, kwargs)
-        step = self._write(operator_name, args, kwargs)
         parts = list(result) if out > 1 else [result]
         if len(parts) != out:
             raise RefusedStepError(f"{operator_name} gave {len(parts)} values")
-        values = [Value(f"v{self._next()}", part) for part in parts]
-        for value in values:
-            if "empty" not in operator_name:  # it holds no numbers yet
-                self._check(value.data)
-        step["out"] = values[0].name if out == 1 else [value.name for value in values]
-        self._into.append(step)
-        self.values += values
-        return values[0] if out == 1 else tuple(values)
+        values = self._add(self._write(operator_name, args, kwargs), parts, several=out > 1)
+        return values if out > 1 else values[0]
 
     def call_any(self, operator_name: str, *args: Any, **kwargs: Any) -> None:
         """Add a step that makes one value or several, as many as there are, and run it. Raises RefusedStepError."""
@@ -93,13 +328,17 @@ class Chain(Inputs):
         parts = list(result) if isinstance(result, (list, tuple)) else [result]
         if not 1 <= len(parts) <= PARTS:
             raise RefusedStepError(f"{len(parts)} values")
-        values = [Value(f"v{self._next()}", part) for part in parts]
+        self._add(self._write(operator_name, args, kwargs), parts, several=isinstance(result, (list, tuple)))
+
+    def _add(self, step: Step, parts: Sequence[Any], several: bool) -> tuple[Value, ...]:
+        """Add a step that makes these values, ``several`` under a name each. Raises RefusedStepError."""
+        values = tuple(Value(f"v{self._next()}", part) for part in parts)
         for value in values:
-            self._check(value.data)
-        step = self._write(operator_name, args, kwargs)
-        names = [value.name for value in values]
-        self._into.append({**step, "out": names if isinstance(result, (list, tuple)) else names[0]})
+            if not any("empty" in word for word in step):  # it holds no numbers yet
+                self._check(value.data)
+        self._into.append({**step, "out": [value.name for value in values] if several else values[0].name})
         self.values += values
+        return values
 
     def do(self, operator_name: str, target: Value, *args: Any, **kwargs: Any) -> Value:
         """Add a step that writes into ``target``, and run it. Raises RefusedStepError."""
@@ -122,28 +361,15 @@ class Chain(Inputs):
         self._check(target.data)
         self._into.append(self._write(operator_name, args, {"out": target}))
 
-    def module(self, name: str, settings: list[Any], *args: Value, out: int = 1) -> Any:
+    def module(self, name: str, settings: list[Any], *args: Value) -> None:
         """Add a step that makes a module of ``torch.nn`` and calls it, and run it. Raises RefusedStepError."""
         try:
-            module = getattr(torch.nn, name)(*settings).to(self.dtype).eval()
+            result = getattr(torch.nn, name)(*settings).to(self.dtype).eval()(*[arg.data for arg in args])
         except Exception as error:
             raise RefusedStepError(f"{name}: {error}") from error
-        own = f"m{self._next()}"
-        try:
-            result = module(*[arg.data for arg in args])
-        except Exception as error:
-            raise RefusedStepError(f"{name}: {error}") from error
-        parts = list(result) if out > 1 else [result]
-        results = [Value(f"v{self._next()}", part) for part in parts]
         self.used |= {arg.name for arg in args}
-        names = [value.name if isinstance(value.data, torch.Tensor) else "_" for value in results]
-        step = {f"nn.{name}": settings, "id": own, "call": [text_of(arg) for arg in args]}
-        self._into.append({**step, "out": names[0] if out == 1 else names})
-        tensors = [value for value in results if isinstance(value.data, torch.Tensor)]
-        for value in tensors:
-            self._check(value.data)
-        self.values += tensors
-        return results
+        step = {f"nn.{name}": settings, "id": f"m{self._next()}", "call": text_of(args)}
+        self._add(step, [result], several=False)
 
     def split_graph(self) -> None:
         """Add a break of the graph."""
@@ -164,7 +390,7 @@ class Chain(Inputs):
 
     def _write(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Step:
         self.used |= {value.name for value in values_of([*args, *kwargs.values()])}
-        arguments: Any = [text_of(arg) for arg in args]
+        arguments: Any = text_of(args)
         if kwargs:
             arguments = {"*": arguments, **{key: text_of(value) for key, value in kwargs.items()}}
         elif len(arguments) == 1 and isinstance(arguments[0], str):
@@ -190,10 +416,9 @@ class Chain(Inputs):
 
     def draw(self, name: str) -> bool:
         """Let a family add its steps; what it added is taken back if one of them is refused. Gives whether it stays."""
-        if self.attempt(lambda: FAMILIES[name][1](self)):
-            self.tags += [name] if name not in self.tags else []
-            return True
-        return False
+        stays = self.attempt(lambda: FAMILIES[name][1](self))
+        self.tags += [name] if stays and name not in self.tags else []
+        return stays
 
     def attempt(self, add: Callable[[], None]) -> bool:
         """Let a function add steps; what it added is taken back if one of them is refused. Gives whether it stays."""
@@ -219,3 +444,7 @@ class Chain(Inputs):
             ends.append(self.numbers.choice(tensors))
         self.numbers.shuffle(ends)
         return ends
+
+
+def _layout(name: str, arguments: list[Any]) -> list[Any]:
+    return [{name: ["$_", *text_of(arguments)]} if arguments else name]

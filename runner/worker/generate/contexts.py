@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,21 +24,17 @@ def _module(chain: Chain) -> None:
         return
     x = chain.pick(lambda t: t.dtype == chain.dtype and 2 <= t.ndim <= 3, 0.2) or chain.input(chain.shape(2, 3))
     width = x.shape[-1]
-    match name:
-        case "Linear":
-            chain.module(name, [width, chain.integer(1, 7)], x)
-        case "LayerNorm" | "RMSNorm":
-            chain.module(name, [width], x)
-        case "PReLU":
-            chain.module(name, [], x)
-        case "Bilinear":
-            chain.module(name, [width, width, 3], x, chain.like(x, same=True))
-        case "Conv1d":
-            chain.module(name, [x.shape[-2], chain.integer(1, 4), chain.integer(1, 2)], x)
-        case "GroupNorm":
-            chain.module(name, [1, x.shape[1]], x)
-        case _:
-            chain.module(name, [x.shape[1]], x)
+    settings: dict[str, Callable[[], list[Any]]] = {
+        "Linear": lambda: [width, chain.integer(1, 7)],
+        "LayerNorm": lambda: [width],
+        "RMSNorm": lambda: [width],
+        "PReLU": list,
+        "Bilinear": lambda: [width, width, 3],
+        "Conv1d": lambda: [x.shape[-2], chain.integer(1, 4), chain.integer(1, 2)],
+        "GroupNorm": lambda: [1, x.shape[1]],
+        "BatchNorm1d": lambda: [x.shape[1]],
+    }
+    chain.module(name, settings[name](), x, *([chain.like(x, same=True)] if name == "Bilinear" else []))
 
 
 @family(5)
@@ -52,11 +49,9 @@ def _aliased_inputs(chain: Chain) -> None:
         ("torch.select", [0, 0]),
         ("operator.getitem", [Index([slice(1, None)])]),
         ("torch.narrow", [-1, 0, 1]),
-        ("Tensor.view_as", [base]),
+        ("torch.flatten", []),
         ("operator.getitem", [Index([Ellipsis, slice(None, None, 2)])]),
     )
-    if name == "Tensor.view_as":
-        name, arguments = "torch.flatten", []
     view = chain.view_input(base, name, arguments)
     if chain.chance(0.75):
         write_in_place(chain, chain.one(base, view))
@@ -75,23 +70,20 @@ def _metadata_in_place(chain: Chain) -> None:
     name = chain.word(
         "t_ transpose_ squeeze_ unsqueeze_ swapaxes_ fill_diagonal_ cumsum_ triu_ tril_ index_fill_ sub_ resize_as_"
     )
-    match name:
-        case "transpose_" | "swapaxes_":
-            chain.do(f"Tensor.{name}", x, chain.dim(x), chain.dim(x))
-        case "unsqueeze_":
-            chain.do(f"Tensor.{name}", x, chain.integer(-x.ndim - 1, x.ndim))
-        case "cumsum_" | "squeeze_":
-            chain.do(f"Tensor.{name}", x, chain.dim(x))
-        case "fill_diagonal_":
-            chain.do(f"Tensor.{name}", x, chain.integer(-2, 3))
-        case "index_fill_":
-            chain.do(f"Tensor.{name}", x, chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3))
-        case "sub_":
-            chain.do(f"Tensor.{name}", x, chain.like(x), alpha=chain.one(2, -1))
-        case "resize_as_":
-            raise RefusedStepError("what it adds is undefined")
-        case _:
-            chain.do(f"Tensor.{name}", x)
+    arguments: dict[str, Callable[[], list[Any]]] = {
+        "transpose_": lambda: [chain.dim(x), chain.dim(x)],
+        "swapaxes_": lambda: [chain.dim(x), chain.dim(x)],
+        "unsqueeze_": lambda: [chain.integer(-x.ndim - 1, x.ndim)],
+        "cumsum_": lambda: [chain.dim(x)],
+        "squeeze_": lambda: [chain.dim(x)],
+        "fill_diagonal_": lambda: [chain.integer(-2, 3)],
+        "index_fill_": lambda: [chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3)],
+        "sub_": lambda: [chain.like(x)],
+    }
+    if name == "resize_as_":
+        raise RefusedStepError("what it adds is undefined")
+    operands = arguments.get(name, list)()
+    chain.do(f"Tensor.{name}", x, *operands, **({"alpha": chain.one(2, -1)} if name == "sub_" else {}))
     if chain.chance(0.5):
         chain.call(chain.word("torch.mul torch.add torch.sub"), x, 2)
 
@@ -145,15 +137,11 @@ def _function_gradient(chain: Chain) -> None:
         ["t"], ["torch.sin", {"torch.mul": ["$_", "$t"]}, "torch.sum"], lambda t: (torch.sin(t) * t).sum()
     )
     rows = Function(["t"], ["torch.tanh", {"torch.cumsum": ["$_", 0]}], lambda t: torch.cumsum(torch.tanh(t), 0))
-    if name in ("torch.func.grad", "torch.func.hessian", "torch.func.grad_and_value"):
-        if name.endswith("hessian") and x.data.numel() > 12:
-            raise RefusedStepError("too large")
-        function = chain.call(name, squares)
-        chain.call("operator.call", function, x, out=2 if name.endswith("value") else 1)
-    else:
-        if x.data.numel() > 40 and "jac" in name:
-            raise RefusedStepError("too large")
-        chain.call("operator.call", chain.call(name, rows), x)
+    count = x.data.numel()
+    if (name.endswith("hessian") and count > 12) or ("jac" in name and count > 40):
+        raise RefusedStepError("too large")
+    body = squares if name in ("torch.func.grad", "torch.func.hessian", "torch.func.grad_and_value") else rows
+    chain.call("operator.call", chain.call(name, body), x, out=2 if name.endswith("value") else 1)
 
 
 @family(6)
@@ -162,12 +150,8 @@ def _combination(chain: Chain) -> None:
     name = chain.word("block_diag cartesian_prod combinations meshgrid renorm cov corrcoef cdist outer vdot addr ger "
                       "atleast_3d ravel count trapz gradient fold take_rows")  # fmt: skip
     match name:
-        case "block_diag" | "cdist" | "vdot" | "outer" | "ger":
+        case "block_diag" | "cartesian_prod" | "cdist" | "vdot" | "outer" | "ger":
             chain.call(f"torch.{name}", x, chain.like(x, same=True))
-        case "cartesian_prod":
-            chain.call("torch.cartesian_prod", x, chain.like(x, same=True))
-        case "combinations":
-            chain.call("torch.combinations", x)
         case "meshgrid":
             parts = chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2)
             chain.call("torch.mul", *parts)
@@ -178,8 +162,7 @@ def _combination(chain: Chain) -> None:
             bias = chain.input([x.shape[0], y.shape[0]], x.data.dtype)
             chain.call("torch.addr", bias, x, y)
         case "fold":
-            columns = chain.input([1, 4, 9], x.data.dtype)
-            chain.call("F.fold", columns, [4, 4], 2)
+            chain.call("F.fold", chain.input([1, 4, 9], x.data.dtype), [4, 4], 2)
         case "gradient":
             chain.call("torch.trapz", x)
         case "count" | "take_rows":
@@ -194,19 +177,13 @@ def _memory_format(chain: Chain) -> None:
         [chain.integer(1, 2), chain.integer(2, 4), 4, chain.integer(3, 5)]
     )
     result = chain.call(chain.word("Tensor.contiguous Tensor.to torch.clone"), x, memory_format=torch.channels_last)
-    name = chain.word(
-        "torch.mul torch.sum torch.zeros_like torch.empty_like Tensor.view torch.relu torch.cat torch.flatten"
+    chain.add_one(
+        lambda: chain.call("torch.mul", result, chain.like(result)),
+        lambda: chain.call("torch.sum", result, 1),
+        lambda: chain.call("torch.zeros_like", result),
+        lambda: chain.do("Tensor.fill_", chain.call("torch.empty_like", result), 2),
+        lambda: chain.call("Tensor.reshape", result, [result.shape[0], -1]),
+        lambda: chain.call("torch.relu", result),
+        lambda: chain.call("torch.cat", [result, x], 1),
+        lambda: chain.call("torch.flatten", result),
     )
-    match name:
-        case "torch.mul":
-            chain.call(name, result, chain.like(result))
-        case "torch.sum":
-            chain.call(name, result, 1)
-        case "torch.empty_like":
-            chain.do("Tensor.fill_", chain.call(name, result), 2)
-        case "Tensor.view":
-            chain.call("Tensor.reshape", result, [result.shape[0], -1])
-        case "torch.cat":
-            chain.call(name, [result, x], 1)
-        case _:
-            chain.call(name, result)

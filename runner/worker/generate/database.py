@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from runner.worker.generate.chain import Chain
-from runner.worker.generate.inputs import DTYPES, WHOLE
+from runner.worker.generate.chain import DTYPES, WHOLE, Chain
 from runner.worker.generate.values import RefusedStepError, Value, values_of
 from runner.worker.torch_private.operator_database import entries
 

@@ -21,11 +21,9 @@ def _matmul(chain: Chain) -> None:
         y = chain.input([x.shape[0], x.shape[2], chain.integer(1, 6)], x.data.dtype)
         if name == "bmm":
             chain.call("torch.bmm", x, y)
-        else:
-            bias = chain.input(
-                [x.shape[0], x.shape[1], y.shape[2]] if chain.chance(0.5) else [1, 1, y.shape[2]], x.data.dtype
-            )
-            chain.call("torch.baddbmm", bias, x, y, beta=chain.one(1, 0.5), alpha=chain.one(1, 2))
+            return
+        bias = chain.input([*(x.shape[:2] if chain.chance(0.5) else (1, 1)), y.shape[2]], x.data.dtype)
+        chain.call("torch.baddbmm", bias, x, y, beta=chain.one(1, 0.5), alpha=chain.one(1, 2))
         return
     if name in ("outer", "dot", "kron"):
         x = chain.real(1, 1)
@@ -53,19 +51,15 @@ def _matmul(chain: Chain) -> None:
             options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
             chain.call("torch.addmm", bias, x, y, **options)
         case "einsum":
-            chain.call("torch.einsum", "...i,ij->...j", x, y) if chain.chance(0.6) else chain.call(
-                "torch.einsum", "...ij->...ji", x
-            )
+            chain.call("torch.einsum", *(("...i,ij->...j", x, y) if chain.chance(0.6) else ("...ij->...ji", x)))
+        case "operator" if chain.chance(0.6):
+            chain.call("operator.matmul", x, y)
         case "operator":
-            chain.call("operator.matmul", x, y) if chain.chance(0.6) else chain.call(
-                "torch.matmul", x, chain.call("Tensor.mT", x)
-            )
+            chain.call("torch.matmul", x, chain.call("Tensor.mT", x))
         case "tensordot":
             chain.call("torch.tensordot", x, y, 1)
-        case "chain_matmul":
-            chain.call("torch.matmul", x, y)
         case _:
-            chain.call(f"torch.{name}", x, y)
+            chain.call(f"torch.{name.removeprefix('chain_')}", x, y)
 
 
 @family(8)
@@ -82,18 +76,15 @@ def _norm(chain: Chain) -> None:
         case "normalize":
             chain.call("F.normalize", x, dim=chain.dim(x))
         case "group_norm":
-            channels = x.shape[1]
-            chain.call("F.group_norm", x, chain.one(*[g for g in (1, 2, 3, 4) if channels % g == 0]))
+            chain.call("F.group_norm", x, chain.divisor(x.shape[1], 1, 2, 3, 4))
         case "batch_norm":
-            channels, training = x.shape[1], chain.chance(0.6)
-            mean = chain.input([channels], kind, grad=False, plain=True)
-            var = chain.input([channels], kind, {"uniform": [0.5, 2]}, grad=False, plain=True)
-            affine = [chain.input([channels], kind), chain.input([channels], kind)] if chain.chance(0.5) else []
+            channels, training = x.shape[1:2], chain.chance(0.6)
+            mean = chain.input(channels, kind, grad=False, plain=True)
+            var = chain.input(channels, kind, {"uniform": [0.5, 2]}, grad=False, plain=True)
+            affine = [chain.input(channels, kind) for _ in range(2)] if chain.chance(0.5) else []
             chain.call("F.batch_norm", x, mean, var, *affine, training=training, momentum=0.1)
-        case "instance_norm":
-            chain.call("F.instance_norm", x)
         case _:
-            chain.call("F.local_response_norm", x, 2)
+            chain.call(f"F.{name}", x, *([2] if name == "local_response_norm" else []))
 
 
 @family(7)
@@ -115,12 +106,12 @@ def _attention(chain: Chain) -> None:
 
 def _image(chain: Chain, rank: int) -> Value:
     """A batch of images with ``rank`` dimensions, or of rows with 1."""
-    found = chain.pick(lambda t: t.is_floating_point() and t.ndim == rank + 2 and min(t.shape) > 0, 0.3)
-    if found is not None:
-        return found
+    image = chain.pick(lambda t: t.is_floating_point() and t.ndim == rank + 2 and min(t.shape) > 0, 0.3)
+    if image is not None:
+        return image
     kind = chain.dtype if chain.dtype.is_floating_point else torch.float32
     batch = chain.n if chain.dynamic and chain.chance(0.6) else chain.integer(1, 2)
-    return chain.input([batch, chain.integer(1, 4), *(chain.integer(4, 9) for _ in range(rank))], kind)
+    return chain.input([batch, chain.integer(1, 4), *chain.integers(4, 9, rank)], kind)
 
 
 @family(7)
@@ -170,21 +161,17 @@ def _pool(chain: Chain) -> None:
     elif name == "unfold":
         chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2))
     else:
-        block = chain.call("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else chain.call("F.channel_shuffle", x, 1)
-        chain.call("F.relu", block)
+        shuffle = ("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else ("F.channel_shuffle", x, 1)
+        chain.call("F.relu", chain.call(*shuffle))
 
 
 @family(5)
 def _interpolate(chain: Chain) -> None:
     rank = chain.one(1, 2, 2)
     x = _image(chain, rank)
-    mode = chain.one("nearest", "linear" if rank == 1 else "bilinear", "area", "nearest-exact", "bicubic")
-    if mode == "nearest-exact":
-        mode = "nearest"
+    mode = chain.one("nearest", "linear" if rank == 1 else "bilinear", "area", "nearest", "bicubic")
     to: dict[str, Any] = (
-        {"scale_factor": chain.one(2, 0.5, 1.5)}
-        if chain.chance(0.5)
-        else {"size": [chain.integer(2, 9) for _ in range(rank)]}
+        {"scale_factor": chain.one(2, 0.5, 1.5)} if chain.chance(0.5) else {"size": chain.integers(2, 9, rank)}
     )
     options = {"align_corners": chain.chance(0.5)} if "linear" in mode or mode == "bicubic" else {}
     if chain.chance(0.2) and rank == 2:
@@ -211,17 +198,14 @@ def _loss(chain: Chain) -> None:
                 raise RefusedStepError("no classes")
             options: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
             chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **options)
-        case "cosine_similarity" | "pairwise_distance":
-            chain.call(f"F.{name}", x, chain.like(x, same=True))
-        case "cdist":
-            chain.call("torch.cdist", x, chain.like(x, same=True))
+        case "cosine_similarity" | "pairwise_distance" | "cdist":
+            chain.call(f"{'torch' if name == 'cdist' else 'F'}.{name}", x, chain.like(x, same=True))
         case "gaussian_nll_loss":
             spread = chain.input(x.shape, x.data.dtype, {"uniform": [0.5, 2]}, grad=False)
             chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **reduction)
-        case "margin_ranking_loss":
-            chain.call("F.margin_ranking_loss", x, chain.like(x, same=True), chain.like(x, same=True), **reduction)
         case _:
-            chain.call(f"F.{name}", x, chain.like(x, same=True), **reduction)
+            targets = [chain.like(x, same=True) for _ in range(2 if name == "margin_ranking_loss" else 1)]
+            chain.call(f"F.{name}", x, *targets, **reduction)
 
 
 @family(5)
@@ -251,9 +235,7 @@ def _algebra(chain: Chain) -> None:
     )
     if name in ("cross", "vander"):
         row = chain.input([4, 3], kind)
-        chain.call("torch.linalg.cross", row, chain.like(row, same=True)) if name == "cross" else chain.call(
-            "torch.linalg.vander", row
-        )
+        chain.call(f"torch.linalg.{name}", row, *([chain.like(row, same=True)] if name == "cross" else []))
         chain.call("torch.mul", eye, 2)
         return
     if name in ("cholesky", "eigvalsh", "eigh"):
@@ -266,10 +248,8 @@ def _algebra(chain: Chain) -> None:
         b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
         options: dict[str, Any] = {"upper": chain.chance(0.5)} if "triangular" in name else {}
         chain.call(name, a, b, **options)
-    elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor")):
-        chain.call(name, a, out=2)
-    elif name.endswith(".svd"):
-        chain.call(name, a, out=3)
+    elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor", ".svd")):
+        chain.call(name, a, out=3 if name.endswith(".svd") else 2)
     elif name.endswith("matrix_power"):
         chain.call(name, a, chain.one(0, 2, -1))
     elif name.endswith("multi_dot"):
@@ -290,16 +270,13 @@ BODIES = (
 @family(5)
 def _vmap(chain: Chain) -> None:
     x = chain.real(2, 3)
-    body, function = chain.one(*BODIES)
-    mapped = chain.call("torch.vmap", Function(["row"], body, function))
-    chain.call("operator.call", mapped, x)
+    chain.call("operator.call", chain.call("torch.vmap", Function(["row"], *chain.one(*BODIES))), x)
 
 
 @family(3)
 def _condition(chain: Chain) -> None:
     x = chain.real(1, 3)
-    total = chain.call("torch.sum", x)
-    truth = chain.call("operator.gt", total, 0)
+    truth = chain.call("operator.gt", chain.call("torch.sum", x), 0)
     first, second = Function(["t"], ["torch.sin"], torch.sin), Function(["t"], ["torch.cos"], torch.cos)
     chain.call("torch.cond", truth, first, second, [x])
 
@@ -313,5 +290,5 @@ def _autocast(chain: Chain) -> None:
         y = chain.input([x.shape[-1], chain.integer(1, 6)], x.data.dtype)
         result = chain.call(chain.one("torch.matmul", "torch.mm"), x, y)
         if chain.chance(0.6):
-            result = chain.call(chain.one("F.relu", "torch.tanh", "torch.exp", "torch.softmax"), result, *([]))
+            result = chain.call(chain.one("F.relu", "torch.tanh", "torch.exp", "torch.softmax"), result)
     chain.call("Tensor.float", result)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from runner.worker.generate.chain import Chain, family
@@ -40,41 +42,30 @@ GUARDED = (
 
 @family(14)
 def _unary(chain: Chain) -> None:
-    name = chain.one(*SMOOTH, *STEPPED)
-    chain.call(name, chain.real())
+    chain.call(chain.one(*SMOOTH, *STEPPED), chain.real())
 
 
 @family(6)
 def _activation(chain: Chain) -> None:
     x = chain.real()
-    if chain.chance(0.2):
-        return _activation_with_parameters(chain, x)
-    chain.call(chain.one(*ACTIVATIONS), x)
-
-
-def _activation_with_parameters(chain: Chain, x: Value) -> None:
-    name = chain.word("F.prelu F.threshold F.glu F.gelu F.leaky_relu F.softplus F.rrelu")
-    match name:
-        case "F.prelu":
-            chain.call(name, x, Literal([chain.one(0.25, 0.5)], x.data.dtype))
-        case "F.threshold":
-            chain.call(name, x, 0.25, -1.5)
-        case "F.glu":
-            chain.call(name, x, chain.dim(x))
-        case "F.gelu":
-            chain.call(name, x, approximate="tanh")
-        case "F.softplus":
-            chain.call(name, x, 2, 3)
-        case _:
-            chain.call(name, x, *([0.3] if name == "F.leaky_relu" else []))
+    if not chain.chance(0.2):
+        chain.call(chain.one(*ACTIVATIONS), x)
+        return
+    chain.add_one(
+        lambda: chain.call("F.prelu", x, Literal([chain.one(0.25, 0.5)], x.data.dtype)),
+        lambda: chain.call("F.threshold", x, 0.25, -1.5),
+        lambda: chain.call("F.glu", x, chain.dim(x)),
+        lambda: chain.call("F.gelu", x, approximate="tanh"),
+        lambda: chain.call("F.leaky_relu", x, 0.3),
+        lambda: chain.call("F.softplus", x, 2, 3),
+        lambda: chain.call("F.rrelu", x),
+    )
 
 
 @family(8)
 def _guarded(chain: Chain) -> None:
     name, low, high = chain.one(*GUARDED)
-    x = chain.real()
-    bounded = chain.call("torch.clamp", x, low, high)
-    chain.call(name, bounded)
+    chain.call(name, chain.call("torch.clamp", chain.real(), low, high))
 
 
 @family(16)
@@ -88,10 +79,8 @@ def _binary(chain: Chain) -> None:
         "torch.heaviside torch.nextafter torch.xlogy torch.float_power torch.fmod torch.remainder "
         "torch.true_divide operator.truediv torch.dist torch.polar"
     )
-    if name in ("torch.add", "torch.sub", "torch.rsub") and chain.chance(0.3):
-        chain.call(name, x, y, alpha=chain.one(2, -1, 3))
-        return
-    chain.call(name, x, y)
+    scales = name in ("torch.add", "torch.sub", "torch.rsub") and chain.chance(0.3)
+    chain.call(name, x, y, **({"alpha": chain.one(2, -1, 3)} if scales else {}))
 
 
 @family(8)
@@ -104,10 +93,8 @@ def _scalar(chain: Chain) -> None:
     )
     if name == "torch.pow":
         number = chain.one(2, 3, 0, 1)
-    if chain.chance(0.15) and name.startswith("operator"):
-        chain.call(name, number, x)
-        return
-    chain.call(name, x, number)
+    is_reflected = chain.chance(0.15) and name.startswith("operator")
+    chain.call(name, *((number, x) if is_reflected else (x, number)))
 
 
 @family(6)
@@ -117,21 +104,16 @@ def _ternary(chain: Chain) -> None:
     name = chain.word("torch.addcmul torch.addcdiv torch.lerp torch.clamp torch.where torch.addcmul")
     match name:
         case "torch.addcdiv":
-            y = chain.call("torch.clamp", chain.like(x), 0.5, 4)
-            chain.call(name, x, z, y, value=chain.number())
+            chain.call(name, x, z, chain.call("torch.clamp", chain.like(x), 0.5, 4), value=chain.number())
         case "torch.addcmul":
             chain.call(name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3))
         case "torch.where":
             chain.call(name, chain.mask(x), y, z)
         case "torch.clamp":
-            chain.call(name, x, torch_min(chain, x), chain.number() + 4)
+            low = chain.one(-1.5, -0.25, 0.5) if x.floating else chain.integer(-4, 1)
+            chain.call(name, x, low, chain.number() + 4)
         case _:
             chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0))
-
-
-def torch_min(chain: Chain, x: Value) -> float | int:
-    """A lower bound for ``clamp``."""
-    return chain.one(-1.5, -0.25, 0.5) if x.floating else chain.integer(-4, 1)
 
 
 @family(9)
@@ -162,12 +144,11 @@ def _bitwise(chain: Chain) -> None:
     x = chain.whole() if chain.chance(0.7) else chain.mask(chain.tensor(1, 3))
     name = chain.word("torch.bitwise_and torch.bitwise_or torch.bitwise_xor operator.and_ operator.xor shift")
     if name == "shift":
-        shift = chain.one("torch.bitwise_left_shift", "torch.bitwise_right_shift", "operator.lshift", "operator.rshift")
-        chain.call(shift, x, chain.integer(0, 4))
-        return
-    chain.call(
-        name, x, chain.like(x) if chain.chance(0.6) else 1 if x.data.dtype == torch.bool else chain.integer(1, 9)
-    )
+        name = chain.one("torch.bitwise_left_shift", "torch.bitwise_right_shift", "operator.lshift", "operator.rshift")
+        chain.call(name, x, chain.integer(0, 4))
+    else:
+        is_bool = x.data.dtype == torch.bool
+        chain.call(name, x, chain.like(x) if chain.chance(0.6) else 1 if is_bool else chain.integer(1, 9))
 
 
 @family(7)
@@ -189,26 +170,23 @@ def _comparison(chain: Chain) -> None:
 def _where(chain: Chain) -> None:
     x = chain.tensor(1)
     mask = chain.mask(x)
-    choice = chain.integer(0, 4)
-    match choice:
-        case 0:
-            chain.call("torch.where", mask, x, chain.like(x))
-        case 1:
-            chain.call("torch.where", mask, x, chain.number() if x.floating else chain.integer(-3, 3))
-        case 2:
-            chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2))
-        case 3:
-            chain.call("torch.nan_to_num", x) if x.floating else chain.call(
-                "torch.where", mask, chain.integer(-3, 3), x
-            )
-        case _:
-            chain.call("operator.mul", x, mask)
+    chain.add_one(
+        lambda: chain.call("torch.where", mask, x, chain.like(x)),
+        lambda: chain.call("torch.where", mask, x, chain.number() if x.floating else chain.integer(-3, 3)),
+        lambda: chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2)),
+        lambda: (
+            chain.call("torch.nan_to_num", x)
+            if x.floating
+            else chain.call("torch.where", mask, chain.integer(-3, 3), x)
+        ),
+        lambda: chain.call("operator.mul", x, mask),
+    )
 
 
 @family(10)
 def _cast(chain: Chain) -> None:
     x = chain.tensor()
-    kinds = (
+    kind = chain.one(
         torch.float16,
         torch.bfloat16,
         torch.float32,
@@ -219,24 +197,22 @@ def _cast(chain: Chain) -> None:
         torch.uint8,
         torch.int8,
     )
-    kind = chain.one(*kinds)
-    if kind == torch.uint8:
-        x = chain.call("torch.abs", x) if x.data.dtype != torch.bool else x
+    if kind == torch.uint8 and x.data.dtype != torch.bool:
+        x = chain.call("torch.abs", x)
     if chain.chance(0.35):  # there and back
         low = chain.one(torch.float16, torch.bfloat16, torch.float32, torch.int32)
         lowered = chain.call("Tensor.to", x, low)
         if chain.chance(0.5) and lowered.floating:
             lowered = chain.call(chain.one("torch.mul", "torch.add"), lowered, chain.number())
         chain.call("Tensor.to", lowered, x.data.dtype)
-        return
-    if chain.chance(0.2):
+    elif chain.chance(0.2):
         chain.call(
             chain.word("Tensor.half Tensor.float Tensor.double Tensor.long Tensor.bfloat16 Tensor.int Tensor.bool"), x
         )
-        return
-    chain.call(chain.one("Tensor.to", "Tensor.type"), x, kind) if chain.chance(0.8) else chain.call(
-        "Tensor.type_as", x, chain.tensor()
-    )
+    elif chain.chance(0.8):
+        chain.call(chain.one("Tensor.to", "Tensor.type"), x, kind)
+    else:
+        chain.call("Tensor.type_as", x, chain.tensor())
 
 
 @family(5)
@@ -246,40 +222,35 @@ def _cast_reduce(chain: Chain) -> None:
     lowered = chain.call("Tensor.to", x, low)
     name = chain.word("torch.sum torch.mean torch.amax torch.softmax torch.cumsum torch.prod")
     over = chain.dim(x)
-    if name in ("torch.sum", "torch.mean", "torch.softmax", "torch.cumsum", "torch.prod") and chain.chance(0.5):
+    if name != "torch.amax" and chain.chance(0.5):
         chain.call(name, lowered, over, dtype=chain.one(torch.float32, torch.float64))
-        return
-    reduced = chain.call(name, lowered, over)
-    chain.call("Tensor.to", reduced, x.data.dtype)
+    else:
+        chain.call("Tensor.to", chain.call(name, lowered, over), x.data.dtype)
 
 
 @family(8)
 def _creation(chain: Chain) -> None:
     x = chain.tensor(1)
     sizes = chain.sizes(x)
-    name = chain.word(
-        "torch.zeros_like torch.ones_like torch.full_like Tensor.new_zeros Tensor.new_ones Tensor.new_full "
-        "torch.arange torch.linspace torch.eye torch.empty_like torch.full torch.scalar_tensor"
+    kind = x.data.dtype
+
+    def last_sizes() -> list[Any]:
+        return sizes[-chain.integer(1, len(sizes)) :]
+
+    result = chain.add_one(
+        lambda: chain.call("torch.zeros_like", x),
+        lambda: chain.call("torch.ones_like", x),
+        lambda: chain.call("torch.full_like", x, chain.integer(-2, 3)),
+        lambda: chain.call("Tensor.new_zeros", x, last_sizes()),
+        lambda: chain.call("Tensor.new_ones", x, last_sizes()),
+        lambda: chain.call("Tensor.new_full", x, last_sizes(), chain.integer(-2, 3)),
+        lambda: chain.call("torch.arange", sizes[-1], dtype=torch.int64 if kind == torch.bool else kind),
+        lambda: chain.call("torch.linspace", -1, 1, sizes[-1]),
+        lambda: chain.call("torch.eye", sizes[-1], dtype=kind),
+        lambda: chain.do("Tensor.fill_", chain.call("torch.empty_like", x), chain.integer(-2, 3)),
+        lambda: chain.call("torch.full", sizes, chain.number()),
+        lambda: chain.call("torch.scalar_tensor", chain.number()),
     )
-    if name == "torch.empty_like":
-        result = chain.call(name, x)
-        chain.do("Tensor.fill_", result, chain.integer(-2, 3))
-    elif name.endswith("_like"):
-        result = chain.call(name, x, *([chain.integer(-2, 3)] if "full" in name else []))
-    elif name.startswith("Tensor.new"):
-        result = chain.call(
-            name, x, sizes[-chain.integer(1, len(sizes)) :], *([chain.integer(-2, 3)] if "full" in name else [])
-        )
-    elif name == "torch.arange":
-        result = chain.call(name, sizes[-1], dtype=x.data.dtype if x.data.dtype != torch.bool else torch.int64)
-    elif name == "torch.linspace":
-        result = chain.call(name, -1, 1, sizes[-1])
-    elif name == "torch.eye":
-        result = chain.call(name, sizes[-1], dtype=x.data.dtype)
-    elif name == "torch.full":
-        result = chain.call(name, sizes, chain.number())
-    else:
-        result = chain.call(name, chain.number())
     if chain.chance(0.8):
         chain.call(chain.word("torch.add torch.mul operator.mul operator.sub torch.maximum"), x, result)
 
@@ -302,7 +273,7 @@ def _complex(chain: Chain) -> None:
             chain.call(name, x, chain.like(x))
         case "torch.conj" if chain.chance(0.5):
             lazy = chain.call(name, z)
-            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
+            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *[2] * chain.chance(0.5))
         case _:
             chain.call(name, z)
 
@@ -319,9 +290,7 @@ def _random(chain: Chain) -> None:
     elif name == "torch.bernoulli":
         chain.call(name, chain.call("torch.sigmoid", x))
     elif name.startswith("Tensor."):
-        copy = chain.call("torch.clone", x)
-        chain.do(name, copy)
-        chain.call("torch.add", copy, x)
+        chain.call("torch.add", chain.do(name, chain.call("torch.clone", x)), x)
     elif name == "torch.randint_like":
         chain.call("torch.add", chain.call(name, x, 0, 10), x)
     else:
@@ -368,10 +337,8 @@ def write_in_place(chain: Chain, x: Value) -> Value:
             return chain.do(name, x, -1, 2)
         case "Tensor.fill_" | "Tensor.clamp_min_":
             return chain.do(name, x, number)
-        case "Tensor.div_" | "Tensor.remainder_":
-            return chain.do(name, x, 2 if x.floating else 3)
-        case "Tensor.pow_":
-            return chain.do(name, x, 2)
+        case "Tensor.div_" | "Tensor.remainder_" | "Tensor.pow_":
+            return chain.do(name, x, 2 if x.floating or name == "Tensor.pow_" else 3)
         case "Tensor.addcmul_":
             return chain.do(name, x, chain.like(x), chain.like(x), value=number)
         case "Tensor.masked_fill_":
@@ -407,7 +374,6 @@ def _input_mutation(chain: Chain) -> None:
     inputs = [value for value in chain.values if value.name in chain.inputs and not value.data.requires_grad]
     if not inputs:
         raise RefusedStepError("no input may be changed")
-    x = chain.one(*inputs)
-    write_in_place(chain, x)
+    x = write_in_place(chain, chain.one(*inputs))
     if chain.chance(0.4):
         chain.call(chain.one("operator.mul", "torch.add"), x, 2)

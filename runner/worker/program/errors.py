@@ -17,7 +17,7 @@ import torch
 
 from runner.contract.pattern import telling_line, top_frame
 from runner.worker.program.raisers import frames_of, raiser
-from runner.worker.torch_private.exceptions import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
+from runner.worker.torch_private.dynamo import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
 
 MESSAGE_LIMIT = 4000  # characters
 TRACE_LINES = 30

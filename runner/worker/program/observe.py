@@ -24,8 +24,7 @@ from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, 
 from runner.worker.program.state import State, argument_names, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.fallbacks import find_fallbacks
-from runner.worker.torch_private.uncompiled import why_uncompiled
+from runner.worker.torch_private.fallbacks import find_fallbacks, why_uncompiled
 
 REASON_LENGTH = 300  # characters of one graph break's reason
 global_state.switches()  # a server looks for them before it forks

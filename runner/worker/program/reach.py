@@ -21,8 +21,8 @@ import torch
 
 from runner.contract.lines import text_of
 from runner.worker.torch_private import counters
+from runner.worker.torch_private.logs import Event, Trace, tracing
 from runner.worker.torch_private.operator_database import noting_decompositions
-from runner.worker.torch_private.structured_trace import Event, Trace, tracing
 
 LOWERED = "inductor_post_grad_graph"
 """The graph whose operators Inductor lowers."""

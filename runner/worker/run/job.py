@@ -36,9 +36,9 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.tensors.tolerance import missing_place
-from runner.worker.torch_private.compiling import CompileWatch
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
+from runner.worker.torch_private.dynamo import CompileWatch
 
 Send = Callable[[dict[str, Any]], None]
 

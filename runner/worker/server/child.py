@@ -31,8 +31,8 @@ from typing import Any, NoReturn
 
 from runner.contract.job import Job
 from runner.worker.processes import adopt_orphans, die_with_parent, encode
-from runner.worker.server.entry import load_entry
 from runner.worker.server.persistent import Base, has_children, resident
+from runner.worker.server.warm_up import load_entry
 
 EXIT_BROKEN = 70
 """Exit status of a child whose harness failed (EX_SOFTWARE)."""

@@ -37,8 +37,7 @@ from typing import Any, NoReturn
 from runner.contract.settings import DEFAULT_THREADS, NVML_CHECK
 from runner.worker.processes import adopt_orphans, die_with_parent, encode
 from runner.worker.server.child import EXIT_BROKEN, redirect, run_child
-from runner.worker.server.toolchain import missing_vectors
-from runner.worker.server.warm_up import ThreadsLeft, warm_up
+from runner.worker.server.warm_up import ThreadsLeft, missing_vectors, warm_up
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -4,6 +4,9 @@
 answer is the whole judgement of the job, in a forked copy of this process. So a crash or a hang is an answer like
 any other. It counts only if the failure is one that the job names. The bisector keeps its state in files, which copies
 find.
+
+It names an application by a node or an operator alone, and its number is the place in the order of calls of
+``CompilerBisector.disable_subsystem``. So each copy also notes the operators of nodes, and the lines of applications.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import os
 import re
 import select
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -28,9 +32,9 @@ from runner.contract.job import Job
 from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.processes import die_with_parent, encode
+from runner.worker.program.load import MODULE
 from runner.worker.run.job import Send, judge_job
 from runner.worker.run.prepare import own_cache
-from runner.worker.tasks.applications import key_of, record_applications
 from runner.worker.torch_private import bisector
 
 SECONDS = 60.0
@@ -39,6 +43,7 @@ SECONDS = 60.0
 BUDGET = 270.0
 """All of them together may take so long; then what is known so far is the answer."""
 
+_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 _OVERLOAD = re.compile(r"<OpOverload\(op='([^']*)', overload='([^']*)'\)>")
 _NO_CACHE = {
     "torch._inductor.config.fx_graph_cache": False,
@@ -62,8 +67,7 @@ def run_bisect(job: Job, send: Send) -> dict[str, Any]:
         ``error``: null.
     """
     send({"phase": "backend"})
-    marks = [tuple(mark) for mark in job.arguments["wanted"]]
-    question = _Question(job, marks, send)
+    question = _Question(job, [tuple(mark) for mark in job.arguments["wanted"]], send)
     printed = io.StringIO()
     result: Any = None
     note = ""
@@ -111,7 +115,7 @@ def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, s
         "number": result.bisect_number,
         "name": name,
         "operator": question.operators.get(name or ""),
-        "line": question.lines.get(key_of(result.subsystem, result.bisect_number)),
+        "line": question.lines.get(_key_of(result.subsystem, result.bisect_number)),
     }, ""
 
 
@@ -125,7 +129,7 @@ class _Question:
 
     ``reproduced``: it has shown at least once. ``fixed_by``: the subsystem without which it does not show.
     ``operators``: the operators of the graph's nodes by name. ``lines``: those of the source that applications come
-    from, by ``key_of``.
+    from, by ``_key_of``.
     """
 
     job: Job
@@ -144,8 +148,7 @@ class _Question:
         self.backend = str(self.job.backend["backend"])
         self._seconds = float(arguments.get("seconds") or SECONDS)
         self._end = time.monotonic() + float(arguments.get("budget") or BUDGET)
-        config = {**self.job.config, **_NO_CACHE}
-        self._judged = replace(self.job, task="judge", arguments={}, config=config)
+        self._judged = replace(self.job, task="judge", arguments={}, config={**self.job.config, **_NO_CACHE})
 
     def __call__(self) -> bool:
         backend, subsystem, state = bisector.current_question()
@@ -159,7 +162,7 @@ class _Question:
         if subsystem not in self._switched:
             setting = bisector.setting_of(self.backend, subsystem)
             same = _changes_nothing(setting, {FALLBACK_RANDOM: self.drew_random, **self._judged.config})
-            self._switched[subsystem] = False if same else self._ask(f"without {subsystem}")
+            self._switched[subsystem] = not same and self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
             self.fixed_by = subsystem
         return self._switched[subsystem]
@@ -196,9 +199,15 @@ class _Question:
 
 def _changes_nothing(setting: bisector.Setting | None, config: Mapping[str, Any]) -> bool:
     """Return whether the job has that setting already, so that the answer is known."""
-    if setting is None or setting.config != "inductor":
-        return False
-    return bool(config.get(f"torch._inductor.config.{setting.field}") == setting.value)
+    return (
+        setting is not None
+        and setting.config == "inductor"
+        and config.get(f"torch._inductor.config.{setting.field}") == setting.value
+    )
+
+
+def _key_of(subsystem: str, number: int) -> str:
+    return f"{subsystem} {number}"
 
 
 def _times(runs: int) -> str:
@@ -269,11 +278,8 @@ def _listen(pid: int, reading: int, end: float) -> Answer:
 
 def _take(answer: Answer, line: bytes) -> None:
     message = json.loads(line)
-    answer.phase = message.get("phase", answer.phase)
-    answer.record = message.get("outcome", answer.record)
-    answer.broken = message.get("broken", answer.broken)
-    answer.operators = message.get("operators", answer.operators)
-    answer.lines = message.get("lines", answer.lines)
+    for name in ("phase", "record", "broken", "operators", "lines"):
+        setattr(answer, name, message.get(name, getattr(answer, name)))
     bisector.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
 
 
@@ -319,11 +325,24 @@ def _answer(job: Job, writing: int) -> NoReturn:
         die_with_parent(signal.SIGKILL)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        seen = record_applications()
+        operators: dict[str, str] = {}
+        lines: dict[str, int] = {}
+
+        def note_line(subsystem: str, number: int, trace: str) -> None:
+            if (line := line_of(trace)) is not None:
+                lines[_key_of(subsystem, number)] = line
+
+        bisector.watch_applications(operators.__setitem__, note_line)
         record = judge_job(job, say).to_json()
-        applied = bisector.applied()
-        say({"outcome": record, "operators": seen.operators, "lines": seen.lines, "applied": applied})
+        say({"record": record, "operators": operators, "lines": lines, "applied": bisector.applied()})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})
     finally:
         os._exit(0)
+
+
+def line_of(trace: str) -> int | None:
+    """Return the innermost line of the case's own source in a stack that torch keeps with a node; None without one."""
+    files = {getattr(module, "__file__", None) for name, module in [*sys.modules.items()] if name.startswith(MODULE)}
+    lines = [int(line) for file, line in _FRAME.findall(trace) if file in files]
+    return lines[-1] if lines else None

@@ -22,9 +22,7 @@ from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import own_cache, variable, with_source
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.counters import start_counting
-from runner.worker.torch_private.logs import log_files
-from runner.worker.torch_private.structured_trace import Event, Trace, trace_file, tracing
+from runner.worker.torch_private.logs import Event, Trace, log_files, trace_file, tracing
 
 FILTER = "TORCHDYNAMO_DEBUG_FUNCTION"
 _GRAPH = re.compile(r"graph|output_code")
@@ -72,7 +70,7 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
         log_files(folder / "logs", arguments["artifacts"]) as missing,
         tracing(trace, trace_file(folder / "trace")),
     ):
-        start_counting()
+        counters.start_counting()
         send({"phase": "backend"})
         observation = observe(loaded, compile_module(loaded.model), settings)
         read_counts(observation)

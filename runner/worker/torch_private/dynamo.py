@@ -1,13 +1,15 @@
-"""What Dynamo shows to developers: graphs that it gives away, its breaks and limits, and frames that it records."""
+"""What Dynamo shows to developers: when it compiles, its graphs, breaks, limits, recordings and exceptions."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from time import monotonic
 from types import CodeType
 from typing import Any
 
+import torch._dynamo
 from torch.fx import GraphModule
 
 from runner.worker.torch_private.doors import Door
@@ -85,3 +87,59 @@ def compilation_limits() -> tuple[str, str]:
     """Return the names of the flags that limit compilations of a frame, which torch 2.6 has under other names."""
     kind = "cache_size_limit" if _RECOMPILE_LIMIT.now() is None else "recompile_limit"
     return f"torch._dynamo.config.{kind}", f"torch._dynamo.config.accumulated_{kind}"
+
+
+class CompileWatch:
+    """While the block lasts, says when torch begins to compile and how many seconds it has compiled.
+
+    ``torch._dynamo.reset()`` forgets the callbacks, so a block begins after it. torch 2.6 and 2.7 call them for each
+    frame that is compiled within another one.
+    """
+
+    def __init__(self, send: Callable[[dict[str, Any]], None]) -> None:
+        """Keep ``send``, which is given ``{"compiling": None}`` and ``{"compiling": seconds}`` in turn."""
+        self.seconds = 0.0
+        self._send, self._depth, self._since = send, 0, 0.0
+
+    def __enter__(self) -> CompileWatch:
+        """Register with torch."""
+        torch._dynamo.callback_handler.register_start_callback(self._start)
+        torch._dynamo.callback_handler.register_end_callback(self._end)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """Leave torch's lists, as far as it has not forgotten them."""
+        handler = torch._dynamo.callback_handler
+        if self._start in handler.start_callbacks:
+            handler.remove_start_callback(self._start)
+        if self._end in handler.end_callbacks:
+            handler.remove_end_callback(self._end)
+
+    def _start(self, *_: object) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            self._since = monotonic()  # bound early: the case may have replaced it, and its code runs now
+            self._send({"compiling": None})
+
+    def _end(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += monotonic() - self._since
+            self._send({"compiling": self.seconds})
+
+
+_GRAPH_BREAK = "a graph break where none is allowed is a failure of the compiler"
+_RUNTIME = Door(
+    "torch._dynamo.exc:TorchRuntimeError", "an error of the model that Dynamo wraps is a failure of the compiler"
+)
+_UNSUPPORTED = Door("torch._dynamo.exc:Unsupported", _GRAPH_BREAK)
+_LIMIT = Door("torch._dynamo.exc:FailOnRecompileLimitHit", "a recompilation too many is a failure of the compiler")
+_RECOMPILE = Door("torch._dynamo.exc:RecompileError", "a recompilation that is forbidden is a failure of the compiler")
+
+PACKAGES = ("torch._dynamo.", "torch._inductor.", "torch._functorch.")
+"""How the names of all that belongs to the compiler begin."""
+RUNTIME_ERROR = _RUNTIME.dotted
+UNSUPPORTED = _UNSUPPORTED.dotted
+RECOMPILE_ERRORS = frozenset({_LIMIT.dotted, _RECOMPILE.dotted})
+for _door in (_RUNTIME, _UNSUPPORTED, _LIMIT, _RECOMPILE):
+    _door.find()  # what is missing is said where any error is recorded

@@ -1,4 +1,4 @@
-"""What ran eagerly under a backend because torch's compiler gave up, as torch's own record of compilations tells."""
+"""What ran eagerly under a backend, and why, as torch's own record of compilations tells."""
 
 from __future__ import annotations
 
@@ -61,3 +61,17 @@ def _summary(reason: str) -> str:
     """Return the first line of a reason without addresses, and the next one where it only says who raised."""
     first, _, rest = ADDRESS.sub("", reason.strip()).partition("\n")
     return " ".join([first, rest.split("\n")[0]] if first.endswith(":") else [first])[:LENGTH]
+
+
+FLAG = re.compile(r"torch\._dynamo\.config\.\w+(?= ?= ?True)")
+"""A flag that torch's hint says to set."""
+
+
+def why_uncompiled() -> str:
+    """Return why no graph was compiled since torch's counters were cleared, and the flag that changes it; empty if
+    torch names no reason."""
+    for reason in (str(key) for kind in ("unimplemented", "graph_break") for key in counters.of(kind) or ()):
+        flag = FLAG.search(reason)
+        remedy = f"; to have it traced: config: {{{flag[0]}: true}}" if flag else ""
+        return reason.strip().split("\n")[0][:LENGTH] + remedy
+    return ""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from worker_jobs import run, source
 
-from runner.worker.tasks import benchmark, stopwatch
+from runner.worker.program.errors import InvalidCase
+from runner.worker.tasks import benchmark
 
 PLAIN = source("return torch.relu(x) + 1")
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopwatch, "ROUND", 0.005)
+    monkeypatch.setattr(benchmark, "ROUND", 0.005)
 
 
 def bench(text: str, folder: Path, part: str = "warm", backend: str = "eager", **fields: Any) -> dict[str, Any]:
@@ -149,7 +152,107 @@ def test_every_round_takes_its_turn(tmp_path, monkeypatch):
         order.append(names.setdefault(id(call), "eager" if not names else "compiled"))
         return [1.0] * least
 
-    monkeypatch.setattr(stopwatch, "times", times)
+    monkeypatch.setattr(benchmark, "times", times)
     record = bench(PLAIN, tmp_path)
     assert order == ["eager", "compiled", "compiled", "eager", "eager", "compiled"]
     assert record["eager"]["seconds"]["count"] == record["compiled"]["seconds"]["count"] == 2 * benchmark.ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("found", "median", "low", "high"),
+    [([5.0, 1.0, 3.0, 2.0, 4.0], 3, 2, 4), ([1.0, 2.0], 1.5, 1.25, 1.75), ([7.0], 7, 7, 7)],
+)
+def test_a_spread_is_the_median_and_the_quartiles(found, median, low, high):
+    assert benchmark.spread(found) == {
+        "median": median,
+        "low": low,
+        "high": high,
+        "best": min(found),
+        "count": len(found),
+    }
+
+
+def test_a_slow_call_is_measured_as_often_as_asked(monkeypatch):
+    monkeypatch.setattr(benchmark, "ROUND", 1e-6)
+    calls: list[int] = []
+    found = benchmark.times(lambda: calls.append(torch.ones(1 << 18).sum().numel()), "cpu", 7)
+    assert len(found) >= 7 and len(calls) >= 7 and min(found) > 0
+
+
+def test_on_cuda_the_bench_is_repeated_until_there_are_enough(monkeypatch):
+    """``do_bench`` gives milliseconds, and as many as fit into its time."""
+    testing = pytest.importorskip("triton.testing")
+    asked: list[float] = []
+
+    def do_bench(call, warmup, rep, return_mode):
+        assert return_mode == "all"
+        asked.append(rep)
+        return [50.0] * max(1, int(rep / 50))
+
+    monkeypatch.setattr(testing, "do_bench", do_bench)
+    found = benchmark.times(lambda: None, "cuda", 10)
+    assert found == [0.05] * len(found) and len(found) >= 10 and len(asked) == 2
+    assert len(benchmark.times(lambda: None, "cuda:0", 1)) == 2 and len(asked) == 3, "enough at once"
+
+
+def test_memory_is_what_a_call_holds_at_its_peak():
+    kept: list[torch.Tensor] = []
+
+    def hold() -> None:
+        kept[:] = [torch.ones(32 << 18)]  # 32 MiB
+
+    def drop() -> None:
+        torch.ones(64 << 18)  # 64 MiB, gone at once
+
+    nothing = benchmark.memory(lambda: None, "cpu")
+    if nothing is None:
+        pytest.skip("this kernel does not let a process forget its peak")
+    assert nothing < 4 << 20
+    for call, wanted in ((hold, 32 << 20), (drop, 64 << 20)):
+        assert benchmark.memory(call, "cpu") == pytest.approx(wanted, abs=4 << 20)
+    assert benchmark.memory(lambda: None, "cpu") < 4 << 20, "a peak is forgotten"
+
+
+def test_memory_that_cannot_be_told_is_none(monkeypatch):
+    monkeypatch.setattr(benchmark, "_forget_peak", lambda: False)
+    assert benchmark.memory(lambda: None, "cpu") is None
+
+
+def test_launches_are_the_kernels_among_what_the_gpu_did(monkeypatch):
+    from torch.autograd import DeviceType
+
+    def event(name: str, device: DeviceType, annotation: bool = False) -> SimpleNamespace:
+        return SimpleNamespace(name=name, device_type=device, is_user_annotation=annotation)
+
+    seen = [
+        event("triton_poi_fused_0", DeviceType.CUDA),
+        event("ampere_sgemm", DeviceType.CUDA),
+        event("Memcpy DtoD (Device -> Device)", DeviceType.CUDA),
+        event("Memset (Device)", DeviceType.CUDA),
+        event("Torch-Compiled Region", DeviceType.CUDA, annotation=True),
+        event("aten::mm", DeviceType.CPU),
+    ]
+
+    class Profile:
+        def __init__(self, activities: object) -> None: ...
+
+        def __enter__(self) -> Profile:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def events(self) -> list[SimpleNamespace]:
+            return seen
+
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert benchmark.launches(lambda: None, "cuda") == 2
+    seen[:] = seen[-1:]
+    assert benchmark.launches(lambda: None, "cuda") is None, "a profiler that sees no device has counted nothing"
+    assert benchmark.launches(lambda: None, "cpu") is None
+
+
+def test_only_what_has_a_clock_is_timed():
+    benchmark.select("cpu")
+    with pytest.raises(InvalidCase, match="nothing here times device xpu"):
+        benchmark.select("xpu:0")

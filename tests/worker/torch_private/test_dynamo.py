@@ -1,4 +1,4 @@
-"""``runner.worker.torch_private.compiling``: control is told when torch compiles."""
+"""``runner.worker.torch_private.dynamo``: control is told when torch compiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from worker_jobs import HERE, job, source
 
 from runner.worker.tasks.registry import run_job
-from runner.worker.torch_private.compiling import CompileWatch
+from runner.worker.torch_private.dynamo import CompileWatch
 
 
 def messages(**fields):
@@ -30,7 +30,7 @@ def test_any_other_job_says_nothing():
 def test_seconds_add_up_and_nested_compilations_count_once(monkeypatch):
     sent = []
     clock = iter([10.0, 13.0, 20.0, 21.0])
-    monkeypatch.setattr("runner.worker.torch_private.compiling.monotonic", lambda: next(clock))
+    monkeypatch.setattr("runner.worker.torch_private.dynamo.monotonic", lambda: next(clock))
     watch = CompileWatch(lambda message: sent.append(message["compiling"]))
     for step in (watch._start, watch._start, watch._end, watch._end, watch._start, watch._end):
         step("as later versions call it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from runner.worker.torch_private.structured_trace import Event, Trace, tracing
+from runner.worker.torch_private.logs import Event, Trace, tracing
 
 
 def record(metadata: object, payload: str | None = None) -> logging.LogRecord:
