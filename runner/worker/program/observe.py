@@ -231,7 +231,7 @@ def _run_call(
     gaps = GapWatch(tensors)
 
     with modes(settings):
-        original = global_state.read(public=True)
+        original = global_state.read()
         try:
             with loaded.python:
                 result = target(*args)
