@@ -16,7 +16,12 @@ _IMPLS = Door("torch.library:_impls", "kernels that a case registers for torch's
 _PRINTING = Door("torch._tensor_str:PRINT_OPTS", "settings of printing are not compared")
 _STANCE = Door("torch._dynamo.eval_frame:_stance", "torch.compiler.set_stance may hold on for later cases")
 _C = Door("torch._C", "settings of torch's C++ part are not compared")
-_SAVED = Door("torch._C:_autograd", "hooks for saved tensors may hold on for later cases")
+_SAVED = Door(
+    "torch._C:_autograd._top_saved_tensors_default_hooks",
+    "hooks of saved tensors may hold on for later cases",
+    ("2.13",),
+)
+_LEAVE_SAVED = Door("torch._C:_autograd._pop_saved_tensors_default_hooks", _SAVED.unchecked)
 
 PRINT_OPTIONS = _PRINTING.dotted
 GENERATED = "torch._inductor.runtime.compile_tasks."
@@ -59,9 +64,8 @@ def attributes() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
     """Yield the settings that public functions set and no public function reads: the name, a reader and a setter."""
     if _STANCE.loaded() is not None:
         yield _STANCE.dotted, _STANCE.now, _STANCE.put
-    top = getattr(_SAVED.find(), "_top_saved_tensors_default_hooks", None)
-    if top is not None:
-        yield f"{_SAVED.dotted}.{top.__name__}(False) is None", lambda: top(False) is None, _leave_saved_tensors
+    if _SAVED.find() is not None:
+        yield f"{_SAVED.dotted}(False) is None", lambda: _SAVED.find()(False) is None, _leave_saved_tensors
     holder = HOOKS.rpartition(".")[0]
     for name, hooks in vars(sys.modules[holder]).items():
         if f"{holder}.{name}".startswith(HOOKS) and isinstance(hooks, dict):
@@ -69,9 +73,8 @@ def attributes() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
 
 
 def _leave_saved_tensors(is_left: bool) -> None:
-    insides = _SAVED.find()
-    while is_left and insides._top_saved_tensors_default_hooks(False) is not None:
-        insides._pop_saved_tensors_default_hooks()
+    while is_left and _SAVED.find()(False) is not None:
+        _LEAVE_SAVED.find()()
 
 
 def _shorten(hooks: dict[Any, Any], size: int) -> None:
