@@ -230,7 +230,7 @@ def differences(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return the differences from ``original`` in public settings, without those that follow another one.
 
-    Where there are none, return those in private ones, which may follow a public one: each flag and variable by itself.
+    Without any, return those in private ones, which may follow a public one: each flag and variable by itself.
     """
     pairs = differences(original)
     public = {name: pair for name, pair in pairs.items() if is_public(name)}
