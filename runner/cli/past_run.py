@@ -60,6 +60,7 @@ def command_line(
     cut = words.index("--") if "--" in words else len(words)  # what follows -- are paths
     words = [*words[:cut], *extra_words, *words[cut:]]
     parsed = _parsed(parser, words)  # first: a command line that is wrong needs no question
+    parsed.shell = os.getcwd()
     if reason:
         agree(reason, words, withheld, arguments.yes, advice)
     else:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runner import console, exit_codes, interrupts
+from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
 from runner.cli import outputs
 from runner.cli.arguments import (
@@ -99,8 +100,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_again(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
-    """Run, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
-    return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
+    """Run, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running.
+
+    At the end say where what was printed holds, if the shell that ``arguments`` name is in another folder.
+    """
+    code = run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
+    if (here := os.getcwd()) != arguments.shell:
+        console.message(f"runner: the paths and commands above hold in another folder: cd {quote.shell_word(here)}")
+    return code
 
 
 @contextlib.contextmanager
