@@ -114,6 +114,12 @@ SETTINGS: tuple[Setting, ...] = (
         needed=True,
     ),
     Setting(
+        "TMPDIR",
+        "a folder that goes with the run",
+        "compilers that a timeout or Ctrl-C kills leave their files in it",
+        needed=True,
+    ),
+    Setting(
         "CUDA_VISIBLE_DEVICES",
         "none for a case on the CPU; one GPU otherwise",
         "a verdict about the CPU must not depend on a GPU, and jobs must not share one by chance",

@@ -33,7 +33,10 @@ class Home(contextlib.AbstractContextManager["Home"]):
         self.folder = scratch.make()
         self._work = self.folder / "work"  # for what jobs write
         self._work.mkdir()
-        self.environ[scratch.VARIABLE] = str(self._work)
+        self.environ |= {
+            scratch.VARIABLE: str(self._work),
+            "TMPDIR": str(self._work),
+        }  # compilers that are killed leave files
         self.connections = Connections(self.folder)
         self.caches = KernelCaches(self.folder / "kernels")
         self.zygotes = Zygotes(self.connections.address, self.caches)
