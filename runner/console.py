@@ -19,9 +19,17 @@ _LOGS = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
 """Variables of systems that read commands to themselves in what a job prints: GitHub Actions, Azure Pipelines,
 TeamCity."""
 
-_COMMAND = re.compile(r"(?m)^(\s*:)(?=:)|(#)(?=#(?:\[|vso\[|teamcity\[))")
+_HIDDEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
+)
+"""Characters without a width, for a class: .NET passes over them where it compares texts, and so do runners of GitHub
+and Azure."""
+_MARKS = "|".join(
+    f"[{_HIDDEN}]*".join(re.escape(character) for character in mark) for mark in ("#[", "#vso[", "#teamcity[")
+)
+_COMMAND = re.compile(rf"(?m)^([\s{_HIDDEN}]*:)(?=[{_HIDDEN}]*:)|(#)(?=[{_HIDDEN}]*(?:{_MARKS}))")
 """The beginning of such a command: ``::error``, ``##[error]``, ``##vso[``, ``##teamcity[``."""
-_WRAPPED_COMMAND = re.compile(_COMMAND.pattern.replace(r"^(\s*:)", "(:)"))
+_WRAPPED_COMMAND = re.compile(_COMMAND.pattern.replace(rf"^([\s{_HIDDEN}]*:)", "(:)"))
 """The same in a text whose lines somebody else may begin anywhere."""
 
 _PAINTED = re.compile(r"(\x1b\[(?:0|1|2|31|32|33)m)")

@@ -134,6 +134,19 @@ def test_nothing_that_is_printed_is_a_command_to_a_system_of_jobs(
         assert not any(mark in printed for mark in ("##[", "##vso[", "##teamcity["))
 
 
+@pytest.mark.parametrize("hidden", ["\u200b", "\u00ad", "\u200c\u2060", "\ufe0f"])
+@pytest.mark.parametrize(
+    "text", ["{}::error::x", ":{}:error::x", "#{}#[error]x", "##{}[error]x", "##vs{}o[task.complete]x"]
+)
+def test_nor_with_characters_that_net_passes_over(
+    text: str, hidden: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    console.output(text.format(hidden))
+    printed = capsys.readouterr().out.replace(hidden, "")
+    assert not printed.startswith("::") and "##[" not in printed and "##vso[" not in printed
+
+
 def test_elsewhere_and_in_files_text_stays_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

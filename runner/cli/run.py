@@ -121,8 +121,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def run_again(arguments: argparse.Namespace, only: frozenset[Key] | None = None, past: Past | None = None) -> int:
-    """Run, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running."""
-    return run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
+    """Run, limited to ``only``, or going on with ``past``; broken cases do not keep valid ones from running.
+
+    At the end say where what was printed holds, if the shell that ``arguments`` name is in another folder.
+    """
+    code = run_valid(arguments, lambda loaded: run_variants(arguments, loaded, only, past))
+    if (here := os.getcwd()) != arguments.shell:
+        console.message(f"runner: the paths and commands above hold in another folder: cd {quote.shell_word(here)}")
+    return code
 
 
 @contextlib.contextmanager
@@ -300,6 +306,7 @@ def command_line(
     cut = words.index("--") if "--" in words else len(words)  # what follows -- are paths
     words = [*words[:cut], *extra_words, *words[cut:]]
     parsed = _parsed(parser, words)  # first: a command line that is wrong needs no question
+    parsed.shell = os.getcwd()
     if reason:
         agree(reason, words, withheld, arguments.yes, advice)
     else:

@@ -1,4 +1,4 @@
-"""Settings of torch that hold for the whole process, by the Python that reads each: how a script sets one to a value.
+"""Settings that hold for the whole process, by the Python that reads each: how a script sets one to a value.
 
 A finding names a setting so. The worker asks torch which there are (``runner/worker/program/global_state.py``).
 """
@@ -21,6 +21,14 @@ _EXPRESSION = re.compile(
     r"\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
     re.ASCII,
 )
+_PRIVATE = re.compile(
+    r"(?:os\.environ|numpy\.geterr\(\))\.get\('\w+'\)|random\.getstate\(\)|str\(numpy\.random\.get_state\(\)\)"
+    r"|torch\._C\._(?:check|get|is)_\w+\(\)|torch\._C\._autograd\._top_saved_tensors_default_hooks\(False\) is None"
+    r"|len\(torch\.nn\.modules\.module\._global_\w+\)|torch\._dynamo\.eval_frame\._stance"
+    r"|torch(?:\.\w+)*\.(?:_?config|PRINT_OPTS)(?:\.\w+)+",
+    re.ASCII,
+)
+"""Settings that a script only reads: eager, which runs first, leaves them as they were."""
 
 
 def writer_of(reader: str) -> str:
@@ -54,6 +62,8 @@ class Setting:
         forged."""
         if expression == FLUSHES:
             return Setting(expression, writer=_WRITERS[expression])
+        if _PRIVATE.fullmatch(expression):
+            return Setting(expression, writer="")
         match = _EXPRESSION.fullmatch(expression)
         if match is None:
             return None
@@ -62,6 +72,11 @@ class Setting:
             is_reader = bool(writer_of(name)) or name in _WRITERS
             return Setting(expression, holder, writer_of(name), argument or "") if is_reader else None
         return Setting(expression, holder) if inner and inner != ".__future__" else None
+
+    @property
+    def modules(self) -> list[str]:
+        """Return the modules beside torch that the expression needs."""
+        return re.findall(r"\A(?:str\()?(os|numpy|random)\.", self.expression)
 
     def assignment(self, value: str) -> str:
         """Return the statement that sets it to an expression's value, as Python; ``pass`` where nothing sets it."""

@@ -26,6 +26,7 @@ CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_FOLDER = "TRITON_CACHE_DIR"
 HASH_SEED = "PYTHONHASHSEED"
 SAFE_PATH = "PYTHONSAFEPATH"
+WARNINGS = "PYTHONWARNINGS"
 PASSED = "runner-passed"
 """Folder below torch's cache folder: for each job that passed, the tag of its graphs, a hundred bytes."""
 
@@ -104,6 +105,18 @@ SETTINGS: tuple[Setting, ...] = (
         SAFE_PATH,
         "1",
         "Inductor asks about the processor by python -c, which would import ctypes.py of the current folder",
+        needed=True,
+    ),
+    Setting(
+        WARNINGS,
+        "left out",
+        "under error, a warning of torch itself would count as a failure of eager or of torch.compile",
+        needed=True,
+    ),
+    Setting(
+        "TMPDIR",
+        "a folder that goes with the run",
+        "compilers that a timeout or Ctrl-C kills leave their files in it",
         needed=True,
     ),
     Setting(

@@ -165,7 +165,7 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
     A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
     """
     environment = {settings.HASH_SEED: "0"} | scratch.compile_environment(os.environ)
-    for name in (ENTRY_SWITCH, settings.AS_USER):
+    for name in (ENTRY_SWITCH, settings.AS_USER, settings.WARNINGS):
         environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
     overrides = overrides or {}
     # What g++ made is still shared, under a hash of its text.

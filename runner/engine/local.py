@@ -100,7 +100,8 @@ class Home(contextlib.AbstractContextManager["Home"]):
         self.folder = scratch.make()
         self._work = self.folder / "work"  # for what jobs write
         self._work.mkdir()
-        self.environ[scratch.VARIABLE] = str(self._work)
+        # Compilers that are killed leave files in the temporary folder.
+        self.environ |= {scratch.VARIABLE: str(self._work), "TMPDIR": str(self._work)}
         self.connections = Connections(self.folder)
         self.caches = KernelCaches(self.folder / "kernels")
         self.zygotes = Zygotes(self.connections.address, self.caches)

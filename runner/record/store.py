@@ -166,13 +166,15 @@ FOLDER = ".runner"
 def new_folder() -> tuple[Path, str]:
     """Make a new folder for a run; return it, and why it is not where it should be, or an empty text.
 
+    Names order runs by their start, so they hold the time in UTC: local time is set back each autumn.
+
     Raises UsageError when there is no place at all.
     """
     base = Path(FOLDER)
     try:
         if problem := link_problem(base / "runs"):
             raise OSError(errno.ELOOP, problem)
-        stamp = datetime.now().strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
+        stamp = datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S-") + str(os.getpid())
         folder = base / "runs" / stamp
         number = 1
         while folder.exists():  # a clock set back, and the same process number again

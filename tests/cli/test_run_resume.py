@@ -74,7 +74,9 @@ class Terminal(io.StringIO):
 # --- one's own ---
 
 
-def test_one_s_own_run_is_repeated_as_it_was(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_s_own_run_is_repeated_as_it_was(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [
         "a.spec.yaml",
         "--allow-python",
@@ -95,6 +97,9 @@ def test_one_s_own_run_is_repeated_as_it_was(runs: Runs, monkeypatch: pytest.Mon
     arguments, said, only, past, folder = runs.calls[0]
     assert said == ["run", *words, "--stress", "3"] and (arguments.stress, arguments.junit) == (3, "j.xml")
     assert (only, past, folder) == (None, None, runs.path)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert first == f"runner: in {runs.path}"
+    assert last == f"runner: the paths and commands above hold in another folder: cd {runs.path}"
 
 
 def test_options_after_two_dashes_stay_options_where_the_run_had_paths_after_them(runs: Runs) -> None:
@@ -102,9 +107,9 @@ def test_options_after_two_dashes_stay_options_where_the_run_had_paths_after_the
     assert runs.calls[0][1] == ["run", "-x", "--stress", "3", "--", "a.spec.yaml"]
 
 
-def test_one_s_own_run_goes_on_in_its_folder(runs: Runs) -> None:
+def test_one_s_own_run_goes_on_in_its_folder(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     run = runs.log("a.spec.yaml", killed=True)
-    assert main(["resume", run]) == 0
+    assert main(["resume", run]) == 0 and not capsys.readouterr().err
     _, _, only, past, _ = runs.calls[0]
     assert past is not None and past.folder == Path("r") and len(only) == 2
     whole = runs.log("a.spec.yaml", name="whole")
@@ -189,7 +194,7 @@ def test_what_is_dangerous_is_never_taken_from_a_stranger(
     assert main(["resume", run, "--yes"]) == 0
     for arguments, said, *_ in runs.calls:
         assert said == ["run", "-x", "a.spec.yaml"]
-        assert vars(arguments) == {**vars(build_parser().parse_args(said)), "words": said}
+        assert vars(arguments) == {**vars(build_parser().parse_args(said)), "words": said, "shell": str(runs.path)}
 
 
 def test_what_the_person_types_is_taken(runs: Runs) -> None:

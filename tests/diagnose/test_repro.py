@@ -284,6 +284,7 @@ PLANTED = {
         "planted:changes_the_default_dtype",
         {"global-state"},
     ),
+    "global-state, of Python": (X + "chain: [torch.sin]", "planted:leaves_traces", {"global-state"}),
     "missing-error": (
         "inputs: {x: [4]}\nchain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
         "planted:swallowed",

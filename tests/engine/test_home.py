@@ -44,6 +44,15 @@ def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str]) -> None:
     assert len(early) == 1 and gone(early[0]) and not home.folder.exists()
 
 
+def test_temporary_files_of_jobs_go_with_the_home(fake: dict[str, str]) -> None:
+    with Home() as home:
+        home.environ.update(fake)
+        with LocalEngine({"here": sys.executable}, home=home) as engine:
+            left = Path(one(engine, "import tempfile; result['folder'] = tempfile.mkdtemp()").result["folder"])
+            assert left.exists() and left.is_relative_to(home.folder)
+        assert not left.exists()
+
+
 def test_what_a_zygote_printed_before_it_died_is_told(fake: dict[str, str]) -> None:
     Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("import os; os.write(2, b'no libc10'); os.abort()")
     with Home() as home:

@@ -66,6 +66,11 @@ def test_no_python_that_torch_starts_looks_into_the_current_folder(monkeypatch: 
     assert all(interpreters.worker_environment(more)["PYTHONSAFEPATH"] == "1" for more in ({}, {AS_USER: "1"}))
 
 
+def test_warnings_of_torch_itself_are_no_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    assert not any("PYTHONWARNINGS" in interpreters.worker_environment(more) for more in ({}, {AS_USER: "1"}))
+
+
 def test_a_worker_that_runs_jobs_as_a_user_has_the_user_s_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")

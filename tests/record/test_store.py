@@ -128,6 +128,20 @@ def test_no_link_is_followed_in_a_folder_of_runs(tmp_path: Path, monkeypatch: py
     assert new_folder()[0] != folder
 
 
+def test_names_order_runs_by_their_start_in_any_time_zone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def name_under(zone: str) -> str:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        return new_folder()[0].name
+
+    before, name, after = name_under("UTC"), name_under("UTC-14"), name_under("UTC")
+    monkeypatch.undo()
+    time.tzset()
+    assert before[:15] <= name[:15] <= after[:15]
+
+
 @pytest.mark.parametrize("place", [".runner", ".runner/runs"])
 def test_no_run_is_kept_behind_a_link(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
+import random
 import sys
 from typing import Any
 
@@ -325,6 +327,17 @@ def leaves_gradients_off(graph: Graph, inputs: list[Any]) -> Function:
         outs = graph(*args)
         torch.set_grad_enabled(False)
         return outs
+
+    return run
+
+
+def leaves_traces(graph: Graph, inputs: list[Any]) -> Function:
+    """Changes what no public function of torch both reads and sets: a seed and a variable of the environment."""
+
+    def run(*args: Any) -> Any:
+        random.seed(5)
+        os.environ["LEFT_BY_A_BACKEND"] = "1"
+        return graph(*args)
 
     return run
 

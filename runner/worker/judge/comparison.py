@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +76,15 @@ def compare(
         ignore: oracles that give no finding, such as ``stride``.
 
     Raises:
-        ValueError: ``reference`` has other containers or shapes than ``eager``, or ``ignore`` names no oracle.
+        ValueError: ``reference`` has other containers or shapes than ``eager``, or integers for its numbers; ``ignore``
+            names no oracle; a tolerance is no finite number of at least 0.
+        TypeError: ``ignore`` is a text.
     """
+    if isinstance(ignore, str):
+        raise TypeError(f"ignore: {ignore!r} is a text; it takes a list of oracles, such as ['stride']")
+    for name, bound in (("rtol", rtol), ("atol", atol)):
+        if bound is not None and not (isinstance(bound, int | float) and 0 <= bound < math.inf):
+            raise ValueError(f"{name}: {bound!r} is no tolerance, which is a finite number of at least 0")
     for name in ignore:
         if name not in ROWS and not is_plugin(name):
             raise ValueError(f"ignore: {name!r} is no oracle")
@@ -109,5 +117,7 @@ def _wide(eager: Observation, reference: Any) -> WideValues:
             continue
         if values.shape != wide.shape:
             raise ValueError(f"{leaf.path}: the reference has shape {list(wide.shape)}, eager's {list(values.shape)}")
+        if values.is_floating_point() > wide.is_floating_point() or values.is_complex() > wide.is_complex():
+            raise ValueError(f"{leaf.path}: the reference has {wide.dtype}, which is no wider form of {values.dtype}")
         tensors[leaf.path] = wide.to(torch.complex128 if wide.is_complex() else torch.float64)
     return WideValues(tensors)

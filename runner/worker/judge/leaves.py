@@ -23,6 +23,8 @@ from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import different_bits, identical, number
 from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
 
+_BITS = 14_000  # of an integer that str takes: it has less than 4300 digits
+
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
     """Yield (oracle, message) of every piece of metadata that differs."""
@@ -311,10 +313,11 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
     evidence.comparisons += 1
     if eager.type != compiled.type or same_python(eager.value, compiled.value):
         return
-    message = f"eager {str(eager.value)[:200]}, compiled {str(compiled.value)[:200]}"
+    texts = [_text(leaf.value) for leaf in (eager, compiled)]
+    message = f"eager {texts[0]}, compiled {texts[1]}"
     if not isinstance(eager.value, (float, complex)):
-        numbers: dict[str, Any] = {"eager": str(eager.value)[:200], "compiled": str(compiled.value)[:200]}
-        if type(eager.value) is int:
+        numbers: dict[str, Any] = {"eager": texts[0], "compiled": texts[1]}
+        if type(eager.value) is int and max(eager.value.bit_length(), compiled.value.bit_length()) < _BITS:
             numbers = {
                 "eager": eager.value,
                 "compiled": compiled.value,
@@ -324,6 +327,14 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
         return
     dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
     yield from _element_findings(evidence, call, eager, compiled, dtype if dtype.is_floating_point else torch.float32)
+
+
+def _text(value: Any) -> str:
+    """Return the beginning of a value's text: of an integer with too many digits for ``str``, in hexadecimal."""
+    try:
+        return str(value)[:200]
+    except ValueError:
+        return hex(value)[:200] if isinstance(value, int) else f"a {type(value).__name__} with too many digits"
 
 
 def _are_near(first: Any, second: Any) -> bool:

@@ -1,7 +1,8 @@
 """Settings of torch that hold for the whole process: how each is read, compared and put back.
 
 torch itself is asked which there are: functions that read, beside ones that set (``get_X`` and ``set_X``), properties
-of ``torch.backends``, and such pairs in ``torch._C``. What has no reader is seen by what it does.
+of ``torch.backends``, such pairs in ``torch._C``, and flags. What has no reader is seen by what it does. The
+environment and the settings of Python and NumPy count as well.
 """
 
 from __future__ import annotations
@@ -9,25 +10,41 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import os
+import pickle
 import pkgutil
+import random
 import re
 import sys
 import types
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from runner.contract.global_setting import FLUSHES, writer_of
+from runner.worker.torch_private.caches import flag_modules
 from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
 
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    """A setting of this torch: its value, and how it is set. A private one is put back and not compared."""
+    """A setting: its value, and how it is set. A private one is compared where eager leaves it as it was."""
 
     read: Callable[[], Any]
     write: Callable[[Any], object]
     public: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of a generator of random numbers."""
+
+    pickled: bytes
+
+    def __str__(self) -> str:
+        """Return a few digits of it."""
+        return f"{zlib.crc32(self.pickled):08x}"
 
 
 _EXCLUDED = {
@@ -64,6 +81,9 @@ _ATTRIBUTES = {
 
 _MIRRORS = re.compile(r"torch\.backends\.(?:cuda\.matmul\.allow_tf32|mkldnn\.allow_tf32|.*\bfp32_precision)")
 """Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too."""
+
+_OWN_VARIABLES = re.compile("_?(PY)?TORCH|TRITON|CUDA|KMP_|NCCL")
+"""Environment variables that torch and its libraries set themselves, as at the first kernel."""
 
 
 @functools.cache
@@ -133,6 +153,45 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
         yield name, _Switch(reader, setter, public=False)
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
+    yield "os.environ", _Switch(_environment, _set_environment, public=False)
+    yield "random.getstate()", _generator(random.getstate, random.setstate)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        yield "numpy.geterr()", _Switch(numpy.geterr, lambda errors: numpy.seterr(**errors), public=False)
+        yield "str(numpy.random.get_state())", _generator(numpy.random.get_state, numpy.random.set_state)
+
+
+def _generator(reader: Callable[[], Any], setter: Callable[[Any], object]) -> _Switch:
+    """Return a setting that is the state of a generator: pickled, since one of NumPy's holds an array."""
+    return _Switch(
+        lambda: _State(pickle.dumps(reader())), lambda state: setter(pickle.loads(state.pickled)), public=False
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not _OWN_VARIABLES.match(name)}
+
+
+def _set_environment(variables: Mapping[str, str]) -> None:
+    for name in _environment().keys() - variables.keys():
+        del os.environ[name]
+    os.environ.update(variables)
+
+
+def _with_flags() -> Mapping[str, _Switch]:
+    """Return all settings, with the flags of each of torch's modules that is loaded by now."""
+    flags = {
+        module.__name__: _Switch(module.get_config_copy, functools.partial(_set_flags, module), public=False)
+        for module in flag_modules()
+    }
+    return {**switches(), **flags}
+
+
+def _set_flags(module: Any, values: Mapping[str, Any]) -> None:
+    now = module.get_config_copy()
+    for name, value in values.items():
+        if name in now and not _same(now[name], value):
+            setattr(module, name, value)
 
 
 def _set(setter: Callable[..., Any], value: Any) -> None:
@@ -152,32 +211,54 @@ def _rounding() -> tuple[bool, bool]:
     return 1.0 + tiny == 1.0, 1.0 - tiny == 1.0
 
 
-def read(public: bool = False) -> dict[str, Any]:
-    """Return the value of each setting that this torch has, by its expression; of the public ones alone if asked to."""
+def read() -> dict[str, Any]:
+    """Return the value of each setting, by its expression."""
     values = {}
-    for expression, switch in switches().items():
-        if public and not switch.public:
-            break  # they come last
-        try:
+    for expression, switch in _with_flags().items():
+        # torch refuses to answer where old and new functions were mixed
+        with contextlib.suppress(AttributeError, RuntimeError, Warning):
             values[expression] = switch.read()
-        except (
-            AttributeError,
-            RuntimeError,
-            Warning,
-        ):  # torch refuses to answer where old and new functions were mixed
-            continue
     return values
 
 
-def differences(original: Mapping[str, Any], public: bool = False) -> dict[str, tuple[Any, Any]]:
+def differences(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return what differs from ``original``, a result of ``read``: by its expression the value then and now."""
-    now = read(public)
-    return {name: (original[name], now[name]) for name in now if name in original and original[name] != now[name]}
+    now = read()
+    return {n: (original[n], now[n]) for n in now if n in original and not _same(original[n], now[n])}
 
 
 def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the differences from ``original`` in public settings, without those that follow another one."""
-    return {name: pair for name, pair in differences(original, public=True).items() if not _MIRRORS.fullmatch(name)}
+    """Return the differences from ``original`` in public settings, without those that follow another one.
+
+    Without any, return those in private ones, which may follow a public one: each flag and variable by itself.
+    """
+    pairs = differences(original)
+    public = {name: pair for name, pair in pairs.items() if is_public(name)}
+    return {name: pair for name, pair in public.items() if not _MIRRORS.fullmatch(name)} or dict(_parts(pairs))
+
+
+def is_public(expression: str) -> bool:
+    """Return whether a public function reads the setting, and another one sets it."""
+    return expression in switches() and switches()[expression].public
+
+
+def _parts(pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """Yield pairs of values, and for those of dictionaries the pairs that differ in them."""
+    for name, (then, now) in pairs.items():
+        if not isinstance(then, dict):
+            yield name, (then, now)
+            continue
+        for key in {**then, **now}:
+            if not _same(then.get(key), now.get(key)):
+                part = f"{name}.{key}" if name.startswith("torch.") else f"{name}.get({key!r})"
+                yield part, (then.get(key), now.get(key))
+
+
+def _same(first: Any, second: Any) -> bool:
+    try:
+        return first is second or bool(first == second)
+    except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
+        return False
 
 
 def restore(values: Mapping[str, Any]) -> None:
@@ -186,11 +267,11 @@ def restore(values: Mapping[str, Any]) -> None:
     Raises:
         RuntimeError: torch refuses a value that it gave before.
     """
-    if read() == values:
+    if _same(read(), values):
         return
-    for expression, switch in switches().items():
+    for expression, switch in _with_flags().items():
         with contextlib.suppress(AttributeError, RuntimeError, Warning):
-            if expression not in values or switch.read() == values[expression]:
+            if expression not in values or _same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])
 

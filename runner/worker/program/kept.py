@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -11,32 +12,36 @@ from runner.worker.program.memory import have_common_elements, reach
 from runner.worker.program.snapshot import Leaf, snapshot_leaf
 from runner.worker.torch_private.dispatch import disable_modes
 
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""Types of tensors that surely can be detached: a subclass may refuse."""
+
 
 @dataclass(frozen=True)
 class KeptTensors:
-    """Tensors of one call, detached so that no autograd graph is kept, and their elements right after the call."""
+    """Tensors and arrays of one call, mostly detached so that no autograd graph is kept, and their elements right after
+    it."""
 
-    tensors: Mapping[str, torch.Tensor]
+    values: Mapping[str, Any]
     elements: Mapping[str, torch.Tensor]
 
     @staticmethod
-    def of(tensors: Iterable[tuple[str, torch.Tensor]], leaves: Iterable[Leaf]) -> KeptTensors:
-        """Return what can be compared later: plain dense tensors by their paths, and the copies that a snapshot
+    def of(values: Iterable[tuple[str, Any]], leaves: Iterable[Leaf]) -> KeptTensors:
+        """Return what can be compared later: tensors and arrays by their paths, and the copies that a snapshot
         holds."""
         copies = {leaf.path: leaf.value for leaf in leaves if isinstance(leaf.value, torch.Tensor)}
-        plain = {
-            p: t.detach()
-            for p, t in tensors
-            if type(t) in (torch.Tensor, torch.nn.Parameter) and t.layout == torch.strided and p in copies
+        kept = {
+            path: value.detach() if isinstance(value, torch.Tensor) else value
+            for path, value in values
+            if path in copies
         }
-        return KeptTensors(plain, {path: copies[path] for path in plain})
+        return KeptTensors(kept, {path: copies[path] for path in kept})
 
     def overwritten(self) -> frozenset[str]:
         """Return the paths whose tensors hold other bits than right after the call."""
         changed = set()
         with disable_modes():  # memory that is read as bytes has no float64 shadow any more
-            for path, tensor in self.tensors.items():
-                now = snapshot_leaf(tensor, path, copy=False).value
+            for path, value in self.values.items():
+                now = snapshot_leaf(value, path, copy=False).value
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
                     changed.add(path)
         return frozenset(changed)
@@ -47,7 +52,7 @@ class KeptTensors:
         return frozenset((path, call, same) for call, one in enumerate(calls) for path, same in self.shared_with(one))
 
     def shared_with(self, earlier: KeptTensors) -> Iterator[tuple[str, str]]:
-        """Yield a path and one of ``earlier`` for all tensors that have an element in common.
+        """Yield a path and one of ``earlier`` for all plain dense tensors that have an element in common.
 
         They may have storages of their own over the same memory. All are alive, so that no allocator has given it
         twice.
@@ -65,7 +70,10 @@ class KeptTensors:
                         yield path, earlier_path
 
     def _places(self) -> list[tuple[str, torch.Tensor, range]]:
-        return [(path, tensor, reach(tensor)) for path, tensor in self.tensors.items() if not tensor.is_nested]
+        plain = (
+            (path, value) for path, value in self.values.items() if type(value) in (torch.Tensor, torch.nn.Parameter)
+        )
+        return [(p, t, reach(t)) for p, t in plain if t.layout == torch.strided and not t.is_nested]
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -204,8 +204,8 @@ def _run_call(
     during: list[str],
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
-) -> list[tuple[str, torch.Tensor]]:
-    """Call once, fill ``record``, return the tensors that the caller has then.
+) -> Leaves:
+    """Call once, fill ``record``, return the values that the caller has then.
 
     ``during`` holds the phase for the handler of an error.
     """
@@ -233,7 +233,7 @@ def _run_call(
     gaps = GapWatch(tensors)
 
     with modes(settings):
-        original = global_state.read(public=True)
+        original = global_state.read()
         try:
             with loaded.python:
                 result = target(*args)
@@ -270,7 +270,7 @@ def _run_call(
     record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(places_after))
     record.aliases |= output_places.relations(input_places, state_places, places_after)
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
-    results = _tensors(outputs) + (gradients if copy else [])
+    results = outputs + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 

@@ -21,7 +21,7 @@ from runner.contract.job import Job
 from runner.worker.program import global_state
 from runner.worker.program.definitions import Definitions
 from runner.worker.server.warm_up import forget
-from runner.worker.torch_private.caches import flag_modules, is_compiler_loaded
+from runner.worker.torch_private.caches import is_compiler_loaded
 
 _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
@@ -146,7 +146,6 @@ class _Torch:
         _settle(torch, job)
         self._definitions = Definitions()
         self._settings = global_state.read()
-        self._configs = [(module, module.get_config_copy()) for module in flag_modules()]
         self._random = torch.get_rng_state()
         self._modes = self._depths()
 
@@ -169,11 +168,6 @@ class _Torch:
         forget()
         torch.set_default_device(None)
         global_state.restore(self._settings)
-        for module, values in self._configs:
-            now = module.get_config_copy()
-            if not _same(now, values):
-                for name in [name for name in values if name in now and not _same(now[name], values[name])]:
-                    setattr(module, name, values[name])
         torch.clear_autocast_cache()
         torch.set_rng_state(self._random)
         if self._depths() != self._modes:
@@ -208,10 +202,3 @@ def _settle(torch: Any, job: Job) -> None:
     with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
         torch.compile(torch.neg, backend="eager")(torch.ones(1))
     forget()
-
-
-def _same(first: Any, second: Any) -> bool:
-    try:
-        return first is second or bool(first == second)
-    except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
-        return False

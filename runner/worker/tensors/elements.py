@@ -5,6 +5,7 @@ Planes are float64 [elements, 1], or [elements, 2] for complex tensors.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +65,17 @@ def rmse(errors: torch.Tensor) -> float:
 def identical(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether every byte is the same: the common case, without a copy. A NaN of other bits differs here."""
     return bool(torch.equal(as_integers(first), as_integers(second)))
+
+
+@functools.cache
+def has_numbers(dtype: torch.dtype) -> bool:
+    """Return whether torch reads the elements of a dtype as numbers: those of ``bits8`` or ``float4_e2m1fn_x2`` are
+    bytes to it."""
+    try:
+        torch.empty(1, dtype=dtype, device="cpu").to(torch.float64)
+    except (NotImplementedError, RuntimeError):
+        return False
+    return True
 
 
 def as_integers(tensor: torch.Tensor) -> torch.Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import builtins
+import functools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,11 +15,14 @@ __builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 _IMPLS = Door("torch.library:_impls", "kernels that a case registers for torch's operators are not seen")
 _PRINTING = Door("torch._tensor_str:PRINT_OPTS", "settings of printing are not compared")
-_DETERMINISTIC = Door(
-    "torch._inductor.config:deterministic", "torch.use_deterministic_algorithms may hold on for later cases", ("2.13",)
-)
 _STANCE = Door("torch._dynamo.eval_frame:_stance", "torch.compiler.set_stance may hold on for later cases")
 _C = Door("torch._C", "settings of torch's C++ part are not compared")
+_SAVED = Door(
+    "torch._C:_autograd._top_saved_tensors_default_hooks",
+    "hooks of saved tensors may hold on for later cases",
+    ("2.13",),
+)
+_LEAVE_SAVED = Door("torch._C:_autograd._pop_saved_tensors_default_hooks", _SAVED.unchecked)
 
 PRINT_OPTIONS = _PRINTING.dotted
 GENERATED = "torch._inductor.runtime.compile_tasks."
@@ -60,7 +65,21 @@ def setters() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
 
 def attributes() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
     """Yield the settings that public functions set and no public function reads: the name, a reader and a setter."""
-    if _DETERMINISTIC.find() is not None:
-        yield _DETERMINISTIC.dotted, _DETERMINISTIC.now, _DETERMINISTIC.put
     if _STANCE.loaded() is not None:
         yield _STANCE.dotted, _STANCE.now, _STANCE.put
+    if _SAVED.find() is not None:
+        yield f"{_SAVED.dotted}(False) is None", lambda: _SAVED.find()(False) is None, _leave_saved_tensors
+    holder = HOOKS.rpartition(".")[0]
+    for name, hooks in vars(sys.modules[holder]).items():
+        if f"{holder}.{name}".startswith(HOOKS) and isinstance(hooks, dict):
+            yield f"len({holder}.{name})", functools.partial(len, hooks), functools.partial(_shorten, hooks)
+
+
+def _leave_saved_tensors(is_left: bool) -> None:
+    while is_left and _SAVED.find()(False) is not None:
+        _LEAVE_SAVED.find()()
+
+
+def _shorten(hooks: dict[Any, Any], size: int) -> None:
+    while len(hooks) > size:
+        hooks.popitem()

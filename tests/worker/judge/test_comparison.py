@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -88,6 +90,38 @@ def test_tolerances_exactness_and_oracles_to_ignore() -> None:
         runner.compare(X, strided, ignore=["strides"])
 
 
+@pytest.mark.parametrize("bound", [float("nan"), -1e-3, float("inf"), "0.1"])
+@pytest.mark.parametrize("name", ["rtol", "atol"])
+def test_a_tolerance_is_a_finite_number_of_at_least_0(name: str, bound: Any) -> None:
+    with pytest.raises(ValueError, match=f"{name}: .* is no tolerance"):
+        runner.compare(X, X + 5, **{name: bound})
+
+
+def test_a_text_is_no_list_of_oracles() -> None:
+    with pytest.raises(TypeError, match=r"'stride' is a text; it takes a list of oracles"):
+        runner.compare(X, X, ignore="stride")
+
+
+@pytest.mark.parametrize("name", ["bits8", "bits16", "float4_e2m1fn_x2", "uint4", "int2"])
+@pytest.mark.parametrize("exact", [False, True])
+def test_bytes_that_torch_reads_no_numbers_from_are_compared(name: str, exact: bool) -> None:
+    if not hasattr(torch, name):
+        pytest.skip("this torch has no such dtype")
+    first, second = (torch.tensor([1, 2, 3, last], dtype=torch.uint8).view(getattr(torch, name)) for last in (4, 5))
+    assert runner.compare(first, first.view(torch.uint8).clone().view(first.dtype), exact=exact)
+    (finding,) = runner.compare(first, second, exact=exact).findings
+    assert finding.oracle == "value"
+
+
+@pytest.mark.parametrize("wrap", [int, lambda value: {value}, Fraction])
+def test_numbers_of_more_digits_than_python_prints_are_compared(wrap: Any) -> None:
+    large = 10**5000
+    assert runner.compare(wrap(large), wrap(large + 0))
+    comparison = runner.compare(wrap(large), wrap(large + 1))
+    assert [finding.oracle for finding in comparison.findings] == ["value"]
+    json.dumps(comparison.numbers)
+
+
 def test_a_float64_reference_decides_where_the_tolerance_does_not() -> None:
     far = X + 0.01
     assert not runner.compare(X, far) and not runner.compare(X, far, reference=X.double())
@@ -95,7 +129,10 @@ def test_a_float64_reference_decides_where_the_tolerance_does_not() -> None:
     assert comparison and comparison.labels == ("nearer-to-float64",)
 
 
-@pytest.mark.parametrize(("reference", "message"), [([X.double()], "the reference is"), (X[:2].double(), "has shape")])
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [([X.double()], "the reference is"), (X[:2].double(), "has shape"), (X.int(), "no wider form of torch.float32")],
+)
 def test_a_reference_has_the_containers_and_shapes_of_eager(reference: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         runner.compare(X, X, reference=reference)

@@ -99,6 +99,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "global-state": (PLUS, "leaves_gradients_off", {}, ["global-state"]),
     "global-state, in training": (BACKWARD, "leaves_gradients_off", FULL, ["global-state"]),
     "global-state, where eager raises": (INDEX, "changes_the_default_dtype", RAISES, ["global-state"]),
+    "a private setting and a seed": (PLUS, "leaves_traces", {}, ["global-state"] * 2),
     "a setting of the case's own": (
         source("torch._dynamo.graph_break()\ntorch.set_default_dtype(torch.float64)\nreturn x * 2"),
         "keeps_the_default_dtype",
@@ -137,6 +138,14 @@ def test_its_clean_twin_stays_quiet(name):
     record = run(text, "planted:clean", **fields)
     assert passes(record), record
     assert record["comparisons"] > 0 and record["graphs"] == 1
+
+
+def test_what_eager_draws_from_python_and_numpy_may_be_drawn_in_another_way() -> None:
+    more = "import random"
+    drawn = run(
+        source("torch._dynamo.graph_break()\nreturn x + random.random() * 0", more=more), "planted:leaves_traces"
+    )
+    assert [finding["path"] for finding in drawn["findings"]] == ["os.environ.get('LEFT_BY_A_BACKEND')"]
 
 
 NOISE = (

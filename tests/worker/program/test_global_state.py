@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import random
 import re
 import sys
 from typing import Any
 
+import numpy
 import pytest
 import torch
 import torch._inductor.config
 
 from runner.contract.global_setting import Setting
 from runner.worker.program import global_state
-from runner.worker.program.global_state import changes, differences, read, restore, restored, switches
+from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
+from runner.worker.torch_private.caches import flag_modules
 
 OTHER: dict[str, Any] = {
     "torch.is_grad_enabled()": False,
@@ -50,8 +54,8 @@ def known(expression: str) -> Setting:
 
 
 def test_all_that_can_be_read_is_read() -> None:
-    assert read().keys() == switches().keys() and OTHER.keys() <= switches().keys()
-    assert read(public=True).keys() == {name for name, switch in switches().items() if switch.public}
+    flags = {module.__name__ for module in flag_modules()}
+    assert read().keys() == switches().keys() | flags and OTHER.keys() <= switches().keys()
 
 
 @pytest.mark.parametrize("expression", [name for name, switch in switches().items() if switch.public])
@@ -67,6 +71,49 @@ def test_what_a_block_changes_is_seen_and_put_back(expression: str) -> None:
         set_by(known(expression), value)
         assert changes(before) == {expression: (before[expression], value)}
     assert read() == before and changes(before) == {}
+
+
+HOOK = "torch.nn.modules.module.register_module_forward_hook"
+PRIVATE = {
+    "torch._C._check_sparse_tensor_invariants()": "torch.sparse.check_sparse_tensor_invariants.enable()",
+    "torch._C._is_multithreading_enabled()": "torch.autograd.set_multithreading_enabled(False)",
+    "torch._C._autograd._top_saved_tensors_default_hooks(False) is None": (
+        "[torch.autograd.graph.saved_tensors_hooks(id, id).__enter__() for _ in range(2)]"
+    ),
+    "len(torch.nn.modules.module._global_forward_hooks)": f"{HOOK}(lambda *_: None)",
+    "torch._dynamo.eval_frame._stance": "torch.compiler.set_stance('force_eager')",
+    "torch._dynamo.config.suppress_errors": "setattr(torch._dynamo.config, 'suppress_errors', True)",
+    "torch._tensor_str.PRINT_OPTS.precision": "torch.set_printoptions(precision=1)",
+    "numpy.geterr().get('over')": "numpy.seterr(over='raise')",
+    "os.environ.get('SET_HERE')": "os.environ.update(SET_HERE='1')",
+    "random.getstate()": "random.seed(5)",
+    "str(numpy.random.get_state())": "numpy.random.seed(5)",
+}
+"""What private settings are called, and how each is changed."""
+
+
+@pytest.mark.parametrize("expression", PRIVATE)
+def test_a_private_setting_is_seen_put_back_and_read_by_a_script(expression: str) -> None:
+    names = {"torch": torch, "numpy": numpy, "os": os, "random": random}
+    before, value = read(), eval(known(expression).expression, names)
+    exec(PRIVATE[expression], names)
+    assert list(changes(before)) == [expression] and not is_public(expression)
+    assert eval(expression, names) != value and known(expression).assignment("value") == "pass"
+    restore(before)
+    assert eval(expression, names) == value and changes(before) == {}
+
+
+def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = read()
+    monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "1")
+    assert changes(before) == {}
+
+
+def test_a_private_setting_that_follows_a_public_one_does_not_count() -> None:
+    before = read()
+    with restored():
+        torch.use_deterministic_algorithms(True)
+        assert changes(before).keys() == {"torch.get_deterministic_debug_mode()"}
 
 
 @pytest.mark.skipif(not hasattr(torch._inductor.config, "deterministic"), reason="this torch has no such flag")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.testing._internal.two_tensor import TwoTensor
 
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.snapshot import snapshot_leaf
@@ -24,6 +25,24 @@ def test_a_write_is_seen_in_tensors_of_any_strides(size, stride, dtype):
     assert results.overwritten() == frozenset()
     memory.zero_()
     assert results.overwritten() == (frozenset({"output"}) if tensor.numel() else frozenset())
+
+
+@pytest.mark.parametrize(
+    "value_of",
+    [
+        lambda memory: torch.sparse_coo_tensor(torch.tensor([[0, 2, 3]]), memory, (4,)),
+        lambda memory: torch.sparse_csr_tensor([0, 1, 3], [0, 1, 2], memory, (2, 3)),
+        lambda memory: torch.nested.nested_tensor_from_jagged(memory, torch.tensor([0, 1, 3])),
+        lambda memory: TwoTensor(torch.zeros(3), memory),
+        lambda memory: memory.numpy(),
+    ],
+)
+def test_a_write_is_seen_in_sparse_and_nested_tensors_subclasses_and_arrays(value_of):
+    memory = torch.ones(3)
+    results = kept(value_of(memory))
+    assert results.overwritten() == frozenset() and list(results.shared_with(results)) == []
+    memory.zero_()
+    assert results.overwritten() == {"output"}
 
 
 def test_a_nan_equals_itself():
