@@ -220,24 +220,10 @@ def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: to
 
 
 DEFINITIONS: Mapping[str, Definition] = {
-    "torch.max": _indices,
-    "torch.sort": _indices,
-    "torch.topk": _indices,
-    "torch.kthvalue": _indices,
-    "torch.median": _indices,
-    "torch.mode": _indices,
-    "torch.cummax": _indices,
-    "torch.unique": _set,
-    "Tensor.scatter_": _writes,
-    "Tensor.index_put_": _writes,
-    "Tensor.index_copy_": _writes,
-    "Tensor.put_": _writes,
-    "torch.linalg.svd": _vectors,
-    "torch.linalg.eigh": _vectors,
-    "torch.linalg.qr": _vectors,
-    "torch.linalg.eig": _pairs,
+    "indices": _indices,
+    "set": _set,
+    "writes": _writes,
+    "vectors": _vectors,
+    "pairs": _pairs,
 }
-"""By the name of a ``Freedom``.
-
-What is not here may be anything: memory that nobody wrote, a cast that does not fit.
-"""
+"""By the ``definition`` of a ``Freedom``."""

@@ -20,18 +20,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.comparison.compare import compare_values, equal_bits
 from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements
-from runner.worker.operators.freedoms import (
-    ANYTHING,
-    FREEDOMS,
-    OVERLAP,
-    ROUNDED,
-    SHARED,
-    TWO_SIDED,
-    Freedom,
-    map_arguments,
-    names_of_written,
-)
+from runner.worker.operators.exactness import map_arguments, names_of_written
+from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom
 from runner.worker.operators.steps import compare_rounded
+from runner.worker.operators.table import freedom_of, row_of
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
@@ -79,12 +71,12 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         written = _written(func, args, kwargs)
         apart = _read_first(func, written, args, kwargs) if written else None
         if apart is not None:
-            self.free[SHARED[0]] = SHARED[1]
+            self.free[SHARED] = FREEDOMS[SHARED].sentence
             if self._draw.number % 2:  # every other time all is read before anything is written
                 args, kwargs = apart
         overlapping = [tensor for tensor in written if self._overlaps(tensor)]
         memory = [tensor.untyped_storage().clone() for tensor in overlapping]
-        freedom = FREEDOMS.get(func)
+        freedom = freedom_of(func)
         result = (
             func(*args, **kwargs)
             if freedom is None
@@ -94,7 +86,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             for tensor, before in zip(overlapping, memory, strict=True):
                 tensor.untyped_storage().copy_(before)
         if overlapping:
-            self.free[OVERLAP[0]] = OVERLAP[1]
+            self.free[OVERLAP] = FREEDOMS[OVERLAP].sentence
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
         if record is not None:
@@ -210,9 +202,9 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         for place, given in enumerate(use.given)
         if given is tensor and equal_bits(use.results[place], _copy(tensor))
     }
-    if any(name in ANYTHING and sentence != ROUNDED for name, sentence in operators.items()):
+    if any(FREEDOMS[name].anything and sentence != ROUNDED for name, sentence in operators.items()):
         ranges.clear()
-    if not all(name in TWO_SIDED and sentence == ROUNDED for name, sentence in operators.items()):
+    if not all(FREEDOMS[name].two_sided and sentence == ROUNDED for name, sentence in operators.items()):
         spreads.clear()
     return Undefined(
         masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}
@@ -294,8 +286,8 @@ def _read_first(
     Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements
     that it writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
     """
-    if func.overloadpacket is torch.ops.aten.set_:
-        return None  # it writes no elements
+    if row_of(func).no_values:
+        return None
     pointwise = torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default
     copies = 0
 

@@ -131,4 +131,4 @@ class Undefined:
     def _definition(self, call: int, path: str) -> Definition | None:
         result = self.results.get((call, path))
         certain = result is not None and result.use.certain
-        return DEFINITIONS.get(result.use.freedom.name) if result is not None and certain else None
+        return DEFINITIONS.get(result.use.freedom.definition) if result is not None and certain else None
