@@ -10,11 +10,12 @@ from typing import Any
 
 from runner.cases.model import LAUNCH, THREADS, Grad, Variant
 from runner.contract.job import Job
+from runner.contract.operators import DRAWING
 from runner.contract.oracles import row_of
 from runner.diagnose.diagnosis import Ablation
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.session.plan import Planned, skip_reason
-from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
+from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, shows
 
@@ -67,7 +68,7 @@ def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> 
     switches = []
     if numeric:
         switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
-    if numeric and DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
+    if numeric and DRAWING.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
         inductor_draws = variant.config.get(RANDOM) is False
         name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
         switches.append(_of_flags(name, {RANDOM: inductor_draws}))
