@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from runner.worker.operators.choices import Call
 from runner.worker.operators.table import row_of
 
 NARROW = {
@@ -57,11 +58,10 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     leaves = tree_leaves((args, kwargs))
     if not any(isinstance(leaf, torch.Tensor) for leaf in leaves):
         return row.elements != "whole" or not any(isinstance(leaf, float) and leaf % 1 for leaf in leaves)
-    return (
-        is_view(func)
-        or row.exact
-        or (row.selects and any(leaf in ("amax", "amin") for leaf in leaves if isinstance(leaf, str)))
-    )
+    if not row.exact:
+        return is_view(func)
+    given = Call.bind(func, tuple(args), kwargs).arguments
+    return not given.get("accumulate") and given.get("reduce") in (None, "amax", "amin")
 
 
 def gives_whole_numbers(func: Any, kwargs: Mapping[str, Any]) -> bool:
