@@ -307,7 +307,7 @@ ARITHMETIC = Operator("")
 
 @functools.cache
 def row_of(func: Any) -> Operator:
-    """Return the row of an overload, or of a function that is none."""
+    """Return the row of an overload; of any other function, that of arithmetic."""
     name = func.overloadpacket.__name__ if getattr(func, "namespace", "") == "aten" else ""
     return TABLE.get(name) or TABLE.get(name.removesuffix("_"), ARITHMETIC)
 

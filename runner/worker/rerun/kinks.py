@@ -16,25 +16,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from runner.worker import thresholds
 from runner.worker.operators.choices import Call, Draw, aten
 from runner.worker.operators.table import kink_of, row_of
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import elements
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.elements import planes
-
-DRAWS = (3, 4, 5, 6, 7, 8)
-"""Of ``choices.Draw``: all up, all down, onto what they are compared with, and three times at random."""
-
-UNITS = 16.0
-"""How many times what a unit roundoff moves it by an argument is moved.
-
-Sums of 10,007 equal numbers were off by one.
-"""
-
-FAR = 4.0
-"""How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and
-kinks may be many."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +42,7 @@ class Spread:
         """Return which elements lie among those of the runs, or not far from them, in the leaf's shape."""
         if compiled.shape != self.shape:
             return torch.zeros(self.shape, dtype=torch.bool)
-        reach, flat = FAR * (self.high - self.low), planes(compiled)
+        reach, flat = thresholds.BEYOND.value * (self.high - self.low), planes(compiled)
         near = (flat >= self.low - reach) & (flat <= self.high + reach)
         return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
 
@@ -211,7 +199,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
     """Return by how much each element is moved, given what a unit roundoff moves it by."""
     own = torch.finfo(x.dtype).eps * x.abs()
-    return UNITS * torch.maximum(own, amount.to(x.device, x.dtype))
+    return thresholds.KINK_FACTOR.value * torch.maximum(own, amount.to(x.device, x.dtype))
 
 
 def _is_plain(leaf: Any) -> bool:

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values, equal_bits
-from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements
+from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, overlaps_itself, share_elements
 from runner.worker.operators.exactness import map_arguments, names_of_written
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom
 from runner.worker.operators.steps import compare_rounded
@@ -34,12 +35,6 @@ from runner.worker.rerun.differences import elements_of, mark
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
-
-DRAWS = 10
-"""Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three
-equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down,
-onto what they are compared with, and at random."""
-
 
 M = TypeVar("M", "LegalChoices", kinks.Kinks)
 
@@ -125,7 +120,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             )
             call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1
-        blurred = freedom.compares and call.uncertainty is not None and self._draw.number > 2
+        blurred = freedom.compares and call.uncertainty is not None and self._draw.number >= FIRST_MOVED
         result, free = (
             compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
         )
@@ -180,7 +175,7 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     widen(eager)
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
     whole: list[Observation] = []  # the first that did not raise, and the latest
-    for number in range(1, DRAWS + 1):
+    for number in range(1, thresholds.LEGAL_RUNS.value + 1):
         observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
         operators.update(mode.free)
         if not uses and not operators:
@@ -219,7 +214,7 @@ def _find_kinks(
     runs: list[Observation] = []
     names: set[str] = set()
     amounts: list[torch.Tensor | None] | None = None
-    for number in kinks.DRAWS:
+    for number in range(FIRST_MOVED, FIRST_MOVED + thresholds.KINK_RUNS.value):
         observation, mode = _run(source, settings, kinks.Kinks(Draw(number), amounts), [])
         amounts = mode.amounts if amounts is None else amounts
         if not mode.has_kinks:

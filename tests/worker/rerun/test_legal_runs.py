@@ -10,11 +10,11 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
+from runner.worker import thresholds
 from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements, targets
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
 from runner.worker.operators.steps import compare_rounded
 from runner.worker.rerun.agreement import Agreement
-from runner.worker.rerun.legal_runs import DRAWS
 
 aten = torch.ops.aten
 
@@ -471,7 +471,9 @@ def test_each_element_of_a_tie_moves() -> None:
     x = torch.tensor([1.0, 1.0, 1.0, 0.0, 2.0, 2.0])
     call = Call.bind(aten.sort.default, (x,), {})
     own = call.run()[1]
-    choices = [FREEDOMS["torch.sort"].choose(call, Draw(number))[0][1] for number in range(1, DRAWS + 1)]
+    choices = [
+        FREEDOMS["torch.sort"].choose(call, Draw(number))[0][1] for number in range(1, thresholds.LEGAL_RUNS.value + 1)
+    ]
     moved = torch.stack([choice != own for choice in choices]).any(0)
     assert moved.tolist() == [False, True, True, True, True, True]
     assert all(torch.equal(x[choice], x.sort().values) for choice in choices)
