@@ -50,7 +50,7 @@ FLOORS = (
     ("rounding",),
     ("operators",),
     ("tensors", "kernels"),
-    ("torch_private", "processes", "planted", "guarded"),
+    ("torch_private", "processes", "planted", "guarded", "thresholds"),
 )
 """The same within ``worker``, for its packages and single modules."""
 

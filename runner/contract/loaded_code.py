@@ -13,7 +13,16 @@ LIBRARY = os.path.dirname(os.__file__)
 
 
 class _SharedObject(ctypes.Structure):
-    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+    """The dynamic linker's ``link_map``, see ``link.h``."""
+
+
+_SharedObject._fields_ = [
+    ("address", ctypes.c_void_p),
+    ("name", ctypes.c_char_p),
+    ("section", ctypes.c_void_p),
+    ("next", ctypes.POINTER(_SharedObject)),
+]
+_LINK_MAP = 2  # RTLD_DI_LINKMAP of dlinfo
 
 
 def find_loaded_code(known: Iterable[str] = ()) -> list[str]:
@@ -55,14 +64,16 @@ def _places(module: Any) -> Iterator[str]:
 
 
 def shared_objects() -> list[str]:
-    """Return the paths of the shared objects of this process, under the names by which they were searched."""
+    """Return the paths of the shared objects of this process, under the names by which they were searched.
+
+    The list is read without the linker's lock. ``dl_iterate_phdr`` would hold it while its callback waits for the
+    interpreter, and another thread may wait for the lock in ``dlopen`` and hold the interpreter.
+    """
     names: list[str] = []
-
-    def note(shared_object: Any, size: int, data: Any) -> int:
-        names.append(os.fsdecode(shared_object.contents.name or b""))
-        return 0
-
-    callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_SharedObject), ctypes.c_size_t, ctypes.c_void_p)(note)
     if sys.platform == "linux":
-        ctypes.CDLL(None).dl_iterate_phdr(callback, None)
+        program, place = ctypes.CDLL(None), ctypes.POINTER(_SharedObject)()
+        program.dlinfo(ctypes.c_void_p(program._handle), _LINK_MAP, ctypes.byref(place))
+        while place:
+            names.append(os.fsdecode(place.contents.name or b""))
+            place = place.contents.next
     return [name for name in names if os.sep in name]

@@ -28,6 +28,7 @@ from runner.cases.model import Step, Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
+from runner.contract.operators import INDICES, INDICES_BY_DIMENSION
 from runner.contract.oracles import NUMERIC, row_of
 from runner.diagnose.diagnosis import Diagnosis, diagnose
 from runner.diagnose.harness import VariantEngine, result_of, run_heat_map
@@ -93,12 +94,6 @@ on sums and products of float32 cancel and overflow by themselves, and reports a
 GROSS = 0.01
 """A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64
 witness."""
-
-_INDICES = frozenset(["argmax", "argmin", "argsort", "sort", "topk", "mode", "kthvalue", "cummax", "cummin"])
-"""Operators that return indices, which ties may order otherwise."""
-
-_INDICES_BY_DIMENSION = frozenset(["max", "min", "median", "nanmedian"])
-"""Those that do when they are given more than the tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +267,7 @@ def _gives_indices(step: Step) -> bool:
     name, arguments = operator_name(step.operator), step.arguments
     argument_count = len(arguments.positional) + len(arguments.keywords)
     indices_requested = any(key == "return_indices" for key, _ in arguments.keywords)
-    return name in _INDICES or indices_requested or (name in _INDICES_BY_DIMENSION and argument_count > 1)
+    return name in INDICES or indices_requested or (name in INDICES_BY_DIMENSION and argument_count > 1)
 
 
 def ordinary_inputs(report: ReportInput) -> Check:

@@ -28,6 +28,7 @@ from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.job import Job
+from runner.contract.operators import DRAWING
 from runner.contract.oracles import row_of
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.diagnostics import Span, shown_file
@@ -42,7 +43,7 @@ from runner.session.plan import Planned, job, skip_reason
 from runner.session.shards import plan_hash
 from runner.text import of_several
 from runner.verdict import outcomes
-from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM
+from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, main_signature, shows, signature_of
 from runner.verdict.stages import LADDER, below, stage_of
@@ -234,7 +235,7 @@ def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> 
     switches = []
     if numeric:
         switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
-    if numeric and DRAWS.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
+    if numeric and DRAWING.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
         inductor_draws = variant.config.get(RANDOM) is False
         name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
         switches.append(_of_flags(name, {RANDOM: inductor_draws}))

@@ -27,6 +27,7 @@ from runner.cases.python_names import is_name
 from runner.contract.finding import Finding
 from runner.contract.global_setting import Setting
 from runner.contract.job import Job
+from runner.contract.operators import DRAWING
 from runner.contract.oracles import EXCEPTIONS, is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.quote import (
@@ -44,7 +45,7 @@ from runner.record.events import VariantFinished
 from runner.session.plan import TIMEOUT, Environment, Planned, job, precision_flags, variables_of
 from runner.templates import template
 from runner.text import one_line
-from runner.verdict.explained import DRAWS, EMULATE_CASTS, RANDOM, label
+from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
 from runner.verdict.policy import AS_USER, ranked
 from runner.verdict.stages import stage_of
 
@@ -500,7 +501,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         raise QuoteError("a cotangent is seeded, ones, sum or given")
     several, first = _CALLS.search(text) is not None, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"
-    draws = own or bool(DRAWS.search(model))
+    draws = own or bool(DRAWING.search(model))
     contexts = ["torch.no_grad()"] if grad["mode"] == "off" else []
     if request.autocast:
         dtype = torch_name(request.autocast.removeprefix("torch."))
@@ -589,7 +590,7 @@ def _may_draw(variant: Variant, request: Job, text: str) -> bool:
     own = variant.case.module is not None
     model = text.partition("def make_inputs")[0]
     model = model if variant.train else _RESTS.sub("", model)
-    return inductor and RANDOM not in request.config and bool(own or DRAWS.search(model))
+    return inductor and RANDOM not in request.config and bool(own or DRAWING.search(model))
 
 
 _RESTS = re.compile(r"(?i)\b(?:nn|self)\.\w*(?:dropout|rrelu)\w*|\bF\.rrelu\((?![^\n]*training=True)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,11 +11,6 @@ from runner.contract.settings import FALLBACK_RANDOM
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = FALLBACK_RANDOM
-
-DRAWS = re.compile(r"(?i)rand|drop|bernoulli|multinomial|normal|uniform|exponential|cauchy|geometric|poisson|"
-    r"binomial|rrelu|gumbel|"
-                   r"sample|lowrank|lobpcg|fractional|transformer|scramble|sdpa|attention")  # fmt: skip
-"""Words of a model that may draw random numbers. What eager does decides."""
 
 ULPS = 16
 """How many units in the last place of the lower precision a fused cast may move a value, on the scale of the tensor.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import py_compile
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -74,3 +75,26 @@ def test_the_interpreter_and_its_shared_objects_are_named_by_their_own_names() -
     assert sys.executable in places
     assert any(Path(place).name.startswith("libc.") for place in places)
     assert not [place for place in places if not os.path.exists(place)]
+
+
+LOADER = """
+import _ctypes, sys, threading, time
+end = time.monotonic() + 1
+
+def load():
+    while time.monotonic() < end:
+        _ctypes.dlclose(_ctypes.dlopen(sys.argv[1], 0))
+
+threading.Thread(target=load, daemon=True).start()
+while time.monotonic() < end:
+    shared_objects()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there shared objects are listed")
+def test_a_thread_that_loads_a_shared_object_meanwhile_is_not_waited_for(tmp_path: Path) -> None:
+    """It holds the interpreter while it waits for the linker's lock."""
+    own = next(path for path in loaded_code.shared_objects() if path.endswith(".so"))
+    copy = shutil.copy(own, tmp_path / "copy.so")
+    script = Path(loaded_code.__file__).read_text(encoding="utf-8") + LOADER
+    subprocess.run([sys.executable, "-c", script, str(copy)], check=True, timeout=30)

@@ -10,19 +10,10 @@ from typing import Any
 import torch
 
 from runner.contract.oracles import NEARER, NOISE
+from runner.worker import thresholds
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import TINY, classes, finite_difference, finite_part, norm, number, pieces, rmse
 from runner.worker.tensors.tolerance import Tolerance
-
-# How many times eager's error against float64 the compiled error may be: torch._dynamo.utils.same takes 3 for half
-# precision and for fewer than 1000 elements, 2 otherwise.
-SMALL = 1000
-MULTIPLIER_NARROW = 3.0
-MULTIPLIER = 2.0
-
-TYPICAL = 4.0
-"""How many times the median of eager's errors, beside the multiplier, an element may be off: the largest of a million
-normal errors is 7.3 times their median."""
 
 Movement = tuple[torch.Tensor, torch.dtype]
 """How far roundings move each element, and the dtype of the coarsest."""
@@ -72,7 +63,7 @@ class _Doubts:
         if not self._parts:
             return None
         index, error, unit = (torch.cat(part) for part in zip(*self._parts, strict=True))
-        limit = multiplier * unit * max(1.0, TYPICAL * typical)
+        limit = multiplier * unit * max(1.0, thresholds.TYPICAL_FACTOR.value * typical)
         if movement is not None:
             response, dtype = movement
             limit = torch.maximum(limit, multiplier * unit + sensitivity.factor(dtype) * response.reshape(-1)[index])
@@ -120,8 +111,8 @@ def adjudicate(
         it is
             needed: it takes a dozen runs.
     """
-    narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < SMALL
-    multiplier = MULTIPLIER_NARROW if narrow else MULTIPLIER
+    narrow = eager.dtype in (torch.float16, torch.bfloat16) or eager.numel() < thresholds.FEW_ELEMENTS.value
+    multiplier = (thresholds.ERROR_FACTOR_NARROW if narrow else thresholds.ERROR_FACTOR).value
     classes_right = measured = within = True
     eager_errors, compiled_errors = _Errors(), _Errors()
     misplaced, doubts, medians = _Doubts(), _Doubts(), []

@@ -13,14 +13,11 @@ from dataclasses import replace
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.comparison.compare import Comparison, compare_values
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import finite_difference, identical, norm, pieces
 from runner.worker.tensors.tolerance import Tolerance
-
-GROSS = 8
-"""How many times the largest error of eager that still counts as right the compiled one must be. In float32 that is 0.8
-% of the largest element, and 12.5 % in bfloat16: above what approximate instructions of a GPU are off."""
 
 
 def compare_small_tensors(
@@ -45,7 +42,7 @@ def compare_small_tensors(
     if identical(eager, compiled):  # the common case: no pass in float64 for it
         return Comparison()
     scale, (least, step) = _largest(eager), _smallest(dtype, tolerance)
-    gross = GROSS * (sensitivity.small(dtype) * scale + step)
+    gross = thresholds.GROSS_FACTOR.value * (sensitivity.small(dtype) * scale + step)
     # atol + rtol * scale is what the difference can be at most, and no pass over the elements is needed above it.
     if scale < least or tolerance.atol + tolerance.rtol * scale <= gross:
         return Comparison()
@@ -55,7 +52,7 @@ def compare_small_tensors(
     if exact is None:
         return Comparison()
     right = sensitivity.small(precision()) * scale + step
-    if _largest(eager, exact) > right or _largest(compiled, exact) <= GROSS * right:
+    if _largest(eager, exact) > right or _largest(compiled, exact) <= thresholds.GROSS_FACTOR.value * right:
         return Comparison()
     response = measure_response()
     atol = tolerance.atol * scale + step
@@ -73,7 +70,11 @@ def _smallest(dtype: torch.dtype, tolerance: Tolerance) -> tuple[float, float]:
     """
     limits = torch.finfo(dtype)
     step = limits.smallest_normal * limits.eps
-    return (64 * step, step) if limits.smallest_normal > tolerance.atol else (limits.smallest_normal, 0.0)
+    return (
+        (thresholds.STEPS_OF_SMALL.value * step, step)
+        if limits.smallest_normal > tolerance.atol
+        else (limits.smallest_normal, 0.0)
+    )
 
 
 def _largest(first: torch.Tensor, second: torch.Tensor | None = None) -> float:

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.observe import CallRecord
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.tensors.elements import largest, norm, pieces, planes
 from runner.worker.tensors.tolerance import Tolerance, tolerance_for
-
-_NOISE = 0.5
-"""Part of the largest element that eager's error against float64 has at least where the numbers are nothing but
-rounding."""
 
 
 def blind_bounds(evidence: Evidence) -> str:
@@ -85,7 +82,7 @@ def _is_noise(evidence: Evidence, call: int, leaf: Leaf, tensor: torch.Tensor) -
     exact = evidence.reference.tensor(call, leaf.path)
     if exact is None or exact.shape != tensor.shape:
         return False
-    return largest(norm(planes(exact) - planes(tensor))) >= _NOISE * _largest(tensor) > 0
+    return largest(norm(planes(exact) - planes(tensor))) >= thresholds.NOISE_PART.value * _largest(tensor) > 0
 
 
 def _largest(tensor: torch.Tensor) -> float:

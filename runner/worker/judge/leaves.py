@@ -12,6 +12,7 @@ import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
+from runner.worker import thresholds
 from runner.worker.comparison.adjudication import Movement
 from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
 from runner.worker.comparison.small_tensors import compare_small_tensors
@@ -340,7 +341,7 @@ def _text(value: Any) -> str:
 def _are_near(first: Any, second: Any) -> bool:
     """Return whether two quantizers are equal, but for the rounding of a scale that was computed."""
     if isinstance(first, float) and isinstance(second, float):
-        return math.isclose(first, second, rel_tol=1e-5)
+        return math.isclose(first, second, rel_tol=thresholds.SCALE_PART.value)
     if isinstance(first, (tuple, list)) and isinstance(second, (tuple, list)):
         return len(first) == len(second) and all(map(_are_near, first, second))
     return bool(first == second)

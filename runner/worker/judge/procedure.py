@@ -56,7 +56,7 @@ def judge_defined(
         return evidence, findings
     again = Evidence(evidence.job, evidence.eager, evidence.compiled, evidence.reference, undefined=undefined)
     findings = judge(again)
-    if OVERLAP[0] in undefined.operators:
+    if OVERLAP in undefined.operators:
         refused = [finding for finding in findings if _refuses_overlap(finding)]
         findings = [finding for finding in findings if finding not in refused]
         for finding in refused:

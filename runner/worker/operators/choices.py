@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.tensors.tolerance import tolerance_for
 
-MOST_PAIRS = 1 << 24  # elements of the largest intermediate that a choice makes
+FIRST_MOVED = 3
+"""The first draw in which computed elements are moved. ``Draw.blur`` says where to."""
+
 GARBAGE = (0.0, 3.0, 1.0, float("nan"), 2.0, -1.5, 7.0)
 """What memory holds that nobody has written, a number a draw: small ones, since they may be used as indices."""
 
@@ -91,8 +94,8 @@ class Draw:
         """Return floating elements moved by up to ``amount``, as ``blur`` says. One with NaN for an amount stays."""
         if self.number == 5:
             return torch.where((x - other).abs() <= amount, torch.as_tensor(other, dtype=x.dtype, device=x.device), x)
-        if self.number in (3, 4):
-            noise = torch.full(x.shape, 1.0 if self.number == 3 else -1.0)
+        if self.number in (FIRST_MOVED, FIRST_MOVED + 1):
+            noise = torch.full(x.shape, 1.0 if self.number == FIRST_MOVED else -1.0)
         else:
             noise = torch.rand(x.shape, generator=self._generator()).mul_(2).sub_(1)
         noise = noise.to(device=x.device, dtype=x.dtype)
@@ -163,7 +166,7 @@ def accumulate_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Name another of the equal extremes up to each element."""
     x, dim = call.arguments["self"], dimension(call)
     values, indices = call.run()
-    if x.dim() == 0 or x.numel() * x.size(dim) > MOST_PAIRS:
+    if x.dim() == 0 or x.numel() * x.size(dim) > thresholds.MOST_PAIRS.value:
         return (values, indices), False
     rows, extremes = x.movedim(dim, -1).unsqueeze(-2), values.movedim(dim, -1).unsqueeze(-1)
     equal = ((rows == extremes) | (rows.isnan() & extremes.isnan())).tril()
@@ -370,7 +373,7 @@ def share_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
     """
     if not first.numel() or not second.numel():
         return False
-    if first.dtype != second.dtype or max(first.numel(), second.numel()) > MOST_PAIRS:
+    if first.dtype != second.dtype or max(first.numel(), second.numel()) > thresholds.MOST_PAIRS.value:
         return True
     return bool(torch.isin(element_offsets(first), element_offsets(second)).any())
 
@@ -387,6 +390,6 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
         reach += step * (size - 1)
     else:
         return False  # each dimension steps over all that the smaller ones reach
-    if steps[0][0] == 0 or tensor.numel() > MOST_PAIRS:
+    if steps[0][0] == 0 or tensor.numel() > thresholds.MOST_PAIRS.value:
         return bool(steps[0][0] == 0)
     return bool(len(element_offsets(tensor)) < tensor.numel())

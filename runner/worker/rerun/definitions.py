@@ -12,21 +12,20 @@ from dataclasses import replace
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values
 from runner.worker.operators.choices import Call, dimension, symmetric_matrix, targets
 from runner.worker.tensors.tolerance import tolerance_for
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
 
-ROUNDINGS = 100.0
-"""How many units roundoff times the size of a matrix its decomposition may be off: the bound of LAPACK's own tests is
-30 (``TESTING/nep.in``: "threshold value of test ratio"), and what is decomposed here was computed in another order."""
-
 
 def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
     """Return whether elements differ beyond the tolerance of their dtype and twice the ``uncertainty`` of both."""
     if uncertainty is not None and expected.is_floating_point():
-        near = (actual.to(torch.float64) - expected.to(torch.float64)).abs() <= 2 * uncertainty
+        near = (
+            actual.to(torch.float64) - expected.to(torch.float64)
+        ).abs() <= thresholds.OWN_FACTOR.value * uncertainty
         actual = torch.where(near, expected, actual)
     return bool(compare_values(expected, actual.contiguous(), tolerance_for(expected.dtype)).differences)
 
@@ -140,7 +139,7 @@ def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, com
 def _off(actual: torch.Tensor, expected: torch.Tensor | float, scale: torch.Tensor | float, size: int) -> bool:
     """Return whether two matrices differ by more than the rounding of a decomposition."""
     difference = (actual - expected).abs()
-    bound = ROUNDINGS * size * torch.finfo(actual.dtype).eps * max(float(scale), 1e-30)
+    bound = thresholds.DECOMPOSITION_FACTOR.value * size * torch.finfo(actual.dtype).eps * max(float(scale), 1e-30)
     return not bool((difference <= bound).all())
 
 
@@ -216,28 +215,18 @@ def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: to
         return "its vectors do not belong to the matrix" if off else ""
     gaps = (compiled.unsqueeze(-1) - values.unsqueeze(-2)).abs()
     near = torch.maximum(gaps.amin(-1).max(), gaps.amin(-2).max())
-    return "these are not its eigenvalues" if _off(near, 0.0, values.abs().max(), 10 * size) else ""
+    return (
+        "these are not its eigenvalues"
+        if _off(near, 0.0, values.abs().max(), thresholds.EIGENVALUE_FACTOR.value * size)
+        else ""
+    )
 
 
 DEFINITIONS: Mapping[str, Definition] = {
-    "torch.max": _indices,
-    "torch.sort": _indices,
-    "torch.topk": _indices,
-    "torch.kthvalue": _indices,
-    "torch.median": _indices,
-    "torch.mode": _indices,
-    "torch.cummax": _indices,
-    "torch.unique": _set,
-    "Tensor.scatter_": _writes,
-    "Tensor.index_put_": _writes,
-    "Tensor.index_copy_": _writes,
-    "Tensor.put_": _writes,
-    "torch.linalg.svd": _vectors,
-    "torch.linalg.eigh": _vectors,
-    "torch.linalg.qr": _vectors,
-    "torch.linalg.eig": _pairs,
+    "indices": _indices,
+    "set": _set,
+    "writes": _writes,
+    "vectors": _vectors,
+    "pairs": _pairs,
 }
-"""By the name of a ``Freedom``.
-
-What is not here may be anything: memory that nobody wrote, a cast that does not fit.
-"""
+"""By the ``definition`` of a ``Freedom``."""

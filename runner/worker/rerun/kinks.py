@@ -8,7 +8,7 @@ move with it are open between the gradients of these runs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,61 +16,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from runner.worker import thresholds
 from runner.worker.operators.choices import Call, Draw, aten
-from runner.worker.operators.freedoms import overload_of
+from runner.worker.operators.table import kink_of, row_of
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import elements
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.elements import planes
-
-DRAWS = (3, 4, 5, 6, 7, 8)
-"""Of ``choices.Draw``: all up, all down, onto what they are compared with, and three times at random."""
-
-UNITS = 16.0
-"""How many times what a unit roundoff moves it by an argument is moved.
-
-Sums of 10,007 equal numbers were off by one.
-"""
-
-FAR = 4.0
-"""How many times the distance of the gradients of these runs a gradient may lie outside of them: runs are few, and
-kinks may be many."""
-
-_ARGUMENTS: Mapping[str, str] = {
-    "threshold_backward": "self",
-    "leaky_relu_backward": "self",
-    "hardtanh_backward": "self",
-    "hardshrink_backward": "self",
-    "softshrink_backward": "self",
-    "hardswish_backward": "self",
-    "hardsigmoid_backward": "self",
-    "rrelu_with_noise_backward": "self",
-    "_prelu_kernel_backward": "self",
-    "elu_backward": "self_or_result",
-    "sgn": "self",
-    "sign": "self",
-}
-_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-
-KINKS: Mapping[Any, str] = {
-    overload: argument
-    for name, argument in [
-        *((f"{name}.default", argument) for name, argument in _ARGUMENTS.items()),
-        *((f"{name}.{kind}", "self") for name in _COMPARISONS for kind in ("Scalar", "Tensor")),
-    ]
-    if (overload := overload_of(name)) is not None
-}
-"""What autograd's formulas ask on which side of a kink an argument lies, and the name of that argument."""
-
-_EQUALITIES = tuple(overload for overload in KINKS if overload.overloadpacket in (aten.eq, aten.ne))
-
-RELUS = (aten.relu.default, aten.relu_.default)
-"""Their backward asks for their result, which is zero on the whole other side: the argument is moved in the forward."""
-_BY_RESULT = frozenset({"celu_", "elu_", "hardtanh_", "leaky_relu_", "relu", "relu_", "selu_", "threshold_"})
-"""Operators whose result their backward asks for.
-
-It does not tell where the argument was, so that it is not moved there.
-"""
 
 
 @dataclass(frozen=True)
@@ -90,7 +42,7 @@ class Spread:
         """Return which elements lie among those of the runs, or not far from them, in the leaf's shape."""
         if compiled.shape != self.shape:
             return torch.zeros(self.shape, dtype=torch.bool)
-        reach, flat = FAR * (self.high - self.low), planes(compiled)
+        reach, flat = thresholds.BEYOND.value * (self.high - self.low), planes(compiled)
         near = (flat >= self.low - reach) & (flat <= self.high + reach)
         return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
 
@@ -142,7 +94,7 @@ def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[in
 
 
 class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
-    """Follows in a forward how large the numbers behind each tensor are, and moves arguments of ``KINKS`` in its
+    """Follows in a forward how large the numbers behind each tensor are, and moves arguments of kinks in its
     ``backward``."""
 
     supports_higher_order_operators = True  # of torch 2.7 and later
@@ -159,7 +111,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         """What a unit roundoff moves the argument of each kink by, in their order; None where it is exact."""
         self._draw, self._known = draw, amounts
         self._in_backward = False
-        self._results: set[int] = set()  # memory of the results of ``_BY_RESULT``
+        self._results: set[int] = set()  # memory of the results that their backward asks for
         self._uncertainties = Uncertainties()
 
     @contextlib.contextmanager
@@ -177,11 +129,13 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         """Call ``func``, of a moved argument if it asks for the side of a kink."""
         kwargs = kwargs or {}
-        if self._in_backward and func in KINKS:
+        if self._in_backward and kink_of(func):
             return self._cross(Call.bind(func, args, kwargs))
         record = self._uncertainties.follow(func, args, kwargs) if self._known is None else None
-        result = self._relu(func, *args) if func in RELUS and _is_plain(args[0]) else func(*args, **kwargs)
-        if getattr(getattr(func, "overloadpacket", None), "__name__", "") in _BY_RESULT and _is_plain(result):
+        by_result = row_of(func).by_result
+        moves = by_result == "moves" and not kwargs and _is_plain(args[0])
+        result = self._relu(func, *args) if moves else func(*args, **kwargs)
+        if by_result and _is_plain(result):
             self._results.add(result.untyped_storage()._cdata)
         if record is not None:
             record(result)
@@ -196,7 +150,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         return amount
 
     def _cross(self, call: Call) -> Any:
-        own, name = call.run(), KINKS[call.func]
+        own, name = call.run(), kink_of(call.func)
         x, other = call.arguments[name], call.arguments.get("other", call.arguments.get("threshold", 0))
         amount = self._amount(x, other)
         if amount is None or not _is_plain(x) or isinstance(other, complex) or self._is_result(x):
@@ -205,7 +159,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         reach = _reach(x, amount)
         moved = (
             self._equal(call, own, reach)
-            if call.func in _EQUALITIES
+            if call.func.overloadpacket in (aten.eq, aten.ne)
             else call.run(**{name: self._draw.move(x, other, reach)})
         )
         pairs = list(zip(tree_leaves(own), tree_leaves(moved), strict=True))
@@ -245,7 +199,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
     """Return by how much each element is moved, given what a unit roundoff moves it by."""
     own = torch.finfo(x.dtype).eps * x.abs()
-    return UNITS * torch.maximum(own, amount.to(x.device, x.dtype))
+    return thresholds.KINK_FACTOR.value * torch.maximum(own, amount.to(x.device, x.dtype))
 
 
 def _is_plain(leaf: Any) -> bool:

@@ -18,20 +18,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
+from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values, equal_bits
-from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements
-from runner.worker.operators.freedoms import (
-    ANYTHING,
-    FREEDOMS,
-    OVERLAP,
-    ROUNDED,
-    SHARED,
-    TWO_SIDED,
-    Freedom,
-    map_arguments,
-    names_of_written,
-)
+from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, overlaps_itself, share_elements
+from runner.worker.operators.exactness import map_arguments, names_of_written
+from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom
 from runner.worker.operators.steps import compare_rounded
+from runner.worker.operators.table import freedom_of, row_of
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
@@ -42,12 +35,6 @@ from runner.worker.rerun.differences import elements_of, mark
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
-
-DRAWS = 10
-"""Legal runs. The first of equals, the last of them, and eight at random: an element that stands in the middle of three
-equal ones stays where it is in all of them once in 6,561 times. In eight computed elements are moved: all up, all down,
-onto what they are compared with, and at random."""
-
 
 M = TypeVar("M", "LegalChoices", kinks.Kinks)
 
@@ -79,12 +66,12 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         written = _written(func, args, kwargs)
         apart = _read_first(func, written, args, kwargs) if written else None
         if apart is not None:
-            self.free[SHARED[0]] = SHARED[1]
+            self.free[SHARED] = FREEDOMS[SHARED].sentence
             if self._draw.number % 2:  # every other time all is read before anything is written
                 args, kwargs = apart
         overlapping = [tensor for tensor in written if self._overlaps(tensor)]
         memory = [tensor.untyped_storage().clone() for tensor in overlapping]
-        freedom = FREEDOMS.get(func)
+        freedom = freedom_of(func)
         result = (
             func(*args, **kwargs)
             if freedom is None
@@ -94,7 +81,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             for tensor, before in zip(overlapping, memory, strict=True):
                 tensor.untyped_storage().copy_(before)
         if overlapping:
-            self.free[OVERLAP[0]] = OVERLAP[1]
+            self.free[OVERLAP] = FREEDOMS[OVERLAP].sentence
         results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
         self._remember_views(results, args)
         if record is not None:
@@ -133,7 +120,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             )
             call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1
-        blurred = freedom.compares and call.uncertainty is not None and self._draw.number > 2
+        blurred = freedom.compares and call.uncertainty is not None and self._draw.number >= FIRST_MOVED
         result, free = (
             compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
         )
@@ -188,7 +175,7 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     widen(eager)
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
     whole: list[Observation] = []  # the first that did not raise, and the latest
-    for number in range(1, DRAWS + 1):
+    for number in range(1, thresholds.LEGAL_RUNS.value + 1):
         observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
         operators.update(mode.free)
         if not uses and not operators:
@@ -210,9 +197,9 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         for place, given in enumerate(use.given)
         if given is tensor and equal_bits(use.results[place], _copy(tensor))
     }
-    if any(name in ANYTHING and sentence != ROUNDED for name, sentence in operators.items()):
+    if any(FREEDOMS[name].anything and sentence != ROUNDED for name, sentence in operators.items()):
         ranges.clear()
-    if not all(name in TWO_SIDED and sentence == ROUNDED for name, sentence in operators.items()):
+    if not all(FREEDOMS[name].two_sided and sentence == ROUNDED for name, sentence in operators.items()):
         spreads.clear()
     return Undefined(
         masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}
@@ -227,7 +214,7 @@ def _find_kinks(
     runs: list[Observation] = []
     names: set[str] = set()
     amounts: list[torch.Tensor | None] | None = None
-    for number in kinks.DRAWS:
+    for number in range(FIRST_MOVED, FIRST_MOVED + thresholds.KINK_RUNS.value):
         observation, mode = _run(source, settings, kinks.Kinks(Draw(number), amounts), [])
         amounts = mode.amounts if amounts is None else amounts
         if not mode.has_kinks:
@@ -294,8 +281,8 @@ def _read_first(
     Eager's result then depends on the order of the operator's loops. A pointwise operator may read the very elements
     that it writes: it reads each before. Of two arguments that it writes to, the second gets a copy.
     """
-    if func.overloadpacket is torch.ops.aten.set_:
-        return None  # it writes no elements
+    if row_of(func).no_values:
+        return None
     pointwise = torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default
     copies = 0
 

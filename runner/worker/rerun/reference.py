@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.comparison.compare import lies_within
 from runner.worker.program.devices import end_if_lost
 from runner.worker.program.errors import InvalidCase
@@ -23,10 +24,6 @@ from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
 from runner.worker.tensors.elements import finite_difference, finite_part, planes
 from runner.worker.tensors.tolerance import tolerance_for
 from runner.worker.torch_private.dispatch import disable_modes
-
-NEAR = 32.0
-"""How many roundings the norms of two results of eager may be apart: attention in half precision has other kernels,
-with roundings between. Another function is further off."""
 
 
 class NoReference(Exception):
@@ -56,7 +53,7 @@ class Perturbation:
 
     def blur(self) -> Blur | None:
         """Return what perturbs the numbers of operators, in another way than state and arguments; None for sign 0."""
-        return sensitivity.blur(self.draw + 2 * sensitivity.PAIRS, self.sign) if self.sign else None
+        return sensitivity.blur(self.draw + 2 * thresholds.ROUNDING_DRAWS.value, self.sign) if self.sign else None
 
 
 Run = list[dict[str, Leaf]]
@@ -174,7 +171,7 @@ class Reference(WideValues):
             try:
                 self._perturbed[dtype] = [
                     [self._run(Perturbation(draw, sign, unit, dtype)) for sign in (1, -1)]
-                    for draw in range(sensitivity.PAIRS)
+                    for draw in range(thresholds.ROUNDING_DRAWS.value)
                 ]
             except NoReference as reason:
                 self.notes.append(f"rounding was not measured: {reason}")
@@ -202,7 +199,7 @@ class Reference(WideValues):
 
             def change(args: list[Any]) -> list[Any]:
                 with disable_modes():
-                    perturbation(args, sensitivity.PAIRS, shadow)
+                    perturbation(args, thresholds.ROUNDING_DRAWS.value, shadow)
                 return args
 
             with shadow.running() if shadow is not None else contextlib.nullcontext():
@@ -284,7 +281,7 @@ def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
 
 
 def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | None) -> bool:
-    """Return whether a run gives eager's numbers: up to the tolerance, or by their norm up to ``NEAR`` roundings.
+    """Return whether a run gives eager's numbers: up to the tolerance, or by norm up to ``RUN_DISTANCE``.
 
     An operator may take another kernel under a mode. A run does not where something that ran since, such as a backend
     at its first compilation, has replaced a function of torch. ``rounded`` is the dtype of the coarsest rounding behind
@@ -297,7 +294,7 @@ def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | Non
     unit = sensitivity.unit(rounded or first.dtype) or 0.0
     one, other = planes(first), planes(second)
     distance, size = finite_difference(one, other).norm(), finite_part(one, other).norm()
-    return bool(distance <= NEAR * unit * size)
+    return bool(distance <= thresholds.RUN_DISTANCE.value * unit * size)
 
 
 def _leaf_at(run: Run, call: int, path: str) -> Leaf | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.operators.choices import Call
 from runner.worker.operators.freedoms import Freedom
 from runner.worker.program.snapshot import Leaf
@@ -35,11 +36,6 @@ class Result:
     place: int
 
 
-FAR = 4.0
-"""How many times the range of a leaf's legal elements an undefined one may lie outside of it. Legal runs are few, and
-do not reach every legal element."""
-
-
 @dataclass
 class Range:
     """The elements of a leaf in all legal runs: from the lowest to the highest finite one, and whether all are
@@ -62,7 +58,7 @@ class Range:
         flat = planes(elements)
         if self.finite and not bool(flat.isfinite().all()):
             return "an element that may hold several values is NaN or infinite, and in no legal run is any"
-        reach = FAR * max(self.high - self.low, abs(self.high), abs(self.low))
+        reach = thresholds.BEYOND.value * max(self.high - self.low, abs(self.high), abs(self.low))
         outside = flat[flat.isfinite() & ((flat < self.low - reach) | (flat > self.high + reach))]
         if self.low > self.high or not outside.numel():
             return ""
@@ -131,4 +127,4 @@ class Undefined:
     def _definition(self, call: int, path: str) -> Definition | None:
         result = self.results.get((call, path))
         certain = result is not None and result.use.certain
-        return DEFINITIONS.get(result.use.freedom.name) if result is not None and certain else None
+        return DEFINITIONS.get(result.use.freedom.definition) if result is not None and certain else None

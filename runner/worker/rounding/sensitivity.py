@@ -18,35 +18,17 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from runner.worker import thresholds
 from runner.worker.rounding.shadow import Blur, plain, whole
 
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
-
-FACTOR = 128.0
-"""How many times the sensitivity counts as rounding: inputs rounded to 17 bits instead of 24. Naive sums of n numbers
-are off by up to about half the square root of n times it (N. J. Higham, "The Accuracy of Floating Point Summation",
-1993); measured with Inductor on the CPU: 22 for 4,096 numbers, 87 for 40,960, 66 for a million, which are added in
-several lanes."""
-
-PAIRS = 6
-"""Draws; each is made up and down.
-
-The root mean square of six is below a tenth of what it should be once in a million times.
-"""
-
-SMALL = 2.0**-10
-"""Of the largest element of a tensor: what is off by more is no rounding, and not asked about."""
 
 WIDEST = (torch.float64, torch.complex128)
 """Dtypes that no float64 run is wider than."""
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff of the dtypes whose roundings are measured."""
-
-FACTOR_NARROW = 4.0
-"""``FACTOR`` for float16 and bfloat16. They are summed in float32, and rounded once an operator. The roundings of 16
-operators come to 16 units at most, and to four by their root mean square, which is what the movement is."""
 
 
 def unit(dtype: torch.dtype) -> float | None:
@@ -61,13 +43,14 @@ def is_measured(dtype: torch.dtype) -> bool:
 
 def factor(dtype: torch.dtype) -> float:
     """Return how many times the movement by a rounding in this dtype counts as rounding."""
-    return FACTOR_NARROW if (unit(dtype) or 0.0) > UNIT else FACTOR
+    narrow = (unit(dtype) or 0.0) > UNIT
+    return (thresholds.ROUNDING_FACTOR_NARROW if narrow else thresholds.ROUNDING_FACTOR).value
 
 
 def small(dtype: torch.dtype) -> float:
     """Return the part of a tensor's largest element that roundings in this dtype can reach: four units of a narrow
     one."""
-    return max(SMALL, FACTOR_NARROW * (unit(dtype) or 0.0))
+    return max(thresholds.ROUNDING_PART.value, thresholds.ROUNDING_FACTOR_NARROW.value * (unit(dtype) or 0.0))
 
 
 def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
@@ -86,7 +69,8 @@ def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
 def steps(dtype: torch.dtype) -> int:
     """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still
     small."""
-    return 8 if (unit(dtype) or 0.0) > UNIT else 64
+    narrow = (unit(dtype) or 0.0) > UNIT
+    return (thresholds.INPUT_STEPS_NARROW if narrow else thresholds.INPUT_STEPS).value
 
 
 def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float = UNIT) -> None:
@@ -136,7 +120,7 @@ def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor,
         smooth &= odd.isfinite()
         squares += odd.square()
         uneven += even.square()
-    smooth &= uneven <= squares / 4
+    smooth &= uneven <= squares * thresholds.UNEVEN_PART.value
     return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
 
 

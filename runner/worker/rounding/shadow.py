@@ -25,26 +25,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.operators.choices import overlaps_itself
-from runner.worker.operators.freedoms import is_exact, map_arguments, names_of_written
+from runner.worker.operators.exactness import is_exact, map_arguments, names_of_written
+from runner.worker.operators.table import row_of
 from runner.worker.torch_private.dispatch import HigherOrderOperator, current_mode, disable_modes, run_branches
 
 aten = torch.ops.aten
-
-WITHOUT_SHADOW = frozenset(
-    {aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided, aten.set_}
-)
-"""Operators that compute no value. What they leave has a shadow when it is first read."""
-
-FROM_HALF = frozenset({aten._softmax, aten._log_softmax})
-"""Operators whose last argument says that float32 is computed from halves, on CUDA. Shadows are no halves."""
-
-DRAWS = frozenset({
-    "_sample_dirichlet", "_standard_gamma", "bernoulli", "bernoulli_", "binomial", "cauchy_", "exponential_",
-    "geometric_", "log_normal_", "multinomial", "normal", "normal_", "normal_functional", "poisson", "rand",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "random", "random_", "randperm", "uniform",
-    "uniform_",
-})  # fmt: skip
-"""Random operators whose result is what was drawn: the shadow has the same numbers."""
 
 READERS = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
 """What is read or written through these has no shadow."""
@@ -164,10 +149,11 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if isinstance(func, HigherOrderOperator):
             raise self.failure(f"{func} runs functions of its own")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
-        if func.overloadpacket in WITHOUT_SHADOW or (_is_view(func) and all(map(_has_storage, tensors))):
+        row = row_of(func)
+        if row.no_values or (_is_view(func) and all(map(_has_storage, tensors))):
             return func(*args, **kwargs)
         shadows, options = tree_map(self._widened, (args, kwargs))
-        if func.overloadpacket in FROM_HALF:
+        if row.from_half:
             shadows = (*shadows[:2], False)
         if func is aten._local_scalar_dense.default and (args[0].is_floating_point() or args[0].is_complex()):
             return func(*shadows)  # decisions by bool and int are the program's
@@ -228,7 +214,7 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             scale = 0.0 if args[1] == 1 else 1 / (1 - args[1])
             self._keep(func, result[0], shadows[0] * result[1] * scale)
             return
-        if func.overloadpacket.__name__ not in DRAWS:
+        if not row_of(func).draws:
             raise self.failure(f"{func} draws random numbers and computes in one")
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor):

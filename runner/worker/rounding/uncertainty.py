@@ -15,19 +15,11 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves, tree_map
 
-from runner.worker.operators.freedoms import gives_whole_numbers, is_exact, is_view, rounds_nothing
+from runner.worker import thresholds
+from runner.worker.operators.exactness import gives_whole_numbers, is_exact, is_view, rounds_nothing
+from runner.worker.operators.table import row_of
 from runner.worker.rounding.shadow import wide_dtype
 from runner.worker.tensors.elements import largest
-
-STEP = 8.0
-"""How many uncertainties an argument is moved by, to see how far its operator's result moves."""
-
-LINEAR = frozenset({
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "convolution", "cumsum", "dot", "mean", "mm", "mv", "sum",
-})  # fmt: skip
-"""Operators whose result is a sum of products. Roundings of the summands are taken for independent, so that their
-squares add up: the sum of their sizes grows with each layer of a network far beyond what any run shows (N. Higham and
-T. Mary, A new approach to probabilistic rounding error analysis, 2019)."""
 
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten
@@ -172,8 +164,7 @@ class _Trial:
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Try nothing yet."""
         self._func, self._args, self._kwargs = func, args, kwargs
-        packet = getattr(func, "overloadpacket", None)
-        self.linear = packet is not None and packet.__name__ in LINEAR
+        self.linear = row_of(func).sums
         self.pointwise = torch.Tag.pointwise in getattr(func, "tags", ())
 
     def view(self, computed: Computed) -> list[torch.Tensor]:
@@ -204,9 +195,12 @@ class _Trial:
         amounts = [torch.zeros_like(tensor.abs(), dtype=torch.float64) for tensor in own]
         for leaf, amount in computed:
             for sign in [1.0, -1.0] if self.pointwise else [1.0, -1.0, _signs(leaf)]:
-                moved = self._run(_wide, leaf, _wide(leaf) + STEP * sign * amount)
+                moved = self._run(_wide, leaf, _wide(leaf) + thresholds.TRIAL_FACTOR.value * sign * amount)
                 pairs = zip(amounts, own, moved, strict=True)
-                amounts = [torch.maximum(old, (a - b).abs().nan_to_num(nan=0.0) / STEP) for old, a, b in pairs]
+                amounts = [
+                    torch.maximum(old, (a - b).abs().nan_to_num(nan=0.0) / thresholds.TRIAL_FACTOR.value)
+                    for old, a, b in pairs
+                ]
         return [_finite(amount) for amount in amounts]
 
     def copies(self, computed: Sequence[tuple[torch.Tensor, Pair | None]]) -> list[Pair]:
@@ -244,7 +238,7 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 def _moved(tensor: torch.Tensor, amount: torch.Tensor, seed: int) -> Pair:
     """Return a tensor with each element up, and down, by another number of its amounts."""
     noise = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).add_(1)
-    step, own = STEP * amount * noise.to(tensor.device), _wide(tensor)
+    step, own = thresholds.TRIAL_FACTOR.value * amount * noise.to(tensor.device), _wide(tensor)
     return torch.where(own.isfinite(), own + step, own), torch.where(own.isfinite(), own - step, own)
 
 

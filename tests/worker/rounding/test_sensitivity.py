@@ -6,7 +6,8 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker.rounding.sensitivity import FACTOR, UNIT, blur, element_sensitivity, explains, is_small, perturb
+from runner.worker.rounding.sensitivity import UNIT, blur, element_sensitivity, explains, is_small, perturb
+from runner.worker.thresholds import ROUNDING_FACTOR
 
 SUM = source("return x.sum(0)", "torch.randn(4096, 8)")
 LABEL = "within-rounding-of-inputs"
@@ -178,7 +179,10 @@ def test_two_perturbations_that_cancel_in_one_pair_are_no_step():
 
 def test_both_must_lie_within_it():
     exact, moved = torch.tensor([10.0], dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
-    near, far = torch.tensor([10.0 + 0.9 * FACTOR * 1e-5]), torch.tensor([10.0 + 1.2 * FACTOR * 1e-5])
+    near, far = (
+        torch.tensor([10.0 + 0.9 * ROUNDING_FACTOR.value * 1e-5]),
+        torch.tensor([10.0 + 1.2 * ROUNDING_FACTOR.value * 1e-5]),
+    )
     response = exact, moved, torch.float32, 0.0, 0.0
     assert explains(near, near, *response)
     assert not explains(near, far, *response) and not explains(far, near, *response)
