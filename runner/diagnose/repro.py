@@ -116,10 +116,8 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
     if finding is None or result is None:
         return _declared(variant, job, text, result)
     place = _Place.of(finding.path, variant, job)
-    aim = replace(
-        _at_finding(finding, place, variant, job, text),
-        defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
-    )
+    fired_as_user = result.stages.get(AS_USER, "").split()
+    aim = replace(_at_finding(finding, place, variant, job, text), defaults=finding.oracle in fired_as_user)
     if not aim.keeps and place.call is not None:
         aim = replace(aim, calls=place.call + 1)
     if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
@@ -483,7 +481,8 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     if own:  # this file is read anew for each run
         main = f'if __name__ == "__main__":\n{indent(main, "    ")}'
     tail = _spaced(f"{functions}\n{main}")
-    imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in _modules(request, flags))]))
+    modules = [*_modules(request, flags), *(aim.setting.modules if aim.setting else ())]
+    imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in modules)]))
     if own:  # a person's own file: it stays as it is, and its names go before ours
         return f"# {title}\n{body.rstrip()}\n\n\n{imports}\n\n\n{_renamed(tail, text)}"
     doc = f"\n\n{doc}\n" if doc else ""
