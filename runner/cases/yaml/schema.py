@@ -253,8 +253,9 @@ def _explain(error: ValidationError, root: YamlNode) -> Iterator[_Finding]:
             case "anyOf" | "oneOf":
                 yield from _alternatives(error, node, root)
             case "uniqueItems" if isinstance(node, YamlSequence):
-                first: dict[str, YamlNode] = {}
-                repeat = next(item for item in node.items if first.setdefault(repr(item.plain()), item) is not item)
+                first: dict[str, int] = {}  # numbers, for an alias is the very node that it stands for
+                items = enumerate(node.items)
+                repeat = next(item for i, item in items if first.setdefault(repr(item.plain()), i) != i)
                 yield repeat.span, "value", f"{show_value(repeat.plain())} is listed twice", ""
             case "maxProperties" if isinstance(node, YamlMapping):
                 message = f"expected {count(rule_value, 'key', 'keys')}, found {', '.join(node.keys())}"

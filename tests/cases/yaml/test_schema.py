@@ -176,6 +176,7 @@ WRONG_SUITES = {
     "suite: x\nspecs: a": ["2:8: expected a list, found the text 'a' | such as [../specs/regressions/*.spec.yaml]"],
     "suite: x\nbackends: [inductor, {name: x}]": ["2:22: 'backend' is missing | such as backend: inductor"],
     "suite: x\nbackends: [inductor, inductor]": ["2:22: 'inductor' is listed twice"],
+    "suite: x\nspecs: [&a z, *a]": ["2:12: 'z' is listed twice"],
     "suite: x\nmanual: on": [
         "2:9: expected true or false, found the text 'on' | in YAML 1.2 on is text: write true or false"
     ],
