@@ -48,7 +48,7 @@ from runner.quote import operand, shell_word, shell_words
 from runner.record.events import VariantFinished
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
-from runner.reduce.reducer import Memory, Reduced, Step, reduce_variant
+from runner.reduce.reducer import Memory, Reduced, Step, candidate_path, reduce_variant
 from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
 from runner.session.context import order_words
@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             progress.end()
             journal.end(reduced, engine)
     finally:
-        (folder / f"candidate{SPEC}").unlink(missing_ok=True)
+        candidate_path(folder).unlink(missing_ok=True)
     console.output(reduced.text)
     console.output(summary(reduced))
     for note in reduced.notes:

@@ -307,6 +307,11 @@ class Memory:
     """Told of a text before it becomes that of the case's file."""
 
 
+def candidate_path(folder: Path) -> Path:
+    """Return the file of this process's candidates: one by a plain name may be a person's own."""
+    return folder / f"candidate-{os.getpid()}{SPEC}"
+
+
 def reduce_variant(
     engine: VariantEngine,
     *,
@@ -428,7 +433,7 @@ class _Reduction:
 
     def _read(self, text: str) -> tuple[Variant, Source] | None:
         """Return variant and source of a candidate; None where the reader or the builder finds an error."""
-        path = self.folder / f"candidate{SPEC}"
+        path = candidate_path(self.folder)
         write_anew(path, text)
         return read_case(path, self.backend, self.engine)
 

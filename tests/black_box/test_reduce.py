@@ -215,11 +215,14 @@ def test_a_folder_of_another_variant_is_left_alone(reduced: Result, folder: Path
 def test_a_folder_of_the_same_variant_is_used_anew(reduced: Result, folder: Path, tmp_path: Path) -> None:
     write(tmp_path, {"all.spec.yaml": CASES})
     shutil.copytree(folder / "out", tmp_path / "out")
-    (tmp_path / "out" / "notes.txt").write_text("mine")
+    for name in ("notes.txt", "candidate.spec.yaml"):
+        (tmp_path / "out" / name).write_text("mine")
     for words in ((), ("--resume",)):
         done = reduce(tmp_path, "-o", "out", "--budget", "1s", *words)
         assert done.code == 0 and "nothing is left to try" not in done.out, done.text
-    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+    for name in ("notes.txt", "candidate.spec.yaml"):
+        assert (tmp_path / "out" / name).read_text() == "mine"
+    assert len([*(tmp_path / "out").glob("*.spec.yaml")]) == 2
 
 
 def test_a_reduction_of_what_the_case_was_is_not_taken_for_its_own(reduced: Result, folder: Path) -> None:

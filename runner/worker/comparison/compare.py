@@ -17,13 +17,11 @@ from runner.worker.comparison.adjudication import Movement, adjudicate
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import (
     TINY,
-    as_integers,
     classes,
     different_bits,
     error_of,
     finite_difference,
     finite_part,
-    has_numbers,
     identical,
     norm,
     number,
@@ -79,8 +77,6 @@ def compare_values(
     """
     if eager.numel() == 0:
         return Comparison()
-    if not has_numbers(eager.dtype):
-        eager, compiled = as_integers(eager), as_integers(compiled)
     if tolerance.exact or not (eager.is_floating_point() or eager.is_complex()):
         return _compare_exactly(eager, compiled)
     if identical(eager, compiled):

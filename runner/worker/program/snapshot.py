@@ -14,6 +14,7 @@ from runner.worker.guarded import Refusal, ask, describe
 from runner.worker.program.arrays import array_value, is_array
 from runner.worker.program.values import NOTHING, python_value
 from runner.worker.program.walk import Unread, class_name, flatten
+from runner.worker.tensors.elements import as_integers, has_numbers
 from runner.worker.torch_private.dispatch import plain_functions
 
 
@@ -229,8 +230,9 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
 
 
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
-    """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in
-    one row.
+    """Return the elements, dense, on the CPU; the bytes as integers where torch has no numbers.
+
+    Of a subclass that computes with parts of its own, those of all parts stand in one row.
 
     Raises:
         TypeError: such a subclass does not name its parts.
@@ -248,7 +250,8 @@ def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
             dense = dense.dequantize()
         elif dense.layout != torch.strided:
             dense = dense.to_dense()
-        dense = dense.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+        dense = dense.as_subclass(torch.Tensor)
+        dense = dense.resolve_conj().resolve_neg() if has_numbers(dense.dtype) else as_integers(dense)
         if dense.device.type != "cpu":
             return dense.cpu()
         return dense.clone() if copy else dense

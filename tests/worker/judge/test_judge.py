@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from worker_jobs import oracles, passes, run, source
 
 PLUS = source("return x * 2 + 1")
@@ -138,6 +139,15 @@ def test_its_clean_twin_stays_quiet(name):
     record = run(text, "planted:clean", **fields)
     assert passes(record), record
     assert record["comparisons"] > 0 and record["graphs"] == 1
+
+
+@pytest.mark.parametrize("name", ["bits8", "float4_e2m1fn_x2"])
+def test_bytes_without_numbers_are_compared(name: str) -> None:
+    if not hasattr(torch, name):
+        pytest.skip("this torch has no such dtype")
+    body = f"y = x + 1\ntorch._dynamo.graph_break()\nreturn y.view(torch.{name})"
+    text = source(body, inputs="torch.ones(4, dtype=torch.uint8)")
+    assert oracles(run(text, "planted:zeros")) == ["value"] and passes(run(text, "planted:clean"))
 
 
 def test_what_eager_draws_from_python_and_numpy_may_be_drawn_in_another_way() -> None:
