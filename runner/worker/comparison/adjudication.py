@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,7 +54,9 @@ class _Doubts:
         if bool(doubtful.any()):
             self._parts.append((start + doubtful.nonzero()[:, 0], errors[doubtful], unit[doubtful]))
 
-    def worst(self, multiplier: float, typical: float, movement: Movement | None) -> tuple[int, float] | None:
+    def worst(
+        self, multiplier: float, typical: float, measure: Callable[[], Movement | None]
+    ) -> tuple[int, float] | None:
         """Return the element that is furthest off, and by how many units; None where roundings account for each of
         them.
 
@@ -64,7 +67,7 @@ class _Doubts:
             return None
         index, error, unit = (torch.cat(part) for part in zip(*self._parts, strict=True))
         limit = multiplier * unit * max(1.0, thresholds.TYPICAL_FACTOR.value * typical)
-        if movement is not None:
+        if bool((error > limit).any()) and (movement := measure()) is not None:
             response, dtype = movement
             limit = torch.maximum(limit, multiplier * unit + sensitivity.factor(dtype) * response.reshape(-1)[index])
         ratio = torch.where(error > limit, error / unit, 0.0)
@@ -145,10 +148,8 @@ def adjudicate(
         math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
     )
     passed = measured and (within or (finite_sums and needed <= multiplier))
-    asked = [part for part, alone in ((doubts, passed), (misplaced, classes_right)) if alone]
-    unusual = any(part.worst(multiplier, typical, None) for part in asked)
-    movement = measure_conditioning() if unusual else None
-    classes_right = classes_right and misplaced.worst(multiplier, typical, movement) is None
+    measure = functools.cache(measure_conditioning)
+    classes_right = classes_right and misplaced.worst(multiplier, typical, measure) is None
     if not measured:
         return Adjudication(classes_right, False, "", {})
     numbers = {
@@ -158,7 +159,7 @@ def adjudicate(
         "compiled_error_rmse": number(compiled_errors.rmse),
         "multiplier": number(needed),
     }
-    wrong = doubts.worst(multiplier, typical, movement) if passed else None
+    wrong = doubts.worst(multiplier, typical, measure) if passed else None
     if wrong is not None:
         return Adjudication(classes_right, False, "", {**numbers, "multiplier": number(wrong[1])}, wrong[0])
     nearer = compiled_errors.rmse <= eager_errors.rmse and compiled_errors.worst <= eager_errors.worst

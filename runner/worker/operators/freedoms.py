@@ -45,12 +45,11 @@ class Freedom:
     name: str
     sentence: str = ROUNDED
     choose: Choose = take_own
+    # It steps where an element is larger than another, or crosses a number. Of computed ones a rounding decides.
     compares: bool = False
-    """It steps where an element is larger than another, or crosses a number. Of computed ones a rounding decides."""
+    # It chooses between the sides of a step. A maximum or a sort chooses among many, of which few runs show few.
     two_sided: bool = False
-    """It chooses between the sides of a step. A maximum or a sort chooses among many, of which few runs show few."""
-    anything: bool = False
-    """Its undefined elements may hold any number; those of others are among few."""
+    anything: bool = False  # its undefined elements may hold any number; those of others are among few
     definition: Definition = ""
 
 

@@ -15,38 +15,34 @@ from runner.worker.operators.freedoms import FREEDOMS, Freedom
 
 @dataclass(frozen=True)
 class Operator:
-    """One operator by its name without overload. The row holds for its form in place too, unless that has its own."""
+    """One operator by its name without overload. The row holds for its form in place too, unless that has its own.
+
+    ``sums`` takes roundings of the summands for independent, so that their squares add up: the sum of their sizes grows
+    with each layer of a network far beyond what any run shows (N. Higham and T. Mary, A new approach to probabilistic
+    rounding error analysis, 2019).
+    """
 
     name: str
+    # No arithmetic: floating results of exact arguments are exact, unless they are accumulated, or reduced by another
+    # function than amax and amin. A cast to less rounds as it is defined.
     exact: bool = False
-    """No arithmetic: floating results of exact arguments are exact, unless they are accumulated, or reduced by another
-    function than ``amax`` and ``amin``. A cast to less rounds as it is defined."""
+    # It rounds once, or adds in an order of its own. Where it rounds nothing, any order of it gives the same.
     rounds_once: bool = False
-    """It rounds once, or adds in an order of its own. Where it rounds nothing, any order of it gives the same."""
-    sums: bool = False
-    """Its result is a sum of products. Roundings of the summands are taken for independent, so that their squares add
-    up: the sum of their sizes grows with each layer of a network far beyond what any run shows (N. Higham and T. Mary,
-    A new approach to probabilistic rounding error analysis, 2019)."""
-    whole: str = ""
-    """Overloads that give whole numbers. Which one is their own choice, and no rounding moves it afterwards."""
+    sums: bool = False  # its result is a sum of products
+    whole: str = ""  # overloads that give whole numbers: which one is their choice, and no rounding moves it afterwards
+    # How it makes elements from numbers alone: "whole" is exact for whole numbers; what is "computed" a decomposition
+    # may round in another way than the kernel.
     elements: Literal["", "whole", "computed"] = ""
-    """How it makes elements from numbers alone: ``whole`` is exact for whole numbers; what is ``computed`` a
-    decomposition may round in another way than the kernel."""
-    draws: bool = False
-    """Its result is what was drawn: the shadow has the same numbers."""
-    no_values: bool = False
-    """It computes and writes no value. What it leaves has a shadow when it is first read."""
+    draws: bool = False  # its result is what was drawn: the shadow has the same numbers
+    no_values: bool = False  # it computes and writes no value: what it leaves has a shadow when it is first read
+    # Its last argument says that float32 is computed from halves, on CUDA. Shadows are no halves.
     from_half: bool = False
-    """Its last argument says that float32 is computed from halves, on CUDA. Shadows are no halves."""
-    freedom: str = ""
-    """What torch leaves open, by its name among ``FREEDOMS``."""
-    overloads: str = "default"
-    """Those with the freedom and the kink."""
-    kink: str = ""
-    """The argument of which it is asked, in a backward, on which side of a kink it lies."""
+    freedom: str = ""  # what torch leaves open, by its name among FREEDOMS
+    overloads: str = "default"  # those with the freedom and the kink
+    kink: str = ""  # the argument of which a backward asks on which side of a kink it lies
+    # Its backward asks for its result, which does not tell where the argument was: that is not moved there. A result
+    # that is zero on the whole other side "moves" in the forward.
     by_result: Literal["", "stays", "moves"] = ""
-    """Its backward asks for its result, which does not tell where the argument was: that is not moved there. A result
-    that is zero on the whole other side ``moves`` in the forward."""
 
 
 TABLE: Mapping[str, Operator] = {

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.nn.parameter import is_lazy
 
-from runner.worker.program.arrays import array_reach, is_array
+from runner.worker.program.arrays import is_array
+from runner.worker.program.memory import reach_of
 from runner.worker.program.snapshot import storage_key
 from runner.worker.program.writes import paths_written
 
@@ -60,7 +61,8 @@ class _Memory(NamedTuple):
     def _addresses(self) -> range:
         """Return the addresses of an array, or of a tensor's storage on the CPU."""
         if not isinstance(self.value, torch.Tensor):
-            return array_reach(self.value)
+            first, _ = self.value.__array_interface__["data"]
+            return reach_of(first, self.value.shape, self.value.strides, self.value.itemsize)
         if self.key is None or self.value.device.type != "cpu":
             return range(0)
         storage = self.value.untyped_storage()

@@ -26,15 +26,6 @@ def inside(array: Any) -> list[tuple[str, Any]] | None:
     return [(f".flat[{index}]", child) for index, child in enumerate(plain.flat)] if plain.dtype.hasobject else None
 
 
-def array_reach(array: Any) -> range:
-    """Return the addresses from the first byte of an array's elements to the last one's: none where it has no
-    elements."""
-    first = array.__array_interface__["data"][0]
-    steps = [(size - 1) * step for size, step in zip(array.shape, array.strides, strict=True)]
-    below, above = sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps)
-    return range(first + below, first + above + array.itemsize) if array.size else range(0)
-
-
 def is_masked(cls: type) -> bool:
     """Return whether a class is one of NumPy's masked arrays."""
     return is_array(cls, scalars=False) and issubclass(cls, sys.modules["numpy"].ma.MaskedArray)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 
 def reach(tensor: torch.Tensor) -> range:
     """Return the addresses from the first element's to the last one's: none where it has no elements."""
-    steps = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    first = tensor.data_ptr()
-    return range(first, first + (steps + 1) * tensor.element_size() if tensor.numel() else first)
+    size = tensor.element_size()
+    return reach_of(tensor.data_ptr(), tensor.shape, [step * size for step in tensor.stride()], size)
+
+
+def reach_of(first: int, shape: Sequence[int], steps: Sequence[int], size: int) -> range:
+    """Return the addresses from the first byte of elements to the last, by their ``steps`` and ``size`` in bytes."""
+    ends = [(count - 1) * step for count, step in zip(shape, steps, strict=True)]
+    below, above = sum(min(end, 0) for end in ends), sum(max(end, 0) for end in ends)
+    return range(first + below, first + above + size) if 0 not in shape else range(0)
 
 
 def element_bytes(row: torch.Tensor, start: int, tensor: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.places import Places
-from runner.worker.program.snapshot import Leaf, Tree, snapshot, snapshot_leaf, storage_key
+from runner.worker.program.snapshot import Leaf, Tree, snapshot_leaf, storage_key
 from runner.worker.program.state import State, argument_names, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
@@ -211,9 +211,9 @@ def _run_call(
     """
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
-    input_leaves, input_places = _open(names, args, module)
-    inputs, state = _tensors(input_leaves), loaded.state_leaves()
-    state_places = Places.of(state.leaves, state.containers)
+    given_inputs, state = _open(names, args, module), loaded.state_leaves()
+    input_places, state_places = _places(given_inputs), _places(state)
+    inputs = _tensors(given_inputs.leaves)
     tensors = inputs + _tensors(state.leaves)
     candidates = tensors if settings.grad == "backward" else []
     first_names = {
@@ -240,16 +240,16 @@ def _run_call(
         finally:
             record.settings = global_state.changes(original)
     synchronize(settings.device)
-    record.outputs = snapshot(result, "output", module)
-    outputs, output_places = _open(["output"], [result], module)
-    record.aliases = find_relations(outputs, [*input_leaves, *state.leaves])
+    opened = _open(["output"], [result], module)
+    outputs, record.outputs = _tensors(opened.leaves), _copy(opened, module)
+    record.aliases = find_relations(opened.leaves, [*given_inputs.leaves, *state.leaves])
     gradients: list[tuple[str, torch.Tensor]] = []
     if settings.grad == "backward":
         during[0] = "backward"
-        record.unfit = unfit_cotangent(_tensors(outputs), given) if settings.cotangent == "given" else ""
+        record.unfit = unfit_cotangent(outputs, given) if settings.cotangent == "given" else ""
         sources += _late_parameters(loaded, tensors)
         with around_backward():
-            record.gradients, gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
+            record.gradients, gradients = _backward(outputs, sources, settings, seed, given, loaded.python)
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
@@ -260,15 +260,12 @@ def _run_call(
     )
     # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
     copy = len(loaded.makers) > 1
-    record.aliases = add_writes(record.aliases, _tensors(outputs), tensors)
-    record.inputs = replace(
-        _join(snapshot(arg, name, module, copy) for name, arg in zip(names, args)),  # noqa: B905
-        replaced=input_places.replaced(_open(names, args, module)[1]),
-    )
-    state_after = loaded.state_leaves()
-    places_after = Places.of(state_after.leaves, state_after.containers)
+    record.aliases = add_writes(record.aliases, outputs, tensors)
+    inputs_after, state_after = _open(names, args, module), loaded.state_leaves()
+    replaced, places_after = input_places.replaced(_places(inputs_after)), _places(state_after)
+    record.inputs = replace(_copy(inputs_after, module, copy), replaced=replaced)
     record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(places_after))
-    record.aliases |= output_places.relations(input_places, state_places, places_after)
+    record.aliases |= _places(opened).relations(input_places, state_places, places_after)
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = outputs + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])
@@ -276,21 +273,30 @@ def _run_call(
 
 def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:
     """Copy what the model and its file hold; see ``snapshot``."""
-    structure, state, _ = held
-    snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
-    as_loaded = unchanged_paths(loaded.variables, state)
-    return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
+    tree, as_loaded = _copy(held, loaded.module.__name__, copy), unchanged_paths(loaded.variables, held.leaves)
+    return replace(tree, leaves=tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in tree.leaves))
 
 
-def _open(names: Sequence[str], values: Sequence[Any], module: str) -> tuple[Leaves, Places]:
-    """Return the leaves of inputs or of a result, and the objects that stand in them."""
+def _copy(held: State, module: str, copy: bool = True) -> Tree:
+    return Tree(held.structure, tuple(snapshot_leaf(leaf, path, module, copy) for path, leaf in held.leaves))
+
+
+def _places(held: State) -> Places:
+    return Places.of(held.leaves, held.containers)
+
+
+def _open(names: Sequence[str], values: Sequence[Any], module: str) -> State:
+    """Return what inputs or a result hold."""
+    structures: list[str] = []
     leaves: Leaves = []
     containers: dict[str, Any] = {}
     for name, value in zip(names, values):  # noqa: B905
         walk = Walk(module)
-        leaves += walk.flatten(value, name)[1]
+        structure, own = walk.flatten(value, name)
+        structures.append(structure)
+        leaves += own
         containers |= walk.containers
-    return leaves, Places.of(leaves, containers)
+    return State("; ".join(structures), leaves, containers)
 
 
 def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]]:
@@ -305,11 +311,6 @@ def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]
         (f"parameter {name}", value) for name, value in modules.parameters(modules.named_modules(loaded.model))
     )
     return [(path, tensor) for path, tensor in named if tensor.requires_grad and id(tensor) not in known]
-
-
-def _join(parts: Iterable[Tree]) -> Tree:
-    trees = list(parts)
-    return Tree("; ".join(tree.structure for tree in trees), tuple(leaf for tree in trees for leaf in tree.leaves))
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int | None]:

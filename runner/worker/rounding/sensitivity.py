@@ -43,8 +43,7 @@ def is_measured(dtype: torch.dtype) -> bool:
 
 def factor(dtype: torch.dtype) -> float:
     """Return how many times the movement by a rounding in this dtype counts as rounding."""
-    narrow = (unit(dtype) or 0.0) > UNIT
-    return (thresholds.ROUNDING_FACTOR_NARROW if narrow else thresholds.ROUNDING_FACTOR).value
+    return (thresholds.ROUNDING_FACTOR_NARROW if (unit(dtype) or 0.0) > UNIT else thresholds.ROUNDING_FACTOR).value
 
 
 def small(dtype: torch.dtype) -> float:
@@ -69,8 +68,7 @@ def holds(narrow: torch.dtype, dtype: torch.dtype) -> bool:
 def steps(dtype: torch.dtype) -> int:
     """Return by how many units inputs move in a run of that dtype: far above the run's own rounding, and still
     small."""
-    narrow = (unit(dtype) or 0.0) > UNIT
-    return (thresholds.INPUT_STEPS_NARROW if narrow else thresholds.INPUT_STEPS).value
+    return (thresholds.INPUT_STEPS_NARROW if (unit(dtype) or 0.0) > UNIT else thresholds.INPUT_STEPS).value
 
 
 def perturb(tensors: Iterable[torch.Tensor], draw: int, sign: int, size: float = UNIT) -> None:
