@@ -155,7 +155,7 @@ def source_line(path: str | Path, line: int) -> str:
 
 
 def nth_line(lines: Sequence[str], line: int) -> str:
-    """Return line ``line`` of ``lines`` (one-based), empty where there is none."""
+    """Return line ``line`` of ``lines`` (one-based); empty beyond them."""
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 
