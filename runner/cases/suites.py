@@ -473,18 +473,13 @@ class Walk:
 
     def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         limit = self.limits.folder_entries
-        try:
-            with os.scandir(folder) as listing:
-                for entry in listing:
-                    self._visited += 1
-                    if self._visited > limit:
-                        raise FolderLimit(
-                            f"there are more than {limit} entries in the folders to look through",
-                            self.limits.hint("folder_entries"),
-                        )
-                    yield entry
-        except (OSError, ValueError):
-            return
+        with contextlib.suppress(OSError, ValueError), os.scandir(folder) as listing:
+            for entry in listing:
+                self._visited += 1
+                if self._visited > limit:
+                    message = f"there are more than {limit} entries in the folders to look through"
+                    raise FolderLimit(message, self.limits.hint("folder_entries"))
+                yield entry
 
     def _counted(self, path: Path) -> Path:
         self._files += 1
