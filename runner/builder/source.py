@@ -275,13 +275,8 @@ class _Builder:
         cotangents = {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
-        passed = []
-        for item in self.case.inputs:
-            if item.name in cotangents:
-                continue
-            variable = writer.make(new.get(item.name, item))
-            if not item.hidden:
-                passed.append(variable)
+        made = [(i, writer.make(new.get(i.name, i))) for i in self.case.inputs if i.name not in cotangents]
+        passed = [variable for item, variable in made if not item.hidden]
         return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
 
     def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:

@@ -193,22 +193,18 @@ class Reader:
             return (Backend("inductor", "inductor"),)
         backends: dict[str, Backend] = {}
         for item in items(node):
-            if isinstance(item, YamlScalar):
-                name = scalar(item, str)
-                backend = Backend(name, name, span=item.span)
-            else:
-                keys = fields(item)
-                backend = Backend(
-                    name=scalar(keys.get("name"), str, default="inductor"),
-                    backend=scalar(keys.get("backend"), str, default="inductor"),
-                    dynamic=scalar(keys.get("dynamic"), bool, type(None)),
-                    fullgraph=scalar(keys.get("fullgraph"), bool),
-                    mode=scalar(keys.get("mode"), str),
-                    options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
-                    config=check_flags(keys.get("config"), problems),
-                    unclaimed=_unclaimed(keys.get("unclaimed")),
-                    span=keys.get("backend", item).span,
-                )
+            keys = {"name": item, "backend": item} if isinstance(item, YamlScalar) else fields(item)
+            backend = Backend(
+                name=scalar(keys["name"], str),
+                backend=scalar(keys["backend"], str),
+                dynamic=scalar(keys.get("dynamic"), bool, type(None)),
+                fullgraph=scalar(keys.get("fullgraph"), bool),
+                mode=scalar(keys.get("mode"), str),
+                options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
+                config=check_flags(keys.get("config"), problems),
+                unclaimed=_unclaimed(keys.get("unclaimed")),
+                span=keys["backend"].span,
+            )
             if backend.mode is not None and backend.options:
                 problems.warning(item.span, BOTH, "set the options in config:, by their full names")
             if backend.name in backends:

@@ -270,11 +270,9 @@ def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
         {"backend": _one_or_all(v.backend.name for v in variants)},
         {"device": _one_or_all(v.device for v in variants)},
     ]
-    for name in variants[0].params:
-        common = [v.params[name] for v in variants]
-        if all(value == common[0] for value in common):
-            selectors.append({"params": {name: common[0]}})
-    return selectors
+    params = variants[0].params.items()
+    common = {name: value for name, value in params if all(v.params[name] == value for v in variants)}
+    return [*selectors, *({"params": {name: value}} for name, value in common.items())]
 
 
 def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, case_results: Sequence[Judged]) -> bool:
