@@ -339,13 +339,9 @@ class _Builder:
             | {n for k in case.known for n in k.params}
         )
         for name in case.params:
-            if name in reached or self.problems.errors or self._is_text(name):
-                continue
-            self.problems.error(
-                case.span,
-                f"nothing in case {case.name!r} uses the axis {name!r}",
-                f"use it as ${{{name}}}, or take it out",
-            )
+            if name not in reached and not self.problems.errors and not self._is_text(name):
+                message = f"nothing in case {case.name!r} uses the axis {name!r}"
+                self.problems.error(case.span, message, f"use it as ${{{name}}}, or take it out")
 
     def _is_text(self, name: str) -> bool:
         """Whether the chain holds an unused name as text; it is reported."""

@@ -307,14 +307,9 @@ class Reader:
         first: dict[str, Suite] = {}
         for place, suite in enumerate(suites):
             namesake = first.setdefault(suite.name, suite)
-            if namesake is suite:
-                continue
-            if suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
-                self.problems.append(
-                    Diagnostic(
-                        Span(suite.file, 1, 1), f"two suites are called {suite.name!r}", f"the other is {namesake.file}"
-                    )
-                )
+            if namesake is not suite and suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
+                message = f"two suites are called {suite.name!r}"
+                self.problems.append(Diagnostic(Span(suite.file, 1, 1), message, f"the other is {namesake.file}"))
             elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 
