@@ -195,15 +195,15 @@ class Reader:
         for item in items(node):
             keys = {"name": item, "backend": item} if isinstance(item, YamlScalar) else fields(item)
             backend = Backend(
-                name=scalar(keys["name"], str),
-                backend=scalar(keys["backend"], str),
+                name=scalar(keys.get("name"), str, default="inductor"),
+                backend=scalar(keys.get("backend"), str, default="inductor"),
                 dynamic=scalar(keys.get("dynamic"), bool, type(None)),
                 fullgraph=scalar(keys.get("fullgraph"), bool),
                 mode=scalar(keys.get("mode"), str),
                 options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
                 config=check_flags(keys.get("config"), problems),
                 unclaimed=_unclaimed(keys.get("unclaimed")),
-                span=keys["backend"].span,
+                span=keys.get("backend", item).span,
             )
             if backend.mode is not None and backend.options:
                 problems.warning(item.span, BOTH, "set the options in config:, by their full names")
