@@ -19,7 +19,8 @@ _SPACES = ("nn", "F", "torch", "Tensor", "aten")
 @cache
 def inventory() -> dict[str, Any]:
     """Return the lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
-    return json.loads((Path(__file__).parent / "operators.json").read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+    text = (Path(__file__).parent / "operators.json").read_text(encoding="utf-8")
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def with_namespace(word: str) -> str:
