@@ -97,9 +97,9 @@ def status(text: str) -> None:
 
 def ready() -> None:
     """Make the streams usable: what cannot be encoded is escaped, what was closed (``>&-``) leads nowhere."""
-    descriptor = os.open(os.devnull, os.O_RDWR)
-    while descriptor <= 2:  # else a file that is opened later gets the number of a stream
-        descriptor = os.open(os.devnull, os.O_RDWR)
+    # Else a file that is opened later gets the number of a stream.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
     os.close(descriptor)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -55,12 +55,9 @@ class Diagnostic:
 
     def render(self) -> str:
         """Return ``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown."""
-        lines = [in_line(f"{self.span}: {self.severity}: {self.message}")]
-        if self.text:
-            lines += caret(self.span, self.text)
-        if self.hint:
-            lines.append(f"     = {in_line(self.hint)}")
-        return "\n".join(lines)
+        head = in_line(f"{self.span}: {self.severity}: {self.message}")
+        shown = caret(self.span, self.text) if self.text else []
+        return "\n".join([head, *shown, *([f"     = {in_line(self.hint)}"] if self.hint else [])])
 
 
 class InputError(Exception):
@@ -155,7 +152,7 @@ def source_line(path: str | Path, line: int) -> str:
 
 
 def nth_line(lines: Sequence[str], line: int) -> str:
-    """Return line ``line`` of ``lines`` (one-based), empty behind the last one."""
+    """Return line ``line`` of ``lines`` (one-based); empty beyond them."""
     return lines[line - 1] if 0 < line <= len(lines) else ""
 
 

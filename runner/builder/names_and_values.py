@@ -168,9 +168,8 @@ def python_name(name: str) -> str:
     return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
 
 
-def temporary(names: Iterable[str]) -> str:
+def temporary(names: set[str]) -> str:
     """Return a name for unnamed results that the case itself does not use."""
-    names = names if isinstance(names, set | frozenset) else set(names)
     # Behind the names that people use, the search begins where a name must be free soon: there may be thousands.
     numbers = itertools.chain(range(1, 1000), itertools.count(max(1000, len(names))))
     return next(n for n in itertools.chain(_TEMPORARIES, (f"y{i}" for i in numbers)) if n not in names)

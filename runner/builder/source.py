@@ -95,10 +95,9 @@ class _Builder:
         for changed in self.case.calls:
             self._check_call(changed.params, changed.inputs, changed.span)
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
-        if len(calls) > 1:
-            body += [Line(""), Line(""), Line(f"CALLS = [{', '.join(calls)}]")]
-        if cotangents:
-            body += [Line(""), Line(""), Line(f"COTANGENTS = [{', '.join(cotangents)}]")]
+        for name, values in (("CALLS", calls if len(calls) > 1 else []), ("COTANGENTS", cotangents)):
+            if values:
+                body += [Line(""), Line(""), Line(f"{name} = [{', '.join(values)}]")]
         self._unused()
         lines = [*self._head(body), *body]
         return Source(
@@ -115,34 +114,34 @@ class _Builder:
             return []
         doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
-        lines = [
+        called = [name for name in LAUNCH_FUNCTIONS if case.kernels and re.search(rf"(?<![\w.]){name}\(", text)]
+        blocks = [
             f'"""{title}',
             "",
             *([doc, ""] if doc else []),
             docstring(f"Written from {shown_path(case.file)}:{case.span.line}.").replace("\n", " "),
             '"""',
             "",
+            *([FUTURE, ""] if any("__future__" in read_text(kernel.file) for kernel in case.kernels) else []),
+            "import torch",
+            *(["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []),
+            *(["from torch import nn"] if re.search(r"\bnn\.", text.replace("torch.nn.", "")) else []),
+            *(f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text),
+            *(["import numpy"] if "numpy." in re.sub(r"\.numpy\b", "", text) else []),
+            *([f"from triton import {', '.join(called)}"] if called else []),
+            "",
+            "",
         ]
-        lines += [FUTURE, ""] * any("__future__" in read_text(kernel.file) for kernel in case.kernels)
-        lines += ["import torch"]
-        lines += ["import torch.nn.functional as F"] * bool(re.search(r"\bF\.", text))
-        lines += ["from torch import nn"] * bool(re.search(r"\bnn\.", text.replace("torch.nn.", "")))
-        lines += [f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text]
-        lines += ["import numpy"] * ("numpy." in re.sub(r"\.numpy\b", "", text))
-        called = [name for name in LAUNCH_FUNCTIONS if case.kernels and re.search(rf"(?<![\w.]){name}\(", text)]
-        lines += [f"from triton import {', '.join(called)}"] * bool(called)
-        return [Line(line) for block in [*lines, "", ""] for line in block.split("\n")]
+        return [Line(line) for block in blocks for line in block.split("\n")]
 
     def _python_module(self) -> list[Line]:
         assert self.case.module is not None
         text = read_text(self.case.module.file)
-        lines = [
-            Line(line, Span(self.case.module.file, number, 1))
-            for number, line in enumerate(text.rstrip("\n").split("\n"), 1)
+        has_torch = re.search(r"^import torch\b", text, re.MULTILINE)
+        return [
+            *_lines_of(self.case.module.file, text),
+            *([] if has_torch else [Line(""), Line("import torch")]),
         ]
-        if re.search(r"^import torch\b", text, re.MULTILINE) is None:
-            lines += [Line(""), Line("import torch")]
-        return lines
 
     def _kernels(self) -> list[Line]:
         case = self.case
@@ -165,16 +164,9 @@ class _Builder:
         self.dropped = scope.dropped
         self.chain_params = set(scope.used_params)
         state = self._state()
-        lines = [Line("class Model(torch.nn.Module):")]
-        if modules.lines or state:
-            lines += [
-                Line("    def __init__(self):"),
-                Line("        super().__init__()"),
-                *modules.lines,
-                *state,
-                Line(""),
-            ]
-        lines += forward
+        made = [*modules.lines, *state]
+        head = [Line("    def __init__(self):"), Line("        super().__init__()"), *made, Line("")] if made else []
+        lines = [Line("class Model(torch.nn.Module):"), *head, *forward]
         if self.case.kernels:
             lines += [Line(""), Line(""), Line("class KernelModel(Model):"), *self._forward(launches=True)[1]]
         return lines
@@ -232,11 +224,16 @@ class _Builder:
             modes: list[tuple[str, bool]] = []
         else:
             construction, modes = "Model()", self.modes
-        setup = [f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []
-        if case.module and case.param_dtype and case.param_dtype in FLOATING:
-            setup.append(f"    model.to({torch_name(case.param_dtype)})")
-        setup.append("    model.train()" if self.variant.train else "    model.eval()")
-        setup += [f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes]
+        setup = [
+            *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
+            *(
+                [f"    model.to({torch_name(case.param_dtype)})"]
+                if case.module and case.param_dtype in FLOATING
+                else []
+            ),
+            "    model.train()" if self.variant.train else "    model.eval()",
+            *(f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes),
+        ]
         lines = ["def make_model():", f"    model = {construction}", *setup, "    return model"]
         if case.kernels:
             lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *setup, "    return model"]
@@ -278,13 +275,8 @@ class _Builder:
         cotangents = {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
-        passed = []
-        for item in self.case.inputs:
-            if item.name in cotangents:
-                continue
-            variable = writer.make(new.get(item.name, item))
-            if not item.hidden:
-                passed.append(variable)
+        made = [(i, writer.make(new.get(i.name, i))) for i in self.case.inputs if i.name not in cotangents]
+        passed = [variable for item, variable in made if not item.hidden]
         return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
 
     def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
@@ -347,13 +339,9 @@ class _Builder:
             | {n for k in case.known for n in k.params}
         )
         for name in case.params:
-            if name in reached or self.problems.errors or self._is_text(name):
-                continue
-            self.problems.error(
-                case.span,
-                f"nothing in case {case.name!r} uses the axis {name!r}",
-                f"use it as ${{{name}}}, or take it out",
-            )
+            if name not in reached and not self.problems.errors and not self._is_text(name):
+                message = f"nothing in case {case.name!r} uses the axis {name!r}"
+                self.problems.error(case.span, message, f"use it as ${{{name}}}, or take it out")
 
     def _is_text(self, name: str) -> bool:
         """Whether the chain holds an unused name as text; it is reported."""
@@ -449,11 +437,13 @@ def _kernel_files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
                     "give one of them another name",
                 )
             defined[name] = Path(file).name
-        lines += [Line(""), Line(comment(Path(file).name))]
-        text = _FUTURE.sub("", text)  # it stands at the top of the written source
-        lines += [Line(line, Span(file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
-        lines.append(Line(""))
+        body = _FUTURE.sub("", text)  # it stands at the top of the written source
+        lines += [Line(""), Line(comment(Path(file).name)), *_lines_of(file, body), Line("")]
     return lines
+
+
+def _lines_of(file: str, text: str) -> list[Line]:
+    return [Line(line, Span(file, number, 1)) for number, line in enumerate(text.rstrip("\n").split("\n"), 1)]
 
 
 def _kernel_functions(variant: Variant, problems: Problems, used_params: set[str]) -> list[Line]:

@@ -229,10 +229,7 @@ class TensorWriter:
 
     def _ramp(self, sizes: list[int], text: str, arguments: list[str]) -> str:
         start, step = arguments
-        if step != "1":
-            text = f"{text} * {step}"
-        if start != "0":
-            text = f"{text} + {start}"
+        text += ("" if step == "1" else f" * {step}") + ("" if start == "0" else f" + {start}")
         if (start, step) != ("0", "1"):
             text = f"({text})"
         return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"

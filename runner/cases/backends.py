@@ -47,9 +47,8 @@ def name_fault(name: str) -> str:
     """Return why ``name`` cannot name any backend; empty if it can. A name is plain, or ``package:function``."""
     if not name:
         return "the name is empty"
-    if ":" in name and not _FUNCTION.fullmatch(name):
-        return "it is no package:function, such as my_package:my_backend"
-    return ""
+    is_sound = ":" not in name or _FUNCTION.fullmatch(name)
+    return "" if is_sound else "it is no package:function, such as my_package:my_backend"
 
 
 def file_refusal(name: str, typed_names: Collection[str], allow_python: bool) -> tuple[str, str]:
@@ -59,14 +58,12 @@ def file_refusal(name: str, typed_names: Collection[str], allow_python: bool) ->
         typed_names: the backends of the command line, which a file may name too.
         allow_python: whether the person allows Python that files bring.
     """
-    if name in typed_names or name in PLANTED:
-        return "", ""
     excerpt = name if len(name) <= _LONGEST else name[:_LONGEST] + "..."
     reason = name_fault(name)
+    if name in typed_names or name in PLANTED or (allow_python and not reason):
+        return "", ""
     if reason:
         return f"backend {excerpt!r} is refused: {reason}", "a backend of torch, such as inductor"
-    if allow_python:
-        return "", ""
     if name in WRITING:
         return f"backend {name!r} is refused: it writes files", "runner reduce --minifier drives torch's minifier"
     if ":" in name:

@@ -99,11 +99,8 @@ def parse_size(text: str) -> int:
 
 def show_size(size: int) -> str:
     """Return ``size`` bytes as a person would write it: ``4 MiB``, ``1.5 GiB``, ``100 bytes``."""
-    for name in ("TiB", "GiB", "MiB", "KiB"):
-        unit = _UNITS[name.lower()]
-        if size >= unit:
-            return f"{size / unit:.4g} {name}"
-    return f"{size} bytes"
+    units = ((name, _UNITS[name.lower()]) for name in ("TiB", "GiB", "MiB", "KiB"))
+    return next((f"{size / unit:.4g} {name}" for name, unit in units if size >= unit), f"{size} bytes")
 
 
 def _parse_count(name: str, value: str) -> int:

@@ -270,20 +270,16 @@ def _axes(case: Case) -> dict[str, Any]:
 
     So are params that come of a kernel's constants: the case does not declare them.
     """
-    data: dict[str, Any] = {}
     declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
     implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
     params = {name: list(values) for name, values in case.params.items() if name not in implied}
-    for axis in [*declared, "params", "devices", *_DEFAULTS]:
-        if axis == "params" and params:
-            data["params"] = params
-        elif axis == "devices" and (axis in declared or case.devices != ("cpu",)):
-            data["devices"] = list(case.devices)
-        elif axis in _DEFAULTS:
-            values = [_mode(value) for value in getattr(case, axis)]
-            if values != _DEFAULTS[axis]:
-                data[axis] = values[0] if len(values) == 1 else values
-    return data
+    modes = {axis: [_mode(value) for value in getattr(case, axis)] for axis in _DEFAULTS}
+    values = {
+        "params": params or None,
+        "devices": list(case.devices) if "devices" in declared or case.devices != ("cpu",) else None,
+        **{axis: mode[0] if len(mode) == 1 else mode for axis, mode in modes.items() if mode != _DEFAULTS[axis]},
+    }
+    return _non_null(**{axis: values.get(axis) for axis in [*declared, *values]})
 
 
 def _mode(value: Any) -> Any:
@@ -336,13 +332,9 @@ def _expect(case: Case) -> dict[str, Any]:
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for dtype, (rtol, atol) in tolerance.by_dtype.items():
-        bounds = _non_null(rtol=rtol, atol=atol)
-        data |= {dtype: bounds} if dtype else bounds
-    for place, (rtol, atol) in tolerance.by_place.items():
-        data[place] = _non_null(rtol=rtol, atol=atol)
-    return data | _non_empty(exact=tolerance.exact, reason=tolerance.reason)
+    named = (*tolerance.by_dtype.items(), *tolerance.by_place.items())
+    bounds = {name: _non_null(rtol=rtol, atol=atol) for name, (rtol, atol) in named}
+    return {**bounds.pop("", {}), **bounds, **_non_empty(exact=tolerance.exact, reason=tolerance.reason)}
 
 
 def _non_null(**items: Any) -> dict[str, Any]:
@@ -433,8 +425,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
         raise _Unfit
     substitute = _Substitution(params)
     module = case.module
-    if module is not None:
-        module = replace(module, args=tuple((key, change_value(value, substitute)) for key, value in module.args))
+    arguments = () if module is None else tuple((key, change_value(value, substitute)) for key, value in module.args)
     return replace(
         case,
         params={},
@@ -443,7 +434,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
         state=tuple(change_input(item, substitute) for item in case.state),
         chain=change_nodes(case.chain, substitute),
         result=None if case.result is None else change_value(case.result, substitute),
-        module=module,
+        module=None if module is None else replace(module, args=arguments),
         calls=tuple(_call(case, call, params) for call in case.calls),
     )
 
@@ -452,11 +443,8 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     """A further call without params: inputs that these change are replaced whole."""
     substitute_call, substitute_case = _Substitution({**params, **call.params}), _Substitution(params)
     own = {item.name: item for item in call.inputs}
-    changed = []
-    for item in case.inputs:
-        call_input = change_input(own.get(item.name, item), substitute_call)
-        if item.name in own or call_input != change_input(item, substitute_case):
-            changed.append(call_input)
+    pairs = [(item, change_input(own.get(item.name, item), substitute_call)) for item in case.inputs]
+    changed = (new for item, new in pairs if item.name in own or new != change_input(item, substitute_case))
     return Call({}, tuple(changed), call.span)
 
 

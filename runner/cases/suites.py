@@ -193,22 +193,18 @@ class Reader:
             return (Backend("inductor", "inductor"),)
         backends: dict[str, Backend] = {}
         for item in items(node):
-            if isinstance(item, YamlScalar):
-                name = scalar(item, str)
-                backend = Backend(name, name, span=item.span)
-            else:
-                keys = fields(item)
-                backend = Backend(
-                    name=scalar(keys.get("name"), str, default="inductor"),
-                    backend=scalar(keys.get("backend"), str, default="inductor"),
-                    dynamic=scalar(keys.get("dynamic"), bool, type(None)),
-                    fullgraph=scalar(keys.get("fullgraph"), bool),
-                    mode=scalar(keys.get("mode"), str),
-                    options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
-                    config=check_flags(keys.get("config"), problems),
-                    unclaimed=_unclaimed(keys.get("unclaimed")),
-                    span=keys.get("backend", item).span,
-                )
+            keys = {"name": item, "backend": item} if isinstance(item, YamlScalar) else fields(item)
+            backend = Backend(
+                name=scalar(keys.get("name"), str, default="inductor"),
+                backend=scalar(keys.get("backend"), str, default="inductor"),
+                dynamic=scalar(keys.get("dynamic"), bool, type(None)),
+                fullgraph=scalar(keys.get("fullgraph"), bool),
+                mode=scalar(keys.get("mode"), str),
+                options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
+                config=check_flags(keys.get("config"), problems),
+                unclaimed=_unclaimed(keys.get("unclaimed")),
+                span=keys.get("backend", item).span,
+            )
             if backend.mode is not None and backend.options:
                 problems.warning(item.span, BOTH, "set the options in config:, by their full names")
             if backend.name in backends:
@@ -311,14 +307,9 @@ class Reader:
         first: dict[str, Suite] = {}
         for place, suite in enumerate(suites):
             namesake = first.setdefault(suite.name, suite)
-            if namesake is suite:
-                continue
-            if suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
-                self.problems.append(
-                    Diagnostic(
-                        Span(suite.file, 1, 1), f"two suites are called {suite.name!r}", f"the other is {namesake.file}"
-                    )
-                )
+            if namesake is not suite and suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
+                message = f"two suites are called {suite.name!r}"
+                self.problems.append(Diagnostic(Span(suite.file, 1, 1), message, f"the other is {namesake.file}"))
             elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 
@@ -473,18 +464,13 @@ class Walk:
 
     def _entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         limit = self.limits.folder_entries
-        try:
-            with os.scandir(folder) as listing:
-                for entry in listing:
-                    self._visited += 1
-                    if self._visited > limit:
-                        raise FolderLimit(
-                            f"there are more than {limit} entries in the folders to look through",
-                            self.limits.hint("folder_entries"),
-                        )
-                    yield entry
-        except (OSError, ValueError):
-            return
+        with contextlib.suppress(OSError, ValueError), os.scandir(folder) as listing:
+            for entry in listing:
+                self._visited += 1
+                if self._visited > limit:
+                    message = f"there are more than {limit} entries in the folders to look through"
+                    raise FolderLimit(message, self.limits.hint("folder_entries"))
+                yield entry
 
     def _counted(self, path: Path) -> Path:
         self._files += 1

@@ -5,6 +5,7 @@ A text may be a reference ``$x``, arithmetic ``${...}``, an index ``"[:, 0]"`` o
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,11 +73,7 @@ def parse_index(node: YamlScalar, problems: Problems) -> Value:
 
 
 def _nesting(text: str) -> int:
-    depth = deepest = 0
-    for char in text:
-        depth += (char == "[") - (char == "]")
-        deepest = max(deepest, depth)
-    return deepest
+    return max(itertools.accumulate((char == "[") - (char == "]") for char in text))
 
 
 def _items(text: str) -> list[str]:

@@ -99,15 +99,13 @@ def _around(text: str | None, keep: Sequence[str], out: Sequence[str]) -> list[s
     low, high = min(map(release_of, keep)), max(map(release_of, keep))
     above = [v for v in out if release_of(v) > high]
     below = [v for v in out if release_of(v) < low]
-    parts = _parts(text or "")
-    if above:
-        parts = [p for p in parts if not p.startswith("<")]
-    if below:
-        parts = [f">={_shown(low, size)}", *(p for p in parts if not p.startswith(">"))]
-    if above:
-        parts.append(f"<={_shown(high, size)}")
-    middle = dict.fromkeys(_shown(v, size) for v in out if low < release_of(v) < high)
-    return [*parts, *(f"!={version}" for version in middle)]
+    replaced = ("<" if above else "") + (">" if below else "")
+    return [
+        *([f">={_shown(low, size)}"] if below else []),
+        *(part for part in _parts(text or "") if not part.startswith(tuple(replaced))),
+        *([f"<={_shown(high, size)}"] if above else []),
+        *(f"!={_shown(v, size)}" for v in out if low < release_of(v) < high),
+    ]
 
 
 def _checked(parts: Iterable[str], keep: Sequence[str], out: Sequence[str]) -> str:

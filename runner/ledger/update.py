@@ -270,11 +270,9 @@ def _selectors(failures: Sequence[Judged]) -> list[dict[str, Any]]:
         {"backend": _one_or_all(v.backend.name for v in variants)},
         {"device": _one_or_all(v.device for v in variants)},
     ]
-    for name in variants[0].params:
-        common = [v.params[name] for v in variants]
-        if all(value == common[0] for value in common):
-            selectors.append({"params": {name: common[0]}})
-    return selectors
+    params = variants[0].params.items()
+    common = {name: value for name, value in params if all(v.params[name] == value for v in variants)}
+    return [*selectors, *({"params": {name: value}} for name, value in common.items())]
 
 
 def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, case_results: Sequence[Judged]) -> bool:
@@ -473,8 +471,7 @@ class _File:
     def _added(self, change: Add) -> str:
         entry = entry_text(change.values)
         if not change.case:
-            _, _, ledger, item = self._find(change.span)
-            return self._append(ledger, item, entry)
+            return self._append(*self._find(change.span)[2:], entry)
         case = self._case(change.span)
         pair = next(((k, v) for k, v in case.value if k.value == "known"), None)
         if pair is None:
@@ -554,15 +551,14 @@ class _File:
             (k, v) for k, v in entry.value if k.value in ORDER and ORDER.index(k.value) < ORDER.index(name)
         ]
         first = entry.value[0][0].start_mark
-        if entry.flow_style:
-            if earlier_pairs:
-                at = _pair_end(self.text, *earlier_pairs[-1])
-                return self._cut(at, at, f", {name}: {new}")
-            return self._cut(first.index, first.index, f"{name}: {new}, ")
         indent = " " * first.column
-        if earlier_pairs:
-            return self._line_after(_pair_end(self.text, *earlier_pairs[-1]), f"{indent}{name}: {new}")
-        return self._cut(first.index, first.index, f"{name}: {new}{self.newline}{indent}")
+        if not earlier_pairs:
+            ending = ", " if entry.flow_style else self.newline + indent
+            return self._cut(first.index, first.index, f"{name}: {new}{ending}")
+        end = _pair_end(self.text, *earlier_pairs[-1])
+        if entry.flow_style:
+            return self._cut(end, end, f", {name}: {new}")
+        return self._line_after(end, f"{indent}{name}: {new}")
 
     def _key_removed(self, mapping: MappingNode, key: ScalarNode) -> str:
         pairs = mapping.value

@@ -43,7 +43,7 @@ def test_no_two_names_become_the_same_variable() -> None:
 
 
 def test_temporaries_are_names_that_the_case_does_not_use() -> None:
-    assert temporary([]) == "y" and temporary(["y", "t"]) == "h"
+    assert temporary(set()) == "y" and temporary({"y", "t"}) == "h"
     taken: set[str] = set()
     for _ in range(20):
         name = temporary(taken)
