@@ -168,9 +168,7 @@ def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bo
     """
     if all(type(entry).__name__ in _POINTWISE for entry in operators()[name]):
         return False
-    storage = target.data.untyped_storage().data_ptr()
-    values = [value for value in values_of(list(others)) if isinstance(value.data, torch.Tensor)]
-    return any(value.data.untyped_storage().data_ptr() == storage for value in values)
+    return any(map(target.shares_memory, values_of(list(others))))
 
 
 class _Pattern:
@@ -239,8 +237,7 @@ class _Pattern:
         low, high = float(tensor.min()), float(tensor.max())
         if (low < -1 < 1 < high) or not math.isfinite(low) or not math.isfinite(high):
             return value
-        clamped: Value = self._chain.call("torch.clamp", value, _rounded(low), _rounded(high))
-        return clamped
+        return self._chain.call("torch.clamp", value, _rounded(low), _rounded(high))  # type: ignore[no-any-return]
 
     def _init(self, tensor: torch.Tensor) -> Any:
         """How a new input is filled: within the bounds of the sample's numbers, which lie in the operator's domain."""

@@ -37,6 +37,11 @@ class Value:
         """Whether it is a tensor of floats."""
         return isinstance(self.data, torch.Tensor) and self.data.is_floating_point()
 
+    def shares_memory(self, other: Value) -> bool:
+        """Whether another value lies in the storage of this one, which is a tensor."""
+        storage = self.data.untyped_storage().data_ptr()
+        return isinstance(other.data, torch.Tensor) and other.data.untyped_storage().data_ptr() == storage
+
 
 @dataclass
 class Index:

@@ -105,10 +105,8 @@ class _Launcher:
                 numbers = {"elements": len(places), "of": mask.numel(), "first": first}
                 self._tell(name, Trespass("unwritten", message, key, numbers))
         for write in copies.writes_outside():
-            if not any(
-                trespass.oracle == "out-of-bounds" and trespass.numbers.get("argument") == write.path
-                for trespass in self._launches.trespasses
-            ):
+            known = [(trespass.oracle, trespass.numbers.get("argument")) for trespass in self._launches.trespasses]
+            if ("out-of-bounds", write.path) not in known:
                 self._tell(name, write)
         copies.put_back()
 

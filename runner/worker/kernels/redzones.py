@@ -91,12 +91,10 @@ class _Storage:
         for name, tensor in tensors.items():
             if not (is_new and name in new) and tensor.numel():
                 self.bytes_of(tensor).copy_(_bytes(tensor.detach()))
-        originals = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
-        self.originals: dict[str, torch.Tensor] = originals
+        self.originals = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
 
     def _fill(self) -> None:
-        end = self.begin + self.size
-        parts = [(0, self.begin), (end, self.buffer.numel())]
+        parts = [(0, self.begin), (self.begin + self.size, self.buffer.numel())]
         if self.size <= FILLED:
             self.covered = torch.zeros(self.size, dtype=torch.bool, device=self.buffer.device)
             for tensor in self.tensors.values():
@@ -108,9 +106,8 @@ class _Storage:
 
     def _poison(self, start: int, stop: int) -> torch.Tensor:
         """Return the initial bytes ``start`` to ``stop`` of the buffer, in step with the elements."""
-        width = len(self.pattern)
         poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device).roll(self.begin - start)
-        return poison.repeat(-(-(stop - start) // width))[: stop - start]
+        return poison.repeat(-(-(stop - start) // len(self.pattern)))[: stop - start]
 
     def bytes_of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the elements of the copy of ``tensor``, with a last dimension of their bytes."""
@@ -134,8 +131,7 @@ class _Storage:
                 yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
 
     def _zone_write(self, name: str, places: torch.Tensor) -> Trespass:
-        width = len(self.pattern)
-        elements = torch.unique(torch.div(places, width, rounding_mode="floor"))
+        elements = torch.unique(torch.div(places, len(self.pattern), rounding_mode="floor"))
         below, above = int((places < 0).sum()), int((places >= self.size).sum())
         where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
         where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))

@@ -92,12 +92,11 @@ def _go(job: Job, source: Source, send: Send, record: dict[str, Any]) -> None:
     compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
         record[name] = observation.error.info if observation.error is not None else None
-    enabled = job.float64
 
     def begin(phase: str) -> None:
         send({"phase": phase})
 
-    reference = Reference(source, settings, eager, enabled, begin)
+    reference = Reference(source, settings, eager, job.float64, begin)
     evidence = Evidence(job, eager, compiled, reference)
     evidence, findings = judge_defined(evidence, source, settings, begin)
     chosen = _choose(findings, evidence)
@@ -315,12 +314,10 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
 
 
 def _count(tensor: torch.Tensor) -> dict[str, int]:
-    counts = {"nan": 0, "inf": 0, "-inf": 0}
-    for _, plane in pieces(tensor):
-        counts["nan"] += int(plane.isnan().any(dim=1).sum())
-        counts["inf"] += int(plane.isposinf().any(dim=1).sum())
-        counts["-inf"] += int(plane.isneginf().any(dim=1).sum())
-    return counts
+    kinds = {"nan": torch.isnan, "inf": torch.isposinf, "-inf": torch.isneginf}
+    return {
+        name: sum(int(is_one(plane).any(dim=1).sum()) for _, plane in pieces(tensor)) for name, is_one in kinds.items()
+    }
 
 
 def _name(dtype: torch.dtype) -> str:
