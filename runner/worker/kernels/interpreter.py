@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.worker.kernels.redzones import INPUT, Region, Trespass, pattern
+from runner.contract.finding import Finding
+from runner.worker.kernels.redzones import INPUT, Region, pattern
 
 NOBODY, SEVERAL = -1, -2
 LARGEST = 1 << 22
@@ -40,14 +41,14 @@ class _Outside:
     program: tuple[int, ...]
     line: int | None
 
-    def trespass(self, kind: str, name: str) -> Trespass:
+    def trespass(self, kind: str, name: str) -> Finding:
         """Return them as one trespass beside the argument ``name``."""
         message = (
             f"{self.count} {kind}{'s' if self.count > 1 else ''} outside all arguments, the first at element "
             f"{self.element} of {name}, which has elements 0 to {self.last}, in program {self.program}"
         )
         numbers = {"count": self.count, "element": self.element, "program": list(self.program), "access": kind}
-        return Trespass("out-of-bounds", message, name, numbers, self.line)
+        return Finding("out-of-bounds", message, name, numbers, line=self.line)
 
 
 @dataclass
@@ -65,11 +66,11 @@ class AccessLog:
     """What was recorded of a launch."""
 
     outside: dict[tuple[str, str], _Outside] = field(default_factory=dict)
-    races: dict[str, Trespass] = field(default_factory=dict)
+    races: dict[str, Finding] = field(default_factory=dict)
     synchronized: bool = False
     note: str = ""
 
-    def trespasses(self) -> list[Trespass]:
+    def trespasses(self) -> list[Finding]:
         """Return everything that should not have been done."""
         outside = [access.trespass(kind, name) for (kind, name), access in self.outside.items()]
         return outside + ([] if self.synchronized else list(self.races.values()))
@@ -248,7 +249,7 @@ class _AccessChecker:
             f"{self._program()}"
         )
         numbers = {"byte": byte, "program": list(self._program())}
-        self._log.races[name] = Trespass("race", message, name, numbers, self._line())
+        self._log.races[name] = Finding("race", message, name, numbers, line=self._line())
 
     def _poisoned(self, ptrs: Any, fill: Any, lanes: Any) -> Any:
         """Return the data of lanes that hit nothing: ``fill`` for masked lanes if it is given, else poison."""

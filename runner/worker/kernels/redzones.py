@@ -1,15 +1,19 @@
 """Copies of tensors in memory between red zones, poisoned wherever no element lies (as AddressSanitizer does).
 
 Bytes are compared as bytes: NaNs keep their payloads, and every dtype is treated alike.
+
+What a launch did to memory that it should not have is a finding. Its path is the argument's name, after the kernel's
+where that is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
+
+from runner.contract.finding import Finding
 
 RED_ZONE = 1 << 16
 """Bytes before and after a storage, at least: more than a block of any usual kernel writes."""
@@ -42,21 +46,6 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
         return [_BYTES[poison]] * size
     width = size // 2 if dtype.is_complex else size
     return list(_FLOATS[dtype][poison].to_bytes(width, "little")) * (size // width)
-
-
-@dataclass(frozen=True)
-class Trespass:
-    """What a launch did to memory that it should not have.
-
-    ``path`` is the argument's name, after the kernel's where that is known. ``line`` is one of the case's source, where
-    known.
-    """
-
-    oracle: str
-    message: str
-    path: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,7 +108,7 @@ class _Storage:
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return copy.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
 
-    def writes_outside(self) -> Iterator[Trespass]:
+    def writes_outside(self) -> Iterator[Finding]:
         """Yield the writes that hit no element. Bytes are counted from the tensor's beginning, negative before it."""
         end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
@@ -130,7 +119,7 @@ class _Storage:
             if bool(wrong.any()):
                 yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
 
-    def _zone_write(self, name: str, places: torch.Tensor) -> Trespass:
+    def _zone_write(self, name: str, places: torch.Tensor) -> Finding:
         elements = torch.unique(torch.div(places, len(self.pattern), rounding_mode="floor"))
         below, above = int((places < 0).sum()), int((places >= self.size).sum())
         where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
@@ -139,7 +128,7 @@ class _Storage:
         message = (
             f"{len(elements)} elements were written outside {name}: bytes {', '.join(where)}, the first at byte {first}"
         )
-        return Trespass("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
+        return Finding("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
 
     def put_back(self) -> None:
         """Write what the kernel has made of the copies into the case's own tensors."""
@@ -175,7 +164,7 @@ class RedZoneCopies:
         poison = torch.tensor(storage.pattern, dtype=torch.uint8, device=storage.buffer.device)
         return (storage.bytes_of(storage.tensors[name]) == poison).all(-1).cpu()
 
-    def writes_outside(self) -> list[Trespass]:
+    def writes_outside(self) -> list[Finding]:
         """Return every write into a red zone."""
         return [write for storage in self._storages for write in storage.writes_outside()]
 
