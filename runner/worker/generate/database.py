@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any
 
 import torch
@@ -91,9 +91,7 @@ def _names(entry: Any) -> list[str]:
     if any(part in entry.name for part in _UNFIT) or member.startswith("_") or entry.name.startswith("torch.ops"):
         return []
     names = []
-    holder: Any = torch
-    for part in filter(None, space.split(".")):
-        holder = getattr(holder, part, None)
+    holder = reduce(lambda module, part: getattr(module, part, None), filter(None, space.split(".")), torch)
     if callable(getattr(holder, member, None)):
         names.append(f"{_SPACES.get(space, f'torch.{space}')}.{member}")
     method = getattr(entry.method_variant, "__name__", member)

@@ -271,7 +271,7 @@ def _complex(chain: Chain) -> None:
             chain.call(name, x, chain.like(x))
         case "torch.conj" if chain.chance(0.5):
             lazy = chain.call(name, z)
-            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *[2] * chain.chance(0.5))
+            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
         case _:
             chain.call(name, z)
 
