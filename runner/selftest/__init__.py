@@ -44,8 +44,7 @@ def _inductor(bug: str, case: str, oracle: str, flag: str, value: str) -> Plante
 
 
 def _flag(bug: str, case: str, backend: str, oracle: str, flag: str, value: Any) -> Planted:
-    stage = {"eager": "dynamo"}.get(backend, backend)
-    return Planted(bug, case, backend, (oracle,), stage, {flag: value}, backend)
+    return Planted(bug, case, backend, (oracle,), "dynamo" if backend == "eager" else backend, {flag: value}, backend)
 
 
 def _torch(bug: str, case: str, oracle: str) -> Planted:

@@ -65,7 +65,7 @@ def draw_case(seed: int, number: int, wish: Wish | None = None) -> Case | None:
     backward = dtype.is_floating_point and numbers.random() < profile.backward
     dynamic, odd, wild = (numbers.random() < share for share in (profile.dynamic, profile.odd, profile.wild))
     autocast = torch.bfloat16 if dtype == torch.float32 and numbers.random() < profile.autocast else None
-    mode = "backward" if backward else "off" if numbers.random() < 0.08 else "forward"
+    mode = "backward" if backward else "off" if numbers.random() < 0.08 else None
     chain = Chain(numbers, dtype, backward, dynamic, odd, wild)
     low, high = wish.depth or profile.length
     length = numbers.randint(low, high)
@@ -105,7 +105,7 @@ def _spaces(operators: Sequence[str], in_place: float) -> list[tuple[list[str], 
     return [(names, weights[key]) for key, names in parts.items() if names]
 
 
-def _write(chain: Chain, name: str, profile: Profile, mode: str, autocast: torch.dtype | None) -> Case | None:
+def _write(chain: Chain, name: str, profile: Profile, mode: str | None, autocast: torch.dtype | None) -> Case | None:
     """Write a chain as a case of the format."""
     results = [f"${value.name}" for value in chain.returned()]
     used = {*chain.used, *(result[1:] for result in results)}
@@ -113,27 +113,22 @@ def _write(chain: Chain, name: str, profile: Profile, mode: str, autocast: torch
     learns = "requires_grad" in str(inputs) or "nn." in str(chain.steps)
     if not inputs or not results or (mode == "backward" and not learns):
         return None
-    case: Case = {"name": name, "tags": [name.partition("_")[0], *chain.tags]}
     sizes = "${" in str([spec if isinstance(spec, list) else spec.get("shape", ()) for spec in inputs.values()])
-    if chain.dynamic and sizes:
-        case["params"] = {"n": [chain.n]}
-    case["inputs"] = inputs
-    case["chain"] = chain.steps
-    case["return"] = {f"k{place}": result for place, result in enumerate(results)} if chain.chance(0.1) else results
-    if profile.device != "cpu":
-        case["devices"] = [profile.device]
-    if chain.dtype != torch.float32:
-        case["dtypes"] = [str(chain.dtype).removeprefix("torch.")]
-    if mode == "backward":
-        case["grad"] = {"cotangent": "sum"} if chain.chance(0.1) else "backward"
-    elif mode == "off":
-        case["grad"] = "off"
-    if chain.chance(profile.train):
-        case["train"] = True
-    if autocast:
-        case["autocast"] = str(autocast)
-    if chain.chance(profile.compile):
-        case["compile"] = {"mode": chain.one(*profile.modes)}
+    parts = {
+        "name": name,
+        "tags": [name.partition("_")[0], *chain.tags],
+        "params": {"n": [chain.n]} if chain.dynamic and sizes else None,
+        "inputs": inputs,
+        "chain": chain.steps,
+        "return": {f"k{place}": result for place, result in enumerate(results)} if chain.chance(0.1) else results,
+        "devices": [profile.device] if profile.device != "cpu" else None,
+        "dtypes": [str(chain.dtype).removeprefix("torch.")] if chain.dtype != torch.float32 else None,
+        "grad": {"cotangent": "sum"} if mode == "backward" and chain.chance(0.1) else mode,
+        "train": chain.chance(profile.train) or None,
+        "autocast": str(autocast) if autocast else None,
+        "compile": {"mode": chain.one(*profile.modes)} if chain.chance(profile.compile) else None,
+    }
+    case: Case = {key: part for key, part in parts.items() if part is not None}
     if "params" in case:
         case["calls"] = [{"params": {"n": chain.one(*LENGTHS)}} for _ in range(chain.integer(1, 3))]
         if chain.chance(0.6):

@@ -233,23 +233,17 @@ class Chain:
 
     def real(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
         """A floating tensor with ``low`` to ``high`` dimensions."""
-
-        def fits(t: torch.Tensor) -> bool:
-            return bool(t.is_floating_point()) and low <= t.ndim <= high
-
+        value = self.pick(lambda t: t.is_floating_point() and low <= t.ndim <= high, fresh)
         kind = self.dtype if self.dtype.is_floating_point else torch.float32
-        return self.pick(fits, fresh) or self.input(self.shape(max(low, 1), max(1, min(high, max(low, 3)))), kind)
+        return value or self.input(self.shape(max(low, 1), max(1, min(high, max(low, 3)))), kind)
 
     def whole(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
         """An integer tensor."""
-
-        def fits(t: torch.Tensor) -> bool:
-            return t.dtype in WHOLE and low <= t.ndim <= high
-
         kind = (
             self.dtype if self.dtype in (torch.int32, torch.int64) else self.one(torch.int64, torch.int32, torch.uint8)
         )
-        return self.pick(fits, fresh) or self.input(self.shape(max(low, 1), max(1, min(high, 3))), kind)
+        value = self.pick(lambda t: t.dtype in WHOLE and low <= t.ndim <= high, fresh)
+        return value or self.input(self.shape(max(low, 1), max(1, min(high, 3))), kind)
 
     def like(self, value: Value, dtype: torch.dtype | None = None, same: bool = False) -> Value:
         """A tensor that broadcasts with ``value`` and has its dtype; of the ``same`` shape if asked for."""
@@ -258,14 +252,13 @@ class Chain:
         alone = self.chance(0.85)
 
         def fits(t: torch.Tensor) -> bool:
-            if (
-                (t is value.data and alone)
-                or t.dtype != kind
-                or (same and tuple(t.shape) != shape)
-                or t.ndim > len(shape)
-            ):
-                return False
-            return all(a in (1, b) for a, b in zip(reversed(t.shape), reversed(shape), strict=False))
+            return (
+                not (t is value.data and alone)
+                and t.dtype == kind
+                and (not same or tuple(t.shape) == shape)
+                and t.ndim <= len(shape)
+                and all(a in (1, b) for a, b in zip(reversed(t.shape), reversed(shape), strict=False))
+            )
 
         other = self.pick(fits, 0.3)
         if other is not None:
@@ -298,8 +291,7 @@ class Chain:
         if self.chance(0.5):
             return self.like(value, torch.bool)
         name = self.one("torch.gt", "torch.le", "operator.ge", "operator.lt", "torch.ne")
-        mask: Value = self.call(name, value, self.one(0, 1, -1))
-        return mask
+        return self.call(name, value, self.one(0, 1, -1))  # type: ignore[no-any-return]
 
     def mask_of(self, value: Value) -> Value:
         """A bool tensor of the shape of ``value``."""
@@ -351,9 +343,7 @@ class Chain:
 
     def _overlaps(self, target: Value) -> bool:
         """Whether a value that shares the target's storage holds an element twice."""
-        storage = target.data.untyped_storage().data_ptr()
-        tensors = [value.data for value in self.values if isinstance(value.data, torch.Tensor)]
-        return any(t.untyped_storage().data_ptr() == storage and is_said_to_overlap(t) for t in tensors)
+        return any(target.shares_memory(value) and is_said_to_overlap(value.data) for value in self.values)
 
     def write_out(self, operator_name: str, args: Sequence[Any], target: Value) -> None:
         """Add a step that writes its result into ``target`` by ``out=``, and run it. Raises RefusedStepError."""

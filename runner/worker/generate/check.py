@@ -150,9 +150,9 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
             computed = reference.rounded_in(number, path) is not None
             if exact is not None and (_is_ill_conditioned(leaf, exact) or (computed and _cancels(exact))):
                 conditions.append(path)
-    reasons = [note for note in reference.notes if "nothing that is compared is floating" not in note]
-    if reasons:
-        return reasons[0]
+    for note in reference.notes:
+        if "nothing that is compared is floating" not in note:
+            return note
     if reference.overflow:
         return f"overflow: {reference.overflow}"
     if conditions:

@@ -12,7 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache, partial, reduce
 from typing import Any
 
 import torch
@@ -91,9 +91,7 @@ def _names(entry: Any) -> list[str]:
     if any(part in entry.name for part in _UNFIT) or member.startswith("_") or entry.name.startswith("torch.ops"):
         return []
     names = []
-    holder: Any = torch
-    for part in filter(None, space.split(".")):
-        holder = getattr(holder, part, None)
+    holder = reduce(lambda module, part: getattr(module, part, None), filter(None, space.split(".")), torch)
     if callable(getattr(holder, member, None)):
         names.append(f"{_SPACES.get(space, f'torch.{space}')}.{member}")
     method = getattr(entry.method_variant, "__name__", member)
@@ -168,9 +166,7 @@ def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bo
     """
     if all(type(entry).__name__ in _POINTWISE for entry in operators()[name]):
         return False
-    storage = target.data.untyped_storage().data_ptr()
-    values = [value for value in values_of(list(others)) if isinstance(value.data, torch.Tensor)]
-    return any(value.data.untyped_storage().data_ptr() == storage for value in values)
+    return any(map(target.shares_memory, values_of(list(others))))
 
 
 class _Pattern:
@@ -239,8 +235,7 @@ class _Pattern:
         low, high = float(tensor.min()), float(tensor.max())
         if (low < -1 < 1 < high) or not math.isfinite(low) or not math.isfinite(high):
             return value
-        clamped: Value = self._chain.call("torch.clamp", value, _rounded(low), _rounded(high))
-        return clamped
+        return self._chain.call("torch.clamp", value, _rounded(low), _rounded(high))  # type: ignore[no-any-return]
 
     def _init(self, tensor: torch.Tensor) -> Any:
         """How a new input is filled: within the bounds of the sample's numbers, which lie in the operator's domain."""

@@ -33,19 +33,14 @@ def _matmul(chain: Chain) -> None:
     inner, columns = x.shape[-1], chain.integer(1, 8)
     if name in ("mm", "addmm", "addmv") and x.ndim != 2:
         raise RefusedStepError("no matrix")
-    if name in ("mv", "addmv"):
-        y = chain.input([inner], x.data.dtype)
-        if name == "addmv" and x.ndim == 2:
-            chain.call("torch.addmv", chain.input([x.shape[0]], x.data.dtype), x, y)
-        else:
-            chain.call("torch.matmul", x, y)
-        return
-    if name == "linear":
-        weight, bias = chain.input([columns, inner], x.data.dtype), chain.input([columns], x.data.dtype)
-        chain.call("F.linear", x, weight, *([bias] if chain.chance(0.6) else []))
-        return
-    y = chain.input([inner, columns], x.data.dtype)
+    shape = {"mv": [inner], "addmv": [inner], "linear": [columns, inner]}.get(name, [inner, columns])
+    y = chain.input(shape, x.data.dtype)
     match name:
+        case "addmv":
+            chain.call("torch.addmv", chain.input([x.shape[0]], x.data.dtype), x, y)
+        case "linear":
+            bias = chain.input([columns], x.data.dtype)
+            chain.call("F.linear", x, y, *([bias] if chain.chance(0.6) else []))
         case "addmm":
             bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
             options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
@@ -59,7 +54,7 @@ def _matmul(chain: Chain) -> None:
         case "tensordot":
             chain.call("torch.tensordot", x, y, 1)
         case _:
-            chain.call(f"torch.{name.removeprefix('chain_')}", x, y)
+            chain.call("torch.mm" if name == "mm" else "torch.matmul", x, y)
 
 
 @family(8)
@@ -137,32 +132,33 @@ def _pool(chain: Chain) -> None:
     rank = chain.one(1, 2, 2)
     x = _image(chain, rank)
     name = chain.word("max_pool avg_pool adaptive_avg_pool adaptive_max_pool lp_pool unfold max_indices pixel_shuffle")
-    if name == "max_pool":
-        chain.call(f"F.max_pool{rank}d", x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3))
-    elif name == "avg_pool":
-        options = {"count_include_pad": False} if chain.chance(0.3) else {}
-        chain.call(
-            f"F.avg_pool{rank}d",
-            x,
-            chain.one(2, 3),
-            stride=chain.one(1, 2),
-            padding=chain.one(0, 1),
-            ceil_mode=chain.chance(0.3),
-            **options,
-        )
-    elif name.startswith("adaptive"):
-        chain.call(f"F.{name}{rank}d", x, chain.integer(1, 4))
-    elif name == "lp_pool":
-        chain.call(f"F.lp_pool{rank}d", x, 2, 2)
-    elif name == "max_indices":
-        chain.call(f"F.max_pool{rank}d", x, 2, return_indices=True, out=2)
-    elif rank != 2:
+    if name in ("unfold", "pixel_shuffle") and rank != 2:
         raise RefusedStepError("no image")
-    elif name == "unfold":
-        chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2))
-    else:
-        shuffle = ("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else ("F.channel_shuffle", x, 1)
-        chain.call("F.relu", chain.call(*shuffle))
+    match name:
+        case "max_pool":
+            chain.call(f"F.max_pool{rank}d", x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3))
+        case "avg_pool":
+            options = {"count_include_pad": False} if chain.chance(0.3) else {}
+            chain.call(
+                f"F.avg_pool{rank}d",
+                x,
+                chain.one(2, 3),
+                stride=chain.one(1, 2),
+                padding=chain.one(0, 1),
+                ceil_mode=chain.chance(0.3),
+                **options,
+            )
+        case "lp_pool":
+            chain.call(f"F.lp_pool{rank}d", x, 2, 2)
+        case "max_indices":
+            chain.call(f"F.max_pool{rank}d", x, 2, return_indices=True, out=2)
+        case "unfold":
+            chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2))
+        case "pixel_shuffle":
+            shuffle = ("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else ("F.channel_shuffle", x, 1)
+            chain.call("F.relu", chain.call(*shuffle))
+        case _:
+            chain.call(f"F.{name}{rank}d", x, chain.integer(1, 4))
 
 
 @family(5)
@@ -239,15 +235,13 @@ def _algebra(chain: Chain) -> None:
         chain.call("torch.mul", eye, 2)
         return
     if name in ("cholesky", "eigvalsh", "eigh"):
-        gram = chain.call("torch.matmul", a, chain.call("Tensor.mT", a))
-        a = chain.call("torch.add", gram, eye)
+        a = chain.call("torch.add", chain.call("torch.matmul", a, chain.call("Tensor.mT", a)), eye)
     else:
         a = chain.call("torch.add", a, chain.call("torch.mul", eye, chain.one(5, 8)))
     name = f"torch.linalg.{name}" if name != "matrix_exp" else "torch.matrix_exp"
     if name.endswith(("solve", "solve_triangular")):
         b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
-        options: dict[str, Any] = {"upper": chain.chance(0.5)} if "triangular" in name else {}
-        chain.call(name, a, b, **options)
+        chain.call(name, a, b, **({"upper": chain.chance(0.5)} if "triangular" in name else {}))
     elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor", ".svd")):
         chain.call(name, a, out=3 if name.endswith(".svd") else 2)
     elif name.endswith("matrix_power"):

@@ -200,8 +200,7 @@ def _cast(chain: Chain) -> None:
     if kind == torch.uint8 and x.data.dtype != torch.bool:
         x = chain.call("torch.abs", x)
     if chain.chance(0.35):  # there and back
-        low = chain.one(torch.float16, torch.bfloat16, torch.float32, torch.int32)
-        lowered = chain.call("Tensor.to", x, low)
+        lowered = chain.call("Tensor.to", x, chain.one(torch.float16, torch.bfloat16, torch.float32, torch.int32))
         if chain.chance(0.5) and lowered.floating:
             lowered = chain.call(chain.one("torch.mul", "torch.add"), lowered, chain.number())
         chain.call("Tensor.to", lowered, x.data.dtype)
@@ -218,8 +217,7 @@ def _cast(chain: Chain) -> None:
 @family(5)
 def _cast_reduce(chain: Chain) -> None:
     x = chain.real(1)
-    low = chain.one(torch.float16, torch.bfloat16, torch.float64, torch.float32)
-    lowered = chain.call("Tensor.to", x, low)
+    lowered = chain.call("Tensor.to", x, chain.one(torch.float16, torch.bfloat16, torch.float64, torch.float32))
     name = chain.word("torch.sum torch.mean torch.amax torch.softmax torch.cumsum torch.prod")
     over = chain.dim(x)
     if name != "torch.amax" and chain.chance(0.5):
@@ -273,7 +271,7 @@ def _complex(chain: Chain) -> None:
             chain.call(name, x, chain.like(x))
         case "torch.conj" if chain.chance(0.5):
             lazy = chain.call(name, z)
-            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *[2] * chain.chance(0.5))
+            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
         case _:
             chain.call(name, z)
 

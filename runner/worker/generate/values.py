@@ -3,6 +3,7 @@ takes it."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,11 @@ class Value:
     def floating(self) -> bool:
         """Whether it is a tensor of floats."""
         return isinstance(self.data, torch.Tensor) and self.data.is_floating_point()
+
+    def shares_memory(self, other: Value) -> bool:
+        """Whether another value lies in the storage of this one, which is a tensor."""
+        storage = self.data.untyped_storage().data_ptr()
+        return isinstance(other.data, torch.Tensor) and other.data.untyped_storage().data_ptr() == storage
 
 
 @dataclass
@@ -109,10 +115,8 @@ def find(name: str) -> Callable[..., Any]:
     if space == "operator":
         return _call_with_index if rest in ("getitem", "setitem") else getattr(operator, rest)
     roots = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "aten": torch.ops.aten}
-    found: Any = roots[space]
-    for part in rest.split("."):
-        found = getattr(found, part)
-    return found if callable(found) else lambda tensor: getattr(tensor, rest)
+    member: Any = functools.reduce(getattr, rest.split("."), roots[space])
+    return member if callable(member) else lambda tensor: getattr(tensor, rest)
 
 
 def _call_with_index(tensor: torch.Tensor, index: Any, *values: Any) -> Any:

@@ -178,7 +178,7 @@ def _getitem(chain: Chain) -> None:
         lambda: [chain.index([chain.integer(1, 5)], x.shape[0])],
         lambda: [chain.index([2, 3], x.shape[0]), None],
         lambda: [Ellipsis, chain.index([chain.integer(1, 4)], x.shape[-1])],
-        lambda: numbers if is_vector else [chain.index([3], x.shape[0]), slice(None), *[0] * (x.ndim > 2)],
+        lambda: numbers if is_vector else [chain.index([3], x.shape[0]), slice(None), *([0] if x.ndim > 2 else [])],
         lambda: numbers if is_vector else [chain.index([3], x.shape[0]), chain.index([2, 1], x.shape[1])],
         lambda: numbers,
     )

@@ -23,7 +23,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.worker.kernels.redzones import INPUT, Region, Trespass, pattern
+from runner.contract.finding import Finding
+from runner.worker.kernels.redzones import INPUT, Region, pattern
 
 NOBODY, SEVERAL = -1, -2
 LARGEST = 1 << 22
@@ -39,6 +40,15 @@ class _Outside:
     last: int
     program: tuple[int, ...]
     line: int | None
+
+    def trespass(self, kind: str, name: str) -> Finding:
+        """Return them as one trespass beside the argument ``name``."""
+        message = (
+            f"{self.count} {kind}{'s' if self.count > 1 else ''} outside all arguments, the first at element "
+            f"{self.element} of {name}, which has elements 0 to {self.last}, in program {self.program}"
+        )
+        numbers = {"count": self.count, "element": self.element, "program": list(self.program), "access": kind}
+        return Finding("out-of-bounds", message, name, numbers, line=self.line)
 
 
 @dataclass
@@ -56,27 +66,14 @@ class AccessLog:
     """What was recorded of a launch."""
 
     outside: dict[tuple[str, str], _Outside] = field(default_factory=dict)
-    races: dict[str, Trespass] = field(default_factory=dict)
+    races: dict[str, Finding] = field(default_factory=dict)
     synchronized: bool = False
     note: str = ""
 
-    def trespasses(self) -> list[Trespass]:
+    def trespasses(self) -> list[Finding]:
         """Return everything that should not have been done."""
-        trespasses = []
-        for (kind, name), access in self.outside.items():
-            message = (
-                f"{access.count} {kind}{'s' if access.count > 1 else ''} outside all arguments, the first at element "
-                f"{access.element}"
-                f" of {name}, which has elements 0 to {access.last}, in program {access.program}"
-            )
-            numbers = {
-                "count": access.count,
-                "element": access.element,
-                "program": list(access.program),
-                "access": kind,
-            }
-            trespasses.append(Trespass("out-of-bounds", message, name, numbers, access.line))
-        return trespasses + ([] if self.synchronized else list(self.races.values()))
+        outside = [access.trespass(kind, name) for (kind, name), access in self.outside.items()]
+        return outside + ([] if self.synchronized else list(self.races.values()))
 
 
 def interprets(kernel: Any) -> bool:
@@ -126,8 +123,7 @@ class _AccessChecker:
         self._np, self._builder, self._log, self._path = numpy, builder, log, path
         self._memories = []
         for region in regions:
-            elements = None if region.elements is None else region.elements.cpu().numpy()
-            memory = _Memory(region, elements)
+            memory = _Memory(region, None if region.elements is None else region.elements.cpu().numpy())
             if region.size <= LARGEST:
                 memory.wrote = numpy.full(region.size, NOBODY, dtype=numpy.int64)
                 memory.read = numpy.full(region.size, NOBODY, dtype=numpy.int64)
@@ -164,8 +160,7 @@ class _AccessChecker:
         Raises:
             IndexError: the address lies in no argument.
         """
-        everywhere = self._np.ones_like(ptrs.data, dtype=bool)
-        inside, _ = self._check("atomic operation", ptrs, everywhere)
+        inside, _ = self._check("atomic operation", ptrs, self._np.ones_like(ptrs.data, dtype=bool))
         self._log.synchronized = True
         if not bool(inside.all()):
             raise IndexError("an atomic compare-and-swap outside all arguments")
@@ -176,18 +171,22 @@ class _AccessChecker:
         np = self._np
         lanes = np.broadcast_to(np.asarray(_plain(mask), dtype=bool), ptrs.data.shape)
         size = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
-        address = ptrs.data.astype(np.int64)
         inside = np.zeros(ptrs.data.shape, dtype=bool)
-        for memory in self._memories:
-            offset = address - memory.region.start
-            hit = (offset >= 0) & (offset <= memory.region.size - size)
+        for memory, offset, hit in self._hits(ptrs, size):
             if memory.elements is not None and hit.any():
                 hit[hit] = memory.elements[offset[hit]]
             inside |= hit
         stray = lanes & ~inside
         if stray.any():
-            self._note(kind, address[stray])
+            self._note(kind, ptrs.data.astype(np.int64)[stray])
         return lanes & inside, size
+
+    def _hits(self, ptrs: Any, size: int) -> Iterator[tuple[_Memory, Any, Any]]:
+        """Yield each argument's memory, where in it the addresses lie, and which of them have ``size`` bytes there."""
+        address = ptrs.data.astype(self._np.int64)
+        for memory in self._memories:
+            offset = address - memory.region.start
+            yield memory, offset, (offset >= 0) & (offset <= memory.region.size - size)
 
     def _note(self, kind: str, addresses: Any) -> None:
         """Count accesses that hit nothing, under the argument that is nearest to the first."""
@@ -198,16 +197,13 @@ class _AccessChecker:
             return -offset if offset < 0 else max(0, offset - memory.region.size)
 
         nearest = min(self._memories, key=distance, default=None)
-        name = nearest.region.name if nearest else "no argument"
-        known = self._log.outside.get((kind, name))
+        region = nearest.region if nearest else Region("no argument", 0, 0, 1, None)
+        known = self._log.outside.get((kind, region.name))
         if known is not None:
             known.count += addresses.size
             return
-        width, start, size = (
-            (nearest.region.itemsize, nearest.region.start, nearest.region.size) if nearest else (1, 0, 0)
-        )
-        element, last = (first - start) // width, size // width - 1
-        self._log.outside[kind, name] = _Outside(addresses.size, element, last, self._program(), self._line())
+        element, last = (first - region.start) // region.itemsize, region.size // region.itemsize - 1
+        self._log.outside[kind, region.name] = _Outside(addresses.size, element, last, self._program(), self._line())
 
     def _touch(self, ptrs: Any, inside: Any, size: int, kind: str, value: Any = None) -> None:
         """Record plain reads and writes by their program, and note conflicts with another program's."""
@@ -215,13 +211,9 @@ class _AccessChecker:
         if self._log.synchronized or not inside.any():
             return
         program = self._number()
-        address = ptrs.data.astype(np.int64)
-        for memory in self._memories:
-            if memory.wrote is None:
-                continue
-            offset = address - memory.region.start
-            hit = inside & (offset >= 0) & (offset <= memory.region.size - size)
-            if not hit.any():
+        for memory, offset, reached in self._hits(ptrs, size):
+            hit = inside & reached
+            if memory.wrote is None or not hit.any():
                 continue
             places = offset[hit]
             if kind == "store":
@@ -257,7 +249,7 @@ class _AccessChecker:
             f"{self._program()}"
         )
         numbers = {"byte": byte, "program": list(self._program())}
-        self._log.races[name] = Trespass("race", message, name, numbers, self._line())
+        self._log.races[name] = Finding("race", message, name, numbers, line=self._line())
 
     def _poisoned(self, ptrs: Any, fill: Any, lanes: Any) -> Any:
         """Return the data of lanes that hit nothing: ``fill`` for masked lanes if it is given, else poison."""
@@ -265,19 +257,15 @@ class _AccessChecker:
 
         np = self._np
         element = ptrs.get_element_ty()
-        dtype = np.dtype(self._dtype(element))
+        dtype = np.dtype(sys.modules["triton.runtime.interpreter"]._get_np_dtype(element))
         name = {"fp16": torch.float16, "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16}
-        poison = bytes(pattern(name.get(str(element), torch.uint8), INPUT))
-        poison_bytes = np.frombuffer((poison * dtype.itemsize)[: dtype.itemsize], dtype=np.uint8).copy()
-        value = poison_bytes.view(dtype)[0] if dtype != np.bool_ else np.True_
+        poison = bytes(pattern(name.get(str(element), torch.uint8), INPUT)) * dtype.itemsize
+        value = np.frombuffer(poison[: dtype.itemsize], dtype=dtype)[0] if dtype != np.bool_ else np.True_
         data = np.full(ptrs.data.shape, value, dtype=dtype)
         if fill is not None:
             active = np.broadcast_to(np.asarray(lanes, dtype=bool), data.shape)
             data = np.where(active, data, np.broadcast_to(fill.data, data.shape)).astype(dtype)
         return _handle(data, element)
-
-    def _dtype(self, element: Any) -> Any:
-        return sys.modules["triton.runtime.interpreter"]._get_np_dtype(element)
 
     def _masked(self, mask: Any, inside: Any) -> Any:
         return _handle(inside, mask.dtype) if hasattr(mask, "get_element_ty") else inside

@@ -22,8 +22,9 @@ from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.worker.kernels import interpreter
-from runner.worker.kernels.redzones import RedZoneCopies, Trespass, copy_with_red_zones
+from runner.worker.kernels.redzones import RedZoneCopies, copy_with_red_zones
 
 _numbers = itertools.count()
 
@@ -45,7 +46,7 @@ class Launches:
     """What was recorded of a run's launches."""
 
     count: int = 0
-    trespasses: list[Trespass] = field(default_factory=list)
+    trespasses: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     unable: str = ""
     """Why the interpreter could not run a kernel; then the run says nothing about it."""
@@ -103,12 +104,10 @@ class _Launcher:
                     f"{len(places)} of {mask.numel()} elements are as they were before the launch, the first at {first}"
                 )
                 numbers = {"elements": len(places), "of": mask.numel(), "first": first}
-                self._tell(name, Trespass("unwritten", message, key, numbers))
+                self._tell(name, Finding("unwritten", message, key, numbers))
         for write in copies.writes_outside():
-            if not any(
-                trespass.oracle == "out-of-bounds" and trespass.numbers.get("argument") == write.path
-                for trespass in self._launches.trespasses
-            ):
+            known = [(trespass.oracle, trespass.numbers.get("argument")) for trespass in self._launches.trespasses]
+            if ("out-of-bounds", write.path) not in known:
                 self._tell(name, write)
         copies.put_back()
 
@@ -155,7 +154,7 @@ class _Launcher:
         self._launches.unable = self._launches.unable or reason
         raise Unable(reason)
 
-    def _tell(self, kernel: str, trespass: Trespass) -> None:
+    def _tell(self, kernel: str, trespass: Finding) -> None:
         path = f"{kernel}, {trespass.path}" if trespass.path else kernel
         if not any((known.oracle, known.path) == (trespass.oracle, path) for known in self._launches.trespasses):
             numbers = {**trespass.numbers, "argument": trespass.path, "kernel": kernel}

@@ -1,15 +1,19 @@
 """Copies of tensors in memory between red zones, poisoned wherever no element lies (as AddressSanitizer does).
 
 Bytes are compared as bytes: NaNs keep their payloads, and every dtype is treated alike.
+
+What a launch did to memory that it should not have is a finding. Its path is the argument's name, after the kernel's
+where that is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
+
+from runner.contract.finding import Finding
 
 RED_ZONE = 1 << 16
 """Bytes before and after a storage, at least: more than a block of any usual kernel writes."""
@@ -45,21 +49,6 @@ def pattern(dtype: torch.dtype, poison: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Trespass:
-    """What a launch did to memory that it should not have.
-
-    ``path`` is the argument's name, after the kernel's where that is known. ``line`` is one of the case's source, where
-    known.
-    """
-
-    oracle: str
-    message: str
-    path: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-    line: int | None = None
-
-
-@dataclass(frozen=True)
 class Region:
     """Memory that a kernel was given: its address, its bytes, and which of them are elements (None: all)."""
 
@@ -91,12 +80,10 @@ class _Storage:
         for name, tensor in tensors.items():
             if not (is_new and name in new) and tensor.numel():
                 self.bytes_of(tensor).copy_(_bytes(tensor.detach()))
-        originals = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
-        self.originals: dict[str, torch.Tensor] = originals
+        self.originals = {name: self.bytes_of(tensor).clone() for name, tensor in tensors.items() if name not in new}
 
     def _fill(self) -> None:
-        end = self.begin + self.size
-        parts = [(0, self.begin), (end, self.buffer.numel())]
+        parts = [(0, self.begin), (self.begin + self.size, self.buffer.numel())]
         if self.size <= FILLED:
             self.covered = torch.zeros(self.size, dtype=torch.bool, device=self.buffer.device)
             for tensor in self.tensors.values():
@@ -108,9 +95,8 @@ class _Storage:
 
     def _poison(self, start: int, stop: int) -> torch.Tensor:
         """Return the initial bytes ``start`` to ``stop`` of the buffer, in step with the elements."""
-        width = len(self.pattern)
         poison = torch.tensor(self.pattern, dtype=torch.uint8, device=self.buffer.device).roll(self.begin - start)
-        return poison.repeat(-(-(stop - start) // width))[: stop - start]
+        return poison.repeat(-(-(stop - start) // len(self.pattern)))[: stop - start]
 
     def bytes_of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return the elements of the copy of ``tensor``, with a last dimension of their bytes."""
@@ -122,7 +108,7 @@ class _Storage:
         copy = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
         return copy.set_(self.buffer.untyped_storage(), offset // tensor.element_size(), tensor.shape, tensor.stride())
 
-    def writes_outside(self) -> Iterator[Trespass]:
+    def writes_outside(self) -> Iterator[Finding]:
         """Yield the writes that hit no element. Bytes are counted from the tensor's beginning, negative before it."""
         end, last = self.begin + self.size, self.buffer.numel()
         name = " and ".join(self.tensors)
@@ -133,9 +119,8 @@ class _Storage:
             if bool(wrong.any()):
                 yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
 
-    def _zone_write(self, name: str, places: torch.Tensor) -> Trespass:
-        width = len(self.pattern)
-        elements = torch.unique(torch.div(places, width, rounding_mode="floor"))
+    def _zone_write(self, name: str, places: torch.Tensor) -> Finding:
+        elements = torch.unique(torch.div(places, len(self.pattern), rounding_mode="floor"))
         below, above = int((places < 0).sum()), int((places >= self.size).sum())
         where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
         where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
@@ -143,7 +128,7 @@ class _Storage:
         message = (
             f"{len(elements)} elements were written outside {name}: bytes {', '.join(where)}, the first at byte {first}"
         )
-        return Trespass("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
+        return Finding("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
 
     def put_back(self) -> None:
         """Write what the kernel has made of the copies into the case's own tensors."""
@@ -179,7 +164,7 @@ class RedZoneCopies:
         poison = torch.tensor(storage.pattern, dtype=torch.uint8, device=storage.buffer.device)
         return (storage.bytes_of(storage.tensors[name]) == poison).all(-1).cpu()
 
-    def writes_outside(self) -> list[Trespass]:
+    def writes_outside(self) -> list[Finding]:
         """Return every write into a red zone."""
         return [write for storage in self._storages for write in storage.writes_outside()]
 

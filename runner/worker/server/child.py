@@ -198,8 +198,6 @@ class _Quiet(io.RawIOBase):
 def redirect(log: str | None) -> None:
     """Send descriptors 1 and 2 to ``log``, to nowhere if it cannot be opened; read from nowhere."""
     try:
-        if log is None:
-            raise FileNotFoundError
         output = _open_log(log)
     except OSError:
         output = os.open(os.devnull, os.O_WRONLY)
@@ -214,11 +212,12 @@ def redirect(log: str | None) -> None:
         setattr(sys, name, io.TextIOWrapper(buffered, "utf-8", errors="backslashreplace", line_buffering=True))
 
 
-def _open_log(path: str) -> int:
-    """Open a log of our own, which is made. Raises OSError for a link or a pipe that another case has put there."""
+def _open_log(path: str | None) -> int:
+    """Open a log of our own, which is made. Raises OSError without one, and for a link or a pipe that another case has
+    put there."""
     # Appending, so that control can cut a log that grew too long and the next write starts at its new end.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    descriptor = os.open(path, flags, 0o600)
+    descriptor = os.open(path or "", flags, 0o600)  # no file has an empty name
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
@@ -232,8 +231,6 @@ def _report_crashes(stack: str | None) -> int:
         The descriptor that must stay open for it.
     """
     try:
-        if stack is None:
-            raise FileNotFoundError
         descriptor = _open_log(stack)
     except OSError:
         descriptor = os.dup(2)

@@ -31,7 +31,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from runner.contract.settings import DEFAULT_THREADS, NVML_CHECK
@@ -223,7 +223,9 @@ class Forks:
             while True:
                 for key, _ in selector.select():
                     if key.fileobj is self._wake_read:
-                        self._drain_wakeups()
+                        with contextlib.suppress(BlockingIOError):
+                            while self._wake_read.recv(4096):
+                                pass
                         continue
                     data = self._connection.recv(1 << 16)
                     if not data:
@@ -232,11 +234,6 @@ class Forks:
                     for line in lines:
                         self._fork(json.loads(line))
                 self._reap()
-
-    def _drain_wakeups(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while self._wake_read.recv(4096):
-                pass
 
     def _fork(self, message: dict[str, Any]) -> None:
         sys.stdout.flush()  # else the child would print our buffered text again
@@ -260,16 +257,11 @@ class Forks:
 
     def _reap(self) -> None:
         """Collect every ended child, strays of jobs included; report those that were jobs."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            ticket = self._children.pop(pid, None)
-            if ticket is not None:
-                self.send({"exit": pid, "status": status, "ticket": ticket})
+        with contextlib.suppress(ChildProcessError):
+            for pid, status in _ended_children():
+                ticket = self._children.pop(pid, None)
+                if ticket is not None:
+                    self.send({"exit": pid, "status": status, "ticket": ticket})
 
     def wait_for_children(self) -> None:
         """Wait up to 3 s until they have ended by themselves."""
@@ -294,14 +286,17 @@ def _end_children(pids: dict[int, int]) -> None:
                 with contextlib.suppress(OSError):
                     kill(pid, signal.SIGKILL)
         try:
-            while True:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
+            for pid, _ in _ended_children():
                 pids.pop(pid, None)
         except ChildProcessError:
             return  # nobody is left
         time.sleep(0.01)
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    """Collect children that have ended: yield pid and wait status. Raises ChildProcessError where no child is left."""
+    while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        yield ended
 
 
 def _children_of(parent: int) -> list[int]:

@@ -96,11 +96,10 @@ def warm_up(level: str) -> None:
             preparation.load(preparation.LAZY_FOR_BACKWARDS)
         else:
             mode = "backward"
-    has_inductor = level == "inductor"
     try:
-        with preparing(hash_triton) if has_inductor else contextlib.nullcontext():
+        with preparing(hash_triton) if level == "inductor" else contextlib.nullcontext():
             _run(run_job, "aot_eager", mode)
-        if has_inductor:
+        if level == "inductor":
             _run(run_job, "inductor", "off")  # a backward, too, would gain nothing more, and cost seconds
             _run(run_job, "inductor", "off", graphs="warm-up")  # torch hashes itself before its first look into a cache
     finally:
@@ -147,8 +146,9 @@ def stop_progress_bars() -> None:
 
 def _warm_up_job(backend: str, mode: str, graphs: str = "") -> dict[str, Any]:
     name = "warm-up"
-    job = Job(name, name, name, name, _SOURCE, {"backend": backend}, grad={"mode": mode}, threads=1, graphs=graphs)
-    return job.to_json()
+    return Job(
+        name, name, name, name, _SOURCE, {"backend": backend}, grad={"mode": mode}, threads=1, graphs=graphs
+    ).to_json()
 
 
 def _has_accelerator(torch: Any) -> bool:
@@ -157,8 +157,7 @@ def _has_accelerator(torch: Any) -> bool:
 
 
 def _built_for_accelerators(torch: Any) -> bool:
-    version = torch.version
-    return any(getattr(version, name, None) for name in ("cuda", "hip", "xpu"))
+    return any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
 
 
 def _threads() -> int:

@@ -193,16 +193,13 @@ class _Bench:
         try:
             yield
         except BaseException as error:
-            raised = describe(error, self._source.path, side.module)
-            raise TimingFailed(during, raised) from error
+            raise TimingFailed(during, describe(error, self._source.path, side.module)) from error
 
 
 def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
     """Return how many bytes a compiled call moves: Inductor's own count, or else those of inputs and outputs."""
     counted = counters.bytes_accessed()
-    if counted:
-        return {"bytes": counted, "bytes_source": "inductor"}
-    return {"bytes": eager.bytes, "bytes_source": "inputs+outputs"}
+    return {"bytes": counted or eager.bytes, "bytes_source": "inductor" if counted else "inputs+outputs"}
 
 
 def _cache_counts() -> dict[str, int]:

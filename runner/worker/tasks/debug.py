@@ -74,7 +74,7 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
         send({"phase": "backend"})
         observation = observe(loaded, compile_module(loaded.model), settings)
         read_counts(observation)
-        record = {
+        return {
             "raised": observation.error.info if observation.error else None,
             "graphs": observation.graphs,
             "frames": _frames(events),
@@ -84,7 +84,6 @@ def _debug(job: Job, source: Source, send: Send) -> dict[str, Any]:
             "kernels": counters.kernel_counts(),
             "missing": missing,
         }
-    return record
 
 
 def flags(folder: Path) -> dict[str, Any]:

@@ -1,13 +1,24 @@
-"""What torch says about the machine and itself: the text that bug reports ask for."""
+"""What torch says about the machine and itself: the text that bug reports ask for, and its own operator database.
+
+Of each operator it tells how a case may spell it, and with which dtypes torch tests it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from runner.contract.job import Job
+from runner.contract.lines import KIND
+from runner.worker.program.reach import line_table
 from runner.worker.run.job import Send
+from runner.worker.torch_private.operator_database import entries, tables
+
+_SPACES = {"": "torch", "nn.functional": "F"}
+_REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
+"""Methods such as ``__rand__``, and how Python's module ``operator`` spells what calls them."""
 
 
 def run_environment(job: Job, send: Send) -> dict[str, Any]:
@@ -18,3 +29,55 @@ def run_environment(job: Job, send: Send) -> dict[str, Any]:
     send({"phase": "load"})
     text = get_pretty_env_info()  # type: ignore[no-untyped-call,unused-ignore]
     return {"text": str(text), "torch": str(torch.__version__), "error": None}
+
+
+def run_database(job: Job, send: Send) -> dict[str, Any]:
+    """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or
+    nothing.
+
+    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
+    """
+    send({"phase": "load"})
+    asked = job.arguments.get("tables", ())
+    compiler = (tables() if "parts" in asked else {}) | ({KIND: line_table()} if "lines" in asked else {})
+    try:
+        database = entries()
+    except ImportError as error:
+        return {"names": {}, "tables": compiler, "missing": str(error), "error": None}
+    names: dict[str, dict[str, list[str]]] = {}
+    for entry in database:
+        facts = names.setdefault(entry.name, {"spellings": [], "dtypes": [], "backward": []})
+        for key, values in _facts(entry).items():
+            facts[key] = sorted({*facts[key], *values})
+    return {"names": names, "tables": compiler, "missing": "", "error": None}
+
+
+def _facts(entry: Any) -> dict[str, set[str]]:
+    """Return the names by which a case may call an entry, and its dtypes on the CPU, forward and backward."""
+    backward = entry.supported_backward_dtypes("cpu") if entry.supports_autograd else ()
+    return {
+        "spellings": {*_spellings(entry)},
+        "dtypes": {str(dtype).removeprefix("torch.") for dtype in entry.supported_dtypes("cpu")},
+        "backward": {str(dtype).removeprefix("torch.") for dtype in backward},
+    }
+
+
+def _spellings(entry: Any) -> Iterator[str]:
+    """Yield the entry as a function, a method, in place, an operator of Python and of ATen, and by its aliases."""
+    space, _, member = entry.name.removeprefix("torch.ops.").rpartition(".")
+    for name in (member, *(alias.name.rpartition(".")[2] for alias in entry.aliases)):
+        yield f"{_SPACES.get(space, f'torch.{space}')}.{name}"
+        if not space:
+            yield f"Tensor.{name}"
+    for variant in (entry.method_variant, entry.inplace_variant):
+        yield f"Tensor.{getattr(variant, '__name__', member)}"
+    for variant in (entry.operator_variant, entry.inplace_operator_variant):
+        if variant is not None:
+            yield f"operator.{variant.__name__}"
+    if member.startswith("__r") and member.endswith("__"):
+        word = member.strip("_")[1:]
+        yield f"operator.{_REFLECTED.get(word, word)} of a number"
+    yield f"aten.{entry.aten_name.removeprefix('torch.').removeprefix('ops.aten.').partition('.')[0]}"
+    function = getattr(entry.op, "__name__", "")
+    if function and getattr(torch, function, None) is entry.op:
+        yield f"torch.{function}"

@@ -65,7 +65,7 @@ def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
     return {
         "calls": [_of_call(capture, number) for number in range(len(observation.calls))],
         "compilations": capture.compilations(),
-        "graphs": [_of_graph(graph) for graph in capture.graphs],
+        "graphs": [{**vars(graph), "frame": graph.frame[0]} for graph in capture.graphs],
         "graph_breaks": capture.breaks(),
         "guards": capture.guards(),
         "recompiles": _recompiles(capture),
@@ -79,7 +79,7 @@ def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
 def _of_call(capture: Capture, number: int) -> dict[str, Any]:
     return {
         "call": number,
-        "graphs_run": [graph.number for graph in capture.graphs if number in graph.runs],
+        "graphs_run": [graph.graph for graph in capture.graphs if number in graph.runs],
         "compiled": [row["compile_id"] for row in capture.compilations() if row["call"] == number],
         "recompiled": [row["compile_id"] for row in _recompiles(capture) if row["call"] == number and row["compiled"]],
         "graph_breaks": sum(row["call"] == number for row in capture.breaks()),
@@ -91,18 +91,6 @@ def _recompiles(capture: Capture) -> list[dict[str, Any]]:
     """Return recompiles, and whether anything was compiled: past the limit a frame is inspected and left alone."""
     compiled_ids = {row["compile_id"] for row in capture.compilations()}
     return [{**row, "compiled": row["compile_id"] in compiled_ids} for row in capture.recompiles()]
-
-
-def _of_graph(graph: Graph) -> dict[str, Any]:
-    return {
-        "graph": graph.number,
-        "call": graph.call,
-        "compile_id": graph.compile_id,
-        "frame": graph.frame[0],
-        "operators": graph.operators,
-        "compiled": graph.compiled,
-        "runs": graph.runs,
-    }
 
 
 def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
@@ -155,7 +143,7 @@ Frame = tuple[str, str, int]
 class Graph:
     """One graph that Dynamo gave to the backend, and in which calls it ran."""
 
-    number: int
+    graph: int
     call: int
     compile_id: str
     frame: Frame
@@ -210,9 +198,8 @@ class Capture:
         unique: dict[tuple[Any, ...], dict[str, Any]] = {}
         for event in self._of("dynamo_graph_break_reason"):
             reason, line = read_break(event.payload, self.path)
-            reason = self._short(reason)
-            key = (event.call, event.compile_id, line, reason)
-            unique.setdefault(key, {"call": event.call, "compile_id": event.compile_id, "line": line, "reason": reason})
+            row = {"call": event.call, "compile_id": event.compile_id, "line": line, "reason": self._short(reason)}
+            unique.setdefault(tuple(row.values()), row)
         return list(unique.values())
 
     def guards(self) -> dict[str, list[str]]:
@@ -305,8 +292,7 @@ def read_break(text: str, path: str) -> tuple[str, int | None]:
 
 def read_guards(text: str) -> list[str]:
     """Return the guards in torch's print of their tree, each once, without managers and origins."""
-    guards = (match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text))
-    return list(dict.fromkeys(guards))
+    return list(dict.fromkeys(match[1].split("  # ")[0].strip() for match in _GUARD.finditer(text)))
 
 
 def operator_name(node: Node, graph: GraphModule) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +17,7 @@ from runner.worker.judge.procedure import judge_defined
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import CallRecord, Observation, Settings
+from runner.worker.program.observe import Settings
 from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.reference import Reference, call_leaves
@@ -92,31 +93,24 @@ def _go(job: Job, source: Source, send: Send, record: dict[str, Any]) -> None:
     compiled = observe_backend(job, source, compile_module, eager)
     for name, observation in (("eager_error", eager), ("compiled_error", compiled)):
         record[name] = observation.error.info if observation.error is not None else None
-    enabled = job.float64
 
     def begin(phase: str) -> None:
         send({"phase": phase})
 
-    reference = Reference(source, settings, eager, enabled, begin)
+    reference = Reference(source, settings, eager, job.float64, begin)
     evidence = Evidence(job, eager, compiled, reference)
     evidence, findings = judge_defined(evidence, source, settings, begin)
     chosen = _choose(findings, evidence)
     if chosen is None:
-        record["reason"] = _why_not(eager, compiled)
+        raised = "the compiled run raised" if compiled.error is not None else "eager raised"
+        is_finished = eager.error is None and compiled.error is None
+        record["reason"] = "no tensor of equal shape and dtype differs" if is_finished else raised
         return
     oracle, call, eager_leaf, compiled_leaf = chosen
     cells = int(job.arguments.get("cells", CELLS))
     tolerance = tolerance_for(eager_leaf.value.dtype, job.tolerance, eager_leaf.path)
     picture = draw(eager_leaf.value, compiled_leaf.value, reference.tensor(call, eager_leaf.path), tolerance, cells)
     record["picture"] = {"path": evidence.where(call, eager_leaf.path), "oracle": oracle, **picture}
-
-
-def _why_not(eager: Observation, compiled: Observation) -> str:
-    if compiled.error is not None:
-        return "the compiled run raised"
-    if eager.error is not None:
-        return "eager raised"
-    return "no tensor of equal shape and dtype differs"
 
 
 Chosen = tuple[str, int, Leaf, Leaf]
@@ -127,12 +121,10 @@ def _choose(findings: list[Finding], evidence: Evidence) -> Chosen | None:
     """Return the tensor of the finding that is about elements; without one the tensor whose difference is largest."""
     pairs = list(_pairs(evidence))
     for oracle in SPEAKING:
-        for finding in findings:
-            if finding.oracle != oracle or "elements" not in finding.numbers:
-                continue
-            for call, eager, compiled in pairs:
-                if finding.path == evidence.where(call, eager.path):
-                    return oracle, call, eager, compiled
+        paths = [finding.path for finding in findings if finding.oracle == oracle and "elements" in finding.numbers]
+        for path, (call, eager, compiled) in itertools.product(paths, pairs):
+            if path == evidence.where(call, eager.path):
+                return oracle, call, eager, compiled
     worst: Chosen | None = None
     largest = 0.0
     for call, eager, compiled in pairs:
@@ -147,20 +139,14 @@ def _pairs(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
     """Yield tensors of both sides that can be subtracted."""
     for call, eager, compiled in evidence.pairs():
         compiled_leaves = call_leaves(compiled)
-        for path, leaf in _leaves(eager).items():
-            if path in compiled_leaves and _comparable(leaf, compiled_leaves[path]):
+        for path, leaf in call_leaves(eager).items():
+            if path in compiled_leaves and _is_comparable(leaf.value, compiled_leaves[path].value):
                 yield call, leaf, compiled_leaves[path]
 
 
-def _leaves(record: CallRecord) -> dict[str, Leaf]:
-    return {path: leaf for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor)}
-
-
-def _comparable(eager: Leaf, compiled: Leaf) -> bool:
-    expected, actual = eager.value, compiled.value
-    if not isinstance(actual, torch.Tensor) or expected.numel() == 0:
-        return False
-    return bool(expected.shape == actual.shape and expected.dtype == actual.dtype)
+def _is_comparable(eager: Any, compiled: Any) -> bool:
+    are_tensors = isinstance(eager, torch.Tensor) and isinstance(compiled, torch.Tensor)
+    return bool(are_tensors and eager.numel() and eager.shape == compiled.shape and eager.dtype == compiled.dtype)
 
 
 def measure(inputs: list[Any]) -> list[dict[str, Any]]:
@@ -315,12 +301,10 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
 
 
 def _count(tensor: torch.Tensor) -> dict[str, int]:
-    counts = {"nan": 0, "inf": 0, "-inf": 0}
-    for _, plane in pieces(tensor):
-        counts["nan"] += int(plane.isnan().any(dim=1).sum())
-        counts["inf"] += int(plane.isposinf().any(dim=1).sum())
-        counts["-inf"] += int(plane.isneginf().any(dim=1).sum())
-    return counts
+    kinds = {"nan": torch.isnan, "inf": torch.isposinf, "-inf": torch.isneginf}
+    return {
+        name: sum(int(is_one(plane).any(dim=1).sum()) for _, plane in pieces(tensor)) for name, is_one in kinds.items()
+    }
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -105,15 +105,14 @@ def _script(path: str, arguments: Sequence[str]) -> dict[str, Any] | None:
 
 def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings under which torch writes a launcher."""
-    flags = {
+    tolerance = given.get("tolerance")
+    return {
         "torch._dynamo.config.repro_after": given["after"],
         "torch._dynamo.config.repro_level": given["level"],
         "torch._dynamo.config.debug_dir_root": given["folder"],
         "torch._inductor.config.force_disable_caches": True,
+        **({} if tolerance is None else {"torch._dynamo.config.repro_tolerance": tolerance}),
     }
-    if given.get("tolerance") is not None:
-        flags["torch._dynamo.config.repro_tolerance"] = given["tolerance"]
-    return flags
 
 
 def _prepare(job: Job) -> str:

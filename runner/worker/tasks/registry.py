@@ -16,7 +16,7 @@ TASKS = {
     "bench": "runner.worker.tasks.benchmark:run_bench",
     "build": "runner.worker.tasks.build:run_build",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
-    "database": "runner.worker.tasks.database:run_database",
+    "database": "runner.worker.tasks.describe:run_database",
     "debug": "runner.worker.tasks.debug:run_debug",
     "draw": "runner.worker.tasks.generate:run_draw",
     "environment": "runner.worker.tasks.describe:run_environment",

@@ -43,10 +43,8 @@ def start_counting() -> None:
     torch.compiler.reset()
     if (counters := _COUNTERS.find()) is not None:
         counters.clear()
-    if (bound := _LIMIT.find()) is not None:
-        bound(MOST)
-    if (forget := _CLEAR.find()) is not None:
-        forget()
+    _LIMIT.call(MOST)
+    _CLEAR.call()
     if _RESET.is_loaded() and (reset := _RESET.now()) is not None:
         reset()
 
@@ -87,8 +85,7 @@ def recompiles() -> int | None:
 
 def compilations() -> Sequence[Any]:
     """Return torch's own records of its compilations since ``start_counting``, failed ones included."""
-    read = _METRICS.find()
-    return read() if read is not None else ()
+    return _METRICS.call() or ()
 
 
 def kernels() -> tuple[int | None, int | None]:

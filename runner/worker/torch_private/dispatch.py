@@ -56,5 +56,4 @@ def run_branches(mode: type, choose: Callable[..., Any], repeat: Callable[..., A
 
 def is_said_to_overlap(tensor: torch.Tensor) -> bool:
     """Return whether torch says that two elements of a tensor are one place in memory. It does not say so of all."""
-    ask = _OVERLAP.find()
-    return ask is not None and ask(tensor) == 1
+    return bool(_OVERLAP.call(tensor) == 1)

@@ -56,13 +56,17 @@ class Door:
             report(self._absence())
         return found
 
+    def call(self, *args: Any) -> Any:
+        """Return what torch's function under the name returns; None where torch has none."""
+        function = self.find()
+        return None if function is None else function(*args)
+
     def _absence(self) -> str:
         return f"torch {version()} has no {self.dotted}: {self.unchecked}"
 
     def put(self, value: Any) -> None:
         """Let torch have another object under the name, which it has."""
-        holder = reduce(getattr, self._path[:-1], importlib.import_module(self.module))
-        setattr(holder, self._path[-1], value)
+        setattr(reduce(getattr, self._path[:-1], importlib.import_module(self.module)), self._path[-1], value)
 
     @contextlib.contextmanager
     def replaced(self, value: Any) -> Iterator[None]:

@@ -158,12 +158,9 @@ class Trace(logging.Handler):
         if name == "artifact":
             name = str(about.get("name", ""))
         if self._accept(name):
-            self._handle(Event(self.call, name, _compile_id(facts), about, getattr(record, "payload", None) or ""))
-
-
-def _compile_id(facts: Mapping[str, Any]) -> str:
-    frame, attempt = facts.get("frame_id"), facts.get("frame_compile_id")
-    return "" if frame is None or attempt is None else f"{frame}/{attempt}"
+            frame, attempt = facts.get("frame_id"), facts.get("frame_compile_id")
+            compile_id = "" if frame is None or attempt is None else f"{frame}/{attempt}"
+            self._handle(Event(self.call, name, compile_id, about, getattr(record, "payload", None) or ""))
 
 
 def trace_file(folder: Path) -> logging.Handler:

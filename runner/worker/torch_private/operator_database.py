@@ -45,10 +45,9 @@ def entries() -> list[Any]:
 
 def tables() -> dict[str, list[str]]:
     """Return the names of all decompositions that Inductor asks for, and of all operators that it lowers."""
-    decompose, lowerings = _DECOMPOSITIONS.find(), _LOWERINGS.find()
     return {
-        "decomposition": sorted({name_of(op) for op in (decompose() if decompose is not None else ())}),
-        "lowering": sorted({name_of(op) for op in lowerings or () if hasattr(op, "_schema")}),
+        "decomposition": sorted({name_of(op) for op in _DECOMPOSITIONS.call() or ()}),
+        "lowering": sorted({name_of(op) for op in _LOWERINGS.find() or () if hasattr(op, "_schema")}),
     }
 
 
@@ -66,11 +65,8 @@ def noting_decompositions(note: Callable[[str], object]) -> Iterator[None]:
             note(name_of(op))
         return result
 
-    _APPLY.put(watched)
-    try:
+    with _APPLY.replaced(watched):
         yield
-    finally:
-        _APPLY.put(apply)
 
 
 def name_of(op: Any) -> str:

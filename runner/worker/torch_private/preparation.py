@@ -119,5 +119,4 @@ def skip_guard_timing() -> None:
 
 def forget_fakes() -> None:
     """Forget what fake tensors have told about operators."""
-    if (forget := _FORGET_FAKES.find()) is not None:
-        forget()
+    _FORGET_FAKES.call()

@@ -50,8 +50,7 @@ def forget_answers() -> None:
     if not _KNOWN.is_loaded():
         return
     classes = {kind for isa in _KNOWN.now() or () for kind in type(isa).__mro__}
-    functions = [function for kind in classes for function in vars(kind).values()]
-    for function in (*functions, _VALID.now()):
+    for function in (*(function for kind in classes for function in vars(kind).values()), _VALID.now()):
         if hasattr(function, "cache_clear"):
             function.cache_clear()
 

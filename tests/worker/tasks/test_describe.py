@@ -12,8 +12,8 @@ pytest.importorskip("numpy")
 from worker_jobs import job
 
 from runner.builder.operators import Operator, resolve
-from runner.worker.tasks import database
-from runner.worker.tasks.database import run_database
+from runner.worker.tasks import describe
+from runner.worker.tasks.describe import run_database
 from runner.worker.torch_private.operator_database import entries
 
 
@@ -64,7 +64,7 @@ def test_a_torch_without_the_database_says_why(monkeypatch: pytest.MonkeyPatch) 
     def absent() -> list[Any]:
         raise ImportError("No module named 'numpy'")
 
-    monkeypatch.setattr(database, "entries", absent)
+    monkeypatch.setattr(describe, "entries", absent)
     assert run_database(job(), lambda _: None) == {
         "names": {},
         "tables": {},
