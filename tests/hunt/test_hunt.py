@@ -193,7 +193,7 @@ def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: 
 def reducing(folder: Path, monkeypatch: pytest.MonkeyPatch, body: Any) -> Hunt:
     """A hunt on eight slots, whose three groups wait; ``body`` reduces each."""
     monkeypatch.setattr(hunt, "reduce_group", body)
-    monkeypatch.setattr(hunt, "report_group", lambda folder, group, *more: Report(group.id, 1.0))
+    monkeypatch.setattr(hunt, "report_group", lambda folder, settings, group, *more: Report(group.id, 1.0))
     append(folder, HEAD)
     state = State(HEAD, [round_of(0, red(A), red(B, 1), red(C, 2))])
     rounds: Any = Rounds(folder, [])
