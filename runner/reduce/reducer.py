@@ -231,10 +231,7 @@ def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
         return backend, None
     if stage is None or (stage_of(backend) == "backend" and stage == "backend"):
         return backend, LADDER[0][1]
-    if stage == stage_of(backend):
-        chosen = backend
-    else:
-        chosen = dict(LADDER)[stage]
+    chosen = backend if stage == stage_of(backend) else dict(LADDER)[stage]
     place = STAGES.index(stage)
     return chosen, LADDER[place - 1][1] if place else None
 

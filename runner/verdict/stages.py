@@ -51,9 +51,7 @@ def below(backend: str) -> list[tuple[str, str]]:
     stage = stage_of(backend)
     if backend in KERNEL_BACKENDS:
         return []
-    if stage == "backend":
-        return [LADDER[0]]
-    return list(LADDER[: STAGES.index(stage)])
+    return [LADDER[0]] if stage == "backend" else list(LADDER[: STAGES.index(stage)])
 
 
 def contains(backend: str, stage: str) -> bool:
