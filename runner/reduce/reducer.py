@@ -408,11 +408,9 @@ class _Reduction:
             copy = _copy(case.module.file, self.folder / Path(case.module.file).name)
             case = replace(case, module=replace(case.module, file=str(copy)))
         origin = Path(self.engine.variant.case.file).resolve().parent
-        kernels = []
-        for kernel in case.kernels:
-            copy = _copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin))
-            kernels.append(replace(kernel, file=str(copy.resolve())))
-        return replace(case, kernels=tuple(kernels))
+        copies = [_copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin)) for kernel in case.kernels]
+        pairs = zip(case.kernels, copies, strict=True)
+        return replace(case, kernels=tuple(replace(kernel, file=str(copy.resolve())) for kernel, copy in pairs))
 
     def _initial_state(self, original: Case) -> State:
         """Return the best state of an earlier search, or the case with the suspects of its failure."""

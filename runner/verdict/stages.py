@@ -69,12 +69,9 @@ def locate(findings: Sequence[Finding], backend: str, seen: Mapping[str, Sequenc
 
     ``seen`` holds what each stage below found.
     """
-    located = []
-    for finding in findings:
-        group = row_of(finding.oracle).group
-        first = next(
-            (stage for stage, _ in LADDER if any(row_of(f.oracle).group == group for f in seen.get(stage, ()))),
-            stage_of(backend),
-        )
-        located.append(replace(finding, stage=first))
-    return located
+    groups = {stage: {row_of(finding.oracle).group for finding in seen.get(stage, ())} for stage in STAGES}
+
+    def first(group: str) -> str:
+        return next((stage for stage in STAGES if group in groups[stage]), stage_of(backend))
+
+    return [replace(finding, stage=first(row_of(finding.oracle).group)) for finding in findings]
