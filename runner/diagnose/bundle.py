@@ -126,9 +126,7 @@ def about(path: str) -> tuple[str, str]:
             return "trace", "tlparse's page on the trace: begin here" if path == "tlparse/index.html" else "of tlparse"
         case "trace":
             return "trace", "torch's structured trace, for tlparse"
-    if name in _FILES:
-        return _FILES[name]
-    return ("inductor" if top == "torchinductor" else "other"), name
+    return _FILES.get(name, ("inductor" if top == "torchinductor" else "other", name))
 
 
 def file_records(folder: Path) -> list[dict[str, Any]]:

@@ -276,14 +276,14 @@ def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> 
 def _of_shapes(variant: Variant) -> list[Change]:
     """Return dynamic and static shapes, without what the case has anyway."""
     dynamic = variant.dynamic if variant.dynamic is not None else variant.backend.dynamic
-    variations = []
-    for value, name in ((True, "dynamic shapes"), (False, "static shapes")):
-        # Without a word the first call is compiled for its shapes, so that with one call static is nothing new.
-        if dynamic is value or (value is False and dynamic is None and not variant.case.calls):
-            continue
-        altered = dataclasses.replace(variant, dynamic=value)
-        variations.append(Change(f"with {name}", f"dynamic={value}", variant=altered))
-    return variations
+    # Without a word the first call is compiled for its shapes, so that with one call static is nothing new.
+    is_static = dynamic is False or (dynamic is None and not variant.case.calls)
+    shapes = ((True, "dynamic shapes", dynamic is True), (False, "static shapes", is_static))
+    return [
+        Change(f"with {name}", f"dynamic={value}", variant=dataclasses.replace(variant, dynamic=value))
+        for value, name, is_own in shapes
+        if not is_own
+    ]
 
 
 def _threads(variant: Variant) -> list[Change]:

@@ -143,9 +143,7 @@ def mutant_of(
             case, names = changed, [*names, change.__name__]
         if len(names) == wanted:
             break
-    if not names:
-        return None
-    kept = without_outdated(case, names)
+    kept = without_outdated(case, names) if names else None
     if kept is None:
         return None
     _name_dropped(kept)

@@ -120,8 +120,10 @@ def _noted(errors: list[Diagnostic]) -> Iterator[None]:
 def _triage(node: YamlNode, errors: list[Diagnostic]) -> Triage | None:
     """Return what one entry says; None for one that is wrong."""
     values = fields(node)
-    for name in values.keys() - {"triage", "reason", "link"}:
-        errors.append(Diagnostic(values[name].span, f"no key {name[:40]!r} of a group: triage, reason, link"))
+    errors += [
+        Diagnostic(values[name].span, f"no key {name[:40]!r} of a group: triage, reason, link")
+        for name in values.keys() - {"triage", "reason", "link"}
+    ]
     word, reason, link = (str(scalar(values.get(name), str, default="")) for name in ("triage", "reason", "link"))
     if word not in WORDS:
         near = nearest(word, WORDS) or ", ".join(WORDS)

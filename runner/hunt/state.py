@@ -244,16 +244,15 @@ _ITEMS = {"tuple[int, ...]": int, "tuple[str, ...]": str, "tuple[Red, ...]": Red
 def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
     """Return an object of a class of this module from plain data. Raises TypeError, KeyError for what does not fit."""
     values = {}
-    for item in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if item.name not in data:
-            continue
-        value, kind = data[item.name], str(item.type)
-        items = value if kind in _ITEMS else ()
-        if type(value) not in _TYPES[kind] or any(type(member) is not _ITEMS[kind] for member in items):
-            raise TypeError(item.name)
-        if type(value) is int and abs(value) >= 1 << 63:  # counts nothing, and may be too large for a float
-            raise TypeError(item.name)
-        if item.name in ("signature_id", "reduction", "report") and not SIGNATURE_ID.fullmatch(value):
-            raise TypeError(item.name)
-        values[item.name] = tuple(value) if kind in _ITEMS else value
+    kinds = {item.name: str(item.type) for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for name in kinds.keys() & data.keys():
+        value, kind = data[name], kinds[name]
+        is_typed = type(value) in _TYPES[kind] and (
+            kind not in _ITEMS or all(type(item) is _ITEMS[kind] for item in value)
+        )
+        is_huge = type(value) is int and abs(value) >= 1 << 63  # it counts nothing, and may be too large for a float
+        is_id = name in ("signature_id", "reduction", "report")
+        if not is_typed or is_huge or (is_id and not SIGNATURE_ID.fullmatch(value)):
+            raise TypeError(name)
+        values[name] = tuple(value) if kind in _ITEMS else value
     return cls(**values)

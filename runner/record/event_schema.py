@@ -73,9 +73,7 @@ class _Compiler:
         return _all([*_type_checks(schema), *self._further(schema)])
 
     def _target(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        if "$ref" in schema:
-            return self._target(self._definitions[schema["$ref"].rpartition("/")[2]])
-        return schema
+        return self._target(self._definitions[schema["$ref"].rpartition("/")[2]]) if "$ref" in schema else schema
 
     def _further(self, schema: Mapping[str, Any]) -> list[Check]:
         """The checks of what a schema says beside its type."""

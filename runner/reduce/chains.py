@@ -111,9 +111,7 @@ def _referred(ref: Ref, names: Names) -> Value:
     target = names.get(ref.name)
     if isinstance(target, Ref):
         return replace(ref, name=target.name, path=(*target.path, *ref.path))
-    if target is None or ref.path:
-        return ref
-    return target
+    return ref if target is None or ref.path else target
 
 
 def _arithmetic(value: Arithmetic, names: Names) -> Value:

@@ -231,10 +231,7 @@ def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
         return backend, None
     if stage is None or (stage_of(backend) == "backend" and stage == "backend"):
         return backend, LADDER[0][1]
-    if stage == stage_of(backend):
-        chosen = backend
-    else:
-        chosen = dict(LADDER)[stage]
+    chosen = backend if stage == stage_of(backend) else dict(LADDER)[stage]
     place = STAGES.index(stage)
     return chosen, LADDER[place - 1][1] if place else None
 
@@ -416,11 +413,9 @@ class _Reduction:
             copy = _copy(case.module.file, self.folder / Path(case.module.file).name)
             case = replace(case, module=replace(case.module, file=str(copy)))
         origin = Path(self.engine.variant.case.file).resolve().parent
-        kernels = []
-        for kernel in case.kernels:
-            copy = _copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin))
-            kernels.append(replace(kernel, file=str(copy.resolve())))
-        return replace(case, kernels=tuple(kernels))
+        copies = [_copy(kernel.file, self.folder / os.path.relpath(kernel.file, origin)) for kernel in case.kernels]
+        pairs = zip(case.kernels, copies, strict=True)
+        return replace(case, kernels=tuple(replace(kernel, file=str(copy.resolve())) for kernel, copy in pairs))
 
     def _initial_state(self, original: Case) -> State:
         """Return the best state of an earlier search, or the case with the suspects of its failure."""

@@ -333,14 +333,10 @@ class Search:
         running: dict[int, Candidate] = {}
         started = 0
         first_success: int | None = None
-        exhausted = False
         while True:
-            while not exhausted and first_success is None and len(running) < self.judge.slots:
-                if time.monotonic() >= self.deadline:
-                    break
+            while first_success is None and len(running) < self.judge.slots and time.monotonic() < self.deadline:
                 candidate = next(source, None)
                 if candidate is None:
-                    exhausted = True
                     break
                 started += 1
                 running[started] = candidate
@@ -359,8 +355,8 @@ class Search:
                 candidate = running[number]
                 self.verdicts[digest(candidate.text)] = fails_alike
                 self.on_verdict(candidate, fails_alike)
-                if not fails_alike:
+                if fails_alike:
+                    first_success = min(number, first_success or number)
+                else:
                     del running[number]
-                elif first_success is None or number < first_success:
-                    first_success = number
             self.tick()

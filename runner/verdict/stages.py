@@ -51,9 +51,7 @@ def below(backend: str) -> list[tuple[str, str]]:
     stage = stage_of(backend)
     if backend in KERNEL_BACKENDS:
         return []
-    if stage == "backend":
-        return [LADDER[0]]
-    return list(LADDER[: STAGES.index(stage)])
+    return [LADDER[0]] if stage == "backend" else list(LADDER[: STAGES.index(stage)])
 
 
 def contains(backend: str, stage: str) -> bool:
@@ -71,12 +69,9 @@ def locate(findings: Sequence[Finding], backend: str, seen: Mapping[str, Sequenc
 
     ``seen`` holds what each stage below found.
     """
-    located = []
-    for finding in findings:
-        group = row_of(finding.oracle).group
-        first = next(
-            (stage for stage, _ in LADDER if any(row_of(f.oracle).group == group for f in seen.get(stage, ()))),
-            stage_of(backend),
-        )
-        located.append(replace(finding, stage=first))
-    return located
+    groups = {stage: {row_of(finding.oracle).group for finding in seen.get(stage, ())} for stage in STAGES}
+
+    def first(group: str) -> str:
+        return next((stage for stage in STAGES if group in groups[stage]), stage_of(backend))
+
+    return [replace(finding, stage=first(row_of(finding.oracle).group)) for finding in findings]

@@ -1,17 +1,41 @@
-"""Folders for what commands write."""
+"""The store of runs: folders for what commands write, rules of keeping, one writer a run, and what the latest one said."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.cli.main import main
+from runner.contract.finding import Finding
 from runner.exit_codes import UsageError
-from runner.record.store import new_folder, output_folder, read_events
+from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned, VariantStarted, to_json
+from runner.record.signing import signature_of
+from runner.record.store import (
+    USUAL_KEEP,
+    Keep,
+    keep_from_environment,
+    latest_backends,
+    latest_result,
+    latest_seed,
+    latest_suites,
+    lock,
+    lock_file,
+    new_folder,
+    output_folder,
+    parse_keep,
+    read_events,
+)
 from tests.mutations import written
 from tests.report.events_sample import finished, planned, started
 
@@ -161,3 +185,219 @@ def test_where_no_run_can_be_kept_it_says_so(
     (tmp_path / ".runner").write_text("somebody's own file")
     assert output_folder(None, "debug").is_dir()
     assert "cannot keep runs here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "keep"),
+    [
+        ("50 runs, 2 GiB", USUAL_KEEP), ("2GiB,50 runs", USUAL_KEEP), ("50 runs", Keep(50, None)), ("1 run", Keep(1, None)), ("1.5 MiB", Keep(None, 3 << 19)),
+        ("all", Keep()), (" all ", Keep()),
+    ],
+)  # fmt: skip
+def test_rules(text: str, keep: Keep) -> None:
+    assert parse_keep(text) == keep
+    assert parse_keep(str(keep)) == keep
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0 runs", "-1 runs", "50", "50 runs, 3 runs", "1 GiB, 2 GiB", "1e9 runs", "0 GiB", "50 runs,", "none", "9" * 5000 + " runs"]
+)  # fmt: skip
+def test_what_is_no_rule(text: str) -> None:
+    with pytest.raises(ValueError, match="is no rule such as '50 runs, 2 GiB'"):
+        parse_keep(text)
+
+
+def test_holds() -> None:
+    assert Keep(2, 10).holds(2, 10) and not Keep(2, 10).holds(3, 1) and not Keep(2, 10).holds(1, 11)
+    assert Keep().holds(10**9, 10**18)
+
+
+def test_the_environment_has_the_rule() -> None:
+    assert keep_from_environment({}) == USUAL_KEEP and keep_from_environment({"RUNNER_KEEP": "3 runs"}) == Keep(3, None)
+    with pytest.raises(UsageError, match="environment variable RUNNER_KEEP: 'x' is no rule"):
+        keep_from_environment({"RUNNER_KEEP": "x"})
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from runner.record.store import lock
+held = lock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def holder(folder: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(folder)], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert process.stdout is not None and process.stdout.readline() == "held\n"
+    return process
+
+
+def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
+    process = holder(tmp_path)
+    try:
+        with pytest.raises(
+            UsageError, match=rf"process {process.pid} on .+, since 2\d{{3}}-.+ UTC; wait until"
+        ) as error:
+            lock(tmp_path)
+        assert error.value.code == 4
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    with lock(tmp_path):  # a holder that was killed holds nothing
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+
+
+def test_the_lock_is_given_back(tmp_path: Path) -> None:
+    for _ in range(3):
+        with lock(tmp_path), pytest.raises(UsageError):
+            lock(tmp_path)
+
+
+def test_a_child_that_lives_on_holds_nothing(tmp_path: Path) -> None:
+    with lock(tmp_path):
+        child = subprocess.Popen(["sleep", "60"], close_fds=False)
+    try:
+        lock(tmp_path).close()
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[" * 100_000, '{"pid": "\\u001b[2J"}'])
+def test_a_lock_that_does_not_say_whose_it_is(tmp_path: Path, text: str) -> None:
+    with lock(tmp_path):
+        (tmp_path / "lock").write_text(text)
+        with pytest.raises(UsageError, match="it does not say which"):
+            lock(tmp_path)
+
+
+def test_what_cannot_be_locked_stops_nothing_and_no_link_is_followed(tmp_path: Path) -> None:
+    lock(tmp_path / "none").close()
+    target = tmp_path / "target"
+    target.write_text("kept")
+    (tmp_path / "lock").symlink_to(target)
+    lock(tmp_path).close()
+    (tmp_path / "lock").unlink()
+    os.mkfifo(tmp_path / "lock")
+    lock(tmp_path).close()
+    assert target.read_text() == "kept"
+
+
+def test_a_named_log_has_one_writer(tmp_path: Path) -> None:
+    log = str(tmp_path / "log.jsonl")
+    with lock_file(log):
+        with pytest.raises(UsageError, match=r"log\.jsonl: another run writes this file; name another one"):
+            lock_file(log)
+        lock_file(str(tmp_path / "other.jsonl")).close()
+    lock_file(log).close()
+    for device in ("/dev/null", str(tmp_path / "none" / "log.jsonl")):
+        with lock_file(device):
+            lock_file(device).close()
+
+
+ID, OTHER, LATE = (
+    "a.spec.yaml::c[float32,cpu]@mine",
+    "a.spec.yaml::d[float32,cpu]@eager",
+    "a.spec.yaml::e[float32,cpu]@eager",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path
+
+
+def keep(
+    folder: Path, sign: bool = True, argv: tuple[str, ...] = ("runner", "run", "s.suite.yaml"), **changes: Any
+) -> None:
+    values: dict[str, Any] = {
+        "cwd": os.getcwd(),
+        "host": platform.node(),
+        "suites": {"s": "/x/s.suite.yaml", "a": "/x/a.spec.yaml"},
+    }
+    started = RunStarted("r", "0", argv, "2026-01-02T03:04:05", folder="f", **{**values, **changes})
+    started = replace(started, signature=signature_of(started) if sign else "")
+    common = ("2.13.0", "python", "cpu", "float32", ID.partition("@")[0], "/x/a.spec.yaml", 1)
+    events: list[Event] = [
+        started,
+        VariantPlanned(ID, "c", "s", ("s",), "mine", *common),
+        VariantPlanned(OTHER, "d", "a", ("a",), "eager", *common),
+        VariantStarted(ID, "2.13.0"),
+        VariantPlanned(LATE, "e", "s", ("s",), "eager", *common),
+    ]
+    journal = folder / ".runner/latest/events.jsonl"
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    journal.write_text("".join(json.dumps(to_json(event)) + "\n" for event in events))
+
+
+def test_only_what_a_suite_planned(folder: Path) -> None:
+    keep(folder)
+    # OTHER ran by its own file; what stands after the first start was not announced.
+    assert latest_suites([ID, OTHER, LATE, "a.spec.yaml::c", "a.spec.yaml"]) == {ID: "/x/s.suite.yaml"}
+    assert latest_suites([OTHER]) == latest_suites([]) == {}
+
+
+def test_a_link_to_another_place_says_nothing(folder: Path) -> None:
+    keep(folder)
+    (folder / ".runner" / "latest").rename(folder / "away")
+    (folder / ".runner" / "latest").symlink_to("../away")
+    assert latest_suites([ID]) == {}
+    (folder / ".runner" / "runs").mkdir()
+    (folder / "away").rename(folder / ".runner" / "runs" / "r")
+    (folder / ".runner" / "latest").unlink()
+    (folder / ".runner" / "latest").symlink_to("runs/r")
+    assert latest_suites([ID]) == {ID: "/x/s.suite.yaml"}
+    row = ID.partition("@")[0]
+    assert latest_suites([row, ID]) == {row: "/x/s.suite.yaml", ID: "/x/s.suite.yaml"}
+
+
+@pytest.mark.parametrize("changes", [{"sign": False}, {"host": "elsewhere"}, {"cwd": "/elsewhere"}])
+def test_a_run_of_somebody_or_somewhere_else_says_nothing(folder: Path, changes: dict[str, Any]) -> None:
+    keep(folder, argv=("runner", "run", "--backend", "my:fn"), **changes)
+    assert latest_suites([ID]) == {} and latest_backends() == ()
+
+
+def test_typed_backends(folder: Path) -> None:
+    keep(folder, argv=("runner", "run", "s", "--backend", "my:fn", "--backend=eager"))
+    assert latest_backends() == ("my:fn", "eager")
+
+
+@pytest.mark.parametrize("text", [None, "", "{", "[]\n", '{"event": "notice", "message": "x"}\n', "\0\0"])
+def test_no_run_and_a_torn_log(folder: Path, text: str | None) -> None:
+    if text is not None:
+        (folder / ".runner/latest").mkdir(parents=True)
+        (folder / ".runner/latest/events.jsonl").write_text(text)
+    assert latest_suites([ID]) == {} and latest_backends() == ()
+
+
+def finished_line(torch: str, *findings: Finding) -> str:
+    common = (torch, "python", "cpu", "float32", ID.partition("@")[0], "/x/a.spec.yaml", 1)
+    event = VariantFinished(ID, "c", "s", ("s",), "mine", *common, verdict="PASS", seconds=1.0, findings=findings)
+    return json.dumps(to_json(event)) + "\n"
+
+
+def test_what_the_latest_run_says_of_a_variant(folder: Path) -> None:
+    assert latest_result(ID) is None and latest_seed() == 0
+    keep(folder, argv=("runner", "run", "s", "--seed", "1", "--seed=-7"))
+    assert latest_result(ID) is None and latest_seed() == -7
+    with (folder / ".runner/latest/events.jsonl").open("a") as log:
+        log.write(
+            finished_line("2.13.0") + finished_line("2.6.0", Finding("value", "it differs")) + finished_line("2.7.0")
+        )
+    result = latest_result(ID)
+    assert result is not None and result.torch == "2.6.0"
+    assert latest_result(OTHER) is None
+    assert latest_result(ID.partition("@")[0]) is None
+
+
+def test_somebody_elses_result_says_nothing(folder: Path) -> None:
+    keep(folder, argv=("runner", "run", "s", "--seed", "1"), sign=False)
+    with (folder / ".runner/latest/events.jsonl").open("a") as log:
+        log.write(finished_line("2.13.0"))
+    assert latest_result(ID) is None and latest_seed() == 0

@@ -1,13 +1,20 @@
-"""Each rule refuses what it is for, and is quiet otherwise."""
+"""Each rule refuses what it is for, and is quiet otherwise.
+
+The parts of a report's material: the script alone, and what ends the gathering.
+
+Reports are without names and folders of the machine that they were made on.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
 import socket
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +23,19 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.contract.finding import Finding
 from runner.diagnose import bug_report
-from runner.diagnose.bug_report import RULES, Check, ReportInput, ScriptRun, VersionVerdict, check, code_lines
+from runner.diagnose.bug_report import (
+    RULES,
+    Check,
+    ReportInput,
+    ScriptRun,
+    VersionVerdict,
+    check,
+    code_lines,
+    gather,
+    private_texts,
+    redact,
+    run_script,
+)
 from runner.diagnose.diagnosis import Ablation
 from runner.verdict.signature import FailureSignature
 from tests.handmade import loaded, written
@@ -289,3 +308,90 @@ def test_values_of_findings(report: Make) -> None:
     assert report().about_values and report().about_rounding
     lost = Finding("mutation", "inputs after the call", "inputs", stage="aot")
     assert not report(findings=(lost,), signature=FailureSignature("mutation", "aot")).about_values
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "output"),
+    [
+        ("import sys; print('so'); sys.exit(3)", 3, "so\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", -11, ""),
+        ("import sys; sys.stdout.buffer.write(bytes([255]))", 0, "\ufffd"),
+        ("print('on it', flush=True); import time; time.sleep(600)", 1, "on it\n\nTimeout (3 s)"),
+    ],
+)
+@pytest.mark.slow
+def test_the_script_runs_in_a_process_of_its_own(
+    text: str, code: int, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bug_report, "START", 2.0)
+    case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
+    one = loaded(written(tmp_path, case)).variants[0]
+    engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
+    assert run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]
+
+
+def test_what_the_caller_raises_ends_the_gathering() -> None:
+    said: list[str] = []
+    asked: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        if len(said) > 1:
+            raise KeyboardInterrupt
+
+    def ask(jobs: Sequence[str], tick: Callable[[], None]) -> None:
+        asked.extend(jobs)
+        tick()
+
+    engine = SimpleNamespace(job=lambda task="judge", isolation="": task, ask=ask)
+    with pytest.raises(KeyboardInterrupt):
+        gather(engine, diagnosis(), "cases: []", say)  # type: ignore[arg-type]
+    assert asked == ["judge", "judge", "environment"] and len(set(said)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("/usr/lib/python3/dist-packages/numpy/x.py", "numpy/x.py"),
+        ("in /tmp/a-b/c_d/e.py.", "in e.py."),
+        ("/tmperature and a/tmp", "/tmperature and a/tmp"),
+        ("https://github.com/pytorch/pytorch", "https://github.com/pytorch/pytorch"),
+        ("/srv/tmp/a/b.py and my/tmp/a.py", "/srv/tmp/a/b.py and my/tmp/a.py"),
+        ("/var/tmp/a/b.py", "b.py"),
+        ("https://x.org/tmp/a.html and file:///tmp/a/b.py", "https://x.org/tmp/a.html and file://b.py"),
+        ("https://tmp/a.html", "https://tmp/a.html"),
+        ("x(/opt/a b/lib/python3.11/site-packages/torch/x.py)", "x(/opt/a torch/x.py)"),
+        ("venv/lib/python3.11/site-packages/torch/x.py", "torch/x.py"),
+        ("https://x.org/lib/python3.11/typing.py", "https://x.org/lib/python3.11/typing.py"),
+        ('File "/usr/lib/python3.11/typing.py"', 'File "typing.py"'),
+    ],
+)
+def test_folders_are_cut(text: str, redacted: str) -> None:
+    assert redact(text) == redacted
+
+
+def test_home_and_working_folder_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert redact(f"/home/ada/x.py {tmp_path}/y.py /home/adam/z.py") == "x.py y.py /home/adam/z.py"
+    for path in ("/home/ada-2/x.py", "/home/ada.old/x.py", "/mnt/home/ada/x.py", "https://home/ada/x"):
+        assert redact(path) == path
+    assert redact("It is in /home/ada. So is file:///home/ada/x.py") == "It is in . So is file://x.py"
+
+
+def test_a_folder_in_another_one_is_cut_as_a_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "my work").mkdir()
+    monkeypatch.chdir(tmp_path / "my work")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert (
+        redact(f"{tmp_path}/my work/x.py {tmp_path}/my work/.venv/lib/python3.11/site-packages/torch/y.py")
+        == "x.py torch/y.py"
+    )
+
+
+def test_a_user_without_a_home_and_a_name_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert redact("/home/ada/x.py") == "/home/ada/x.py"
+    assert "the home folder" not in [kind for kind, _ in private_texts()]
