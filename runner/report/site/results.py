@@ -24,8 +24,7 @@ from runner.exit_codes import UsageError
 from runner.record.events import RED, Event, Key, RunStarted, VariantFinished, VariantPlanned, finished_of, planned_of
 from runner.record.signing import why_foreign
 from runner.record.store import started_of
-from runner.report.failure import span
-from runner.report.groups import Group, groups_of
+from runner.report.failure import Group, groups_of, span
 from runner.session.collect import load
 from runner.verdict.signature import assess
 
