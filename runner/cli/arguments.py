@@ -172,9 +172,9 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "python", "imports", "jobs")
 
 
-def add_variant(parser: argparse.ArgumentParser) -> None:
-    """Add all that a command about one failing variant takes, and its exit codes."""
-    add_result_codes(parser)
+def add_variant(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add all that a command about one failing variant takes, ``text`` for its help, and its exit codes."""
+    describe(parser, text, RESULT_CODES)
     add_paths(parser, many=False)
     add_selection(parser)
     add_environment(parser)
@@ -224,14 +224,10 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
                         help="print failures, warnings and the summary alone, and no live lines")  # fmt: skip
 
 
-def add_result_codes(parser: argparse.ArgumentParser) -> None:
-    """Add the exit codes of a command about one failure."""
-    set_epilog(parser, RESULT_CODES)
-
-
-def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
-    """Set the text below the help, whose lines are kept."""
-    parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter
+def describe(parser: argparse.ArgumentParser, text: str, epilog: str) -> None:
+    """Set the text above the options of a help and the one below, whose lines are kept."""
+    parser.description, parser.epilog = text, epilog
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:

@@ -14,13 +14,12 @@ from runner.benchmark.measure import ENVIRON, Measurer, Options, default_threads
 from runner.benchmark.model import BUSY, Report, Row
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, integer, set_epilog, settings_of
+from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, describe, integer, settings_of
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
 from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
-from runner.exit_codes import UsageError
 from runner.report.benchmark import page, render, svg
 from runner.session.plan import checked_environments, plan, worker_paths
 from runner.session.settings import COUNT
@@ -37,11 +36,12 @@ PLOTS = {".svg": svg, ".html": page}
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner bench`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, "
-        "bandwidth."
+        "bandwidth.",
+        _EPILOG,
     )
-    set_epilog(parser, _EPILOG)
     add_paths(parser)
     add_selection(parser)
     add_pythons(parser, "row")
@@ -73,7 +73,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         UsageError: no such Python, or a file that cannot be written.
     """
     if arguments.plot and Path(arguments.plot).suffix not in PLOTS:
-        raise UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
+        raise exit_codes.UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
     settings = settings_of(arguments)
     environments = checked_environments(settings, variants)
     everything = plan(variants, environments)

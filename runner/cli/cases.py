@@ -17,7 +17,6 @@ from runner.cli.arguments import add_environment, add_github, add_paths, add_sel
 from runner.cli.variants import load_variants, refuse, select_variants, tell_github
 from runner.diagnostics import Diagnostic, Span, shown_path, source_line
 from runner.engine.messages import Outcome
-from runner.exit_codes import UsageError
 from runner.quote import comment, decimal
 from runner.session.collect import Loaded, names_nodes
 from runner.text import in_line, plural
@@ -81,7 +80,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     diagnostics = [*loaded.diagnostics]
     unbuilt: Counter[str] = Counter()
     if not loaded.suites and not diagnostics:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
         )
     if arguments.build:

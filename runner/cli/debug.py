@@ -56,7 +56,15 @@ from typing import Any
 from runner import console, exit_codes
 from runner.builder.source import Source
 from runner.cases.model import Variant
-from runner.cli.arguments import add_environment, add_paths, add_result_codes, add_selection, add_variant, settings_of
+from runner.cli.arguments import (
+    RESULT_CODES,
+    add_environment,
+    add_paths,
+    add_selection,
+    add_variant,
+    describe,
+    settings_of,
+)
 from runner.cli.reduce import summary
 from runner.cli.variants import first_variant, matching_variants
 from runner.contract.job import Job
@@ -68,7 +76,6 @@ from runner.diagnostics import shown_path
 from runner.engine import interpreters, scratch
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
-from runner.exit_codes import UsageError
 from runner.files import remove_irregular, remove_tree, write_anew
 from runner.quote import operand, shell_words
 from runner.record.latest import latest_result, latest_seed
@@ -87,10 +94,10 @@ _PHASES = 8  # shown on the terminal
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner debug`` takes."""
-    parser.description = (
-        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them."
+    add_variant(
+        parser,
+        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them.",
     )
-    add_variant(parser)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed")
     parser.add_argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone")
     parser.add_argument(
@@ -139,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
             document |= _gather(folder, outcome, variant, engine.environment.python)
             write_index(folder, document)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise UsageError(f"debug: the case has changed the folder of its results: {error}") from None
+            raise exit_codes.UsageError(f"debug: the case has changed the folder of its results: {error}") from None
     console.output(render(document, folder))
     return exit_codes.OK
 
@@ -285,8 +292,7 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner debug --replay`` takes."""
-    parser.description = "Run Dynamo again over a recorded frame, and see whether it fails."
-    add_result_codes(parser)
+    describe(parser, "Run Dynamo again over a recorded frame, and see whether it fails.", RESULT_CODES)
     parser.add_argument("file", metavar="FILE", help="a .rec file")
     add_environment(parser)
 
@@ -299,7 +305,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     """
     file = Path(arguments.file)
     if not file.is_file():
-        raise UsageError(f"{arguments.file}: no such file")
+        raise exit_codes.UsageError(f"{arguments.file}: no such file")
     with Progress() as progress:
         progress.say(f"replaying {arguments.file}")
         raised = result_of(_ask(arguments, file.resolve()))["raised"]
@@ -348,10 +354,12 @@ def run_sanitize(arguments: argparse.Namespace) -> int:
     variants = matching_variants(arguments)
     tool = shutil.which("compute-sanitizer")
     if tool is None:
-        raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")
+        raise exit_codes.UsageError(
+            "no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder"
+        )
     variant = next((one for one in variants if one.device.startswith("cuda")), None)
     if variant is None:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"
         )
     python = find_environments(arguments.python)[0].python
@@ -380,8 +388,7 @@ _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner explain`` takes."""
-    parser.description = "What torch.compile made of a case over its calls, as tables."
-    add_variant(parser)
+    add_variant(parser, "What torch.compile made of a case over its calls, as tables.")
     parser.add_argument("--json", action="store_true", help="as JSON")
 
 

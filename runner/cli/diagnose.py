@@ -24,11 +24,12 @@ from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
 from runner.cli.arguments import (
+    RESULT_CODES,
     add_paths,
-    add_result_codes,
     add_selection,
     add_variant,
     add_yes_no,
+    describe,
     seconds,
     settings_of,
 )
@@ -43,7 +44,6 @@ from runner.diagnose.repro import script
 from runner.diagnose.rules import Check, VersionVerdict
 from runner.diagnostics import InputError
 from runner.engine import scratch
-from runner.exit_codes import UsageError
 from runner.files import write_anew
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import Event, VariantFinished, finished_of
@@ -62,10 +62,10 @@ MOST = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner diagnose`` takes."""
-    parser.description = (
-        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away."
+    add_variant(
+        parser,
+        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away.",
     )
-    add_variant(parser)
     parser.add_argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram")
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
     add_yes_no(parser, "bisect", "run CompilerBisector, which takes up to a minute (default: yes)")
@@ -124,7 +124,7 @@ def diagnose_run(
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
                 keep(path, diagnosis)
                 picture = run_heat_map(engine) if draw and diagnosis.signature is not None else None
-        except (UsageError, InputError) as error:
+        except (exit_codes.UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")
             continue
@@ -186,12 +186,13 @@ def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
 
 def add_repro(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner repro`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
         "what the "
-        "latest run here found of the variant; without such a finding it compares what the case declares."
+        "latest run here found of the variant; without such a finding it compares what the case declares.",
+        RESULT_CODES,
     )
-    add_result_codes(parser)
     add_paths(parser, many=False)
     add_selection(parser)
 
@@ -205,11 +206,11 @@ def run_repro(arguments: argparse.Namespace) -> int:
 
 def add_issue(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner issue`` takes."""
-    parser.description = (
+    add_variant(
+        parser,
         "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
-        "Refuses what upstream's rules for such reports do not allow, and says which."
+        "Refuses what upstream's rules for such reports do not allow, and says which.",
     )
-    add_variant(parser)
     parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
     add_yes_no(parser, "reduce", "reduce first (default: yes)")
     parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
@@ -348,5 +349,5 @@ def _older_versions(
             with _engine(arguments, environment, engine.variant) as other:
                 event = other.verdict()
             yield VersionVerdict(environment.torch, event.verdict, event.reason)
-        except UsageError as error:
+        except exit_codes.UsageError as error:
             yield VersionVerdict(environment.torch, "SKIP", str(error))
