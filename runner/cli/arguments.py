@@ -8,11 +8,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from runner import console
 from runner.diagnostics import nearest
-from runner.session.settings import JOBS, YEAR, RunSettings, Shard, options, parse_shard
+from runner.session.settings import JOBS, YEAR, RunSettings, options, parse_shard
 
 EXAMPLES = """\
 examples:
@@ -53,6 +53,8 @@ _OF_PYTEST = {
     "--fixtures": "nothing: a case holds its inputs",
 }
 """Options of pytest and its plugins that are spelt otherwise here, or need no option."""
+
+_Value = TypeVar("_Value")
 
 RESULT_CODES = """\
 exit codes: 0 the result was made, 1 it was not (the failure did not show,
@@ -132,7 +134,7 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
                 readers = {
                     "number": integer(option.least, option.most),
                     "seconds": seconds,
-                    "shard": shard,
+                    "shard": reader(parse_shard),
                     "text": str,
                 }
                 keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
@@ -279,9 +281,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def shard(text: str) -> Shard:
-    """M/N."""
-    try:
-        return parse_shard(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def reader(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """A reader of what ``parse`` takes, which says what its ValueError says."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

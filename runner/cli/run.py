@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
@@ -31,6 +31,7 @@ from runner.cli.arguments import (
     add_settings,
     add_verbose,
     describe,
+    reader,
     settings_of,
 )
 from runner.cli.variants import run_valid
@@ -50,9 +51,6 @@ from runner.session.run import plan
 from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
-
-if TYPE_CHECKING:
-    from runner.report.site.results import Declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_verbose(reports)
     add_settings(reports, "slow", "coverage", "coverage_lines")
     reports.add_argument(
-        "--keep", metavar="RULE", type=_rule,
+        "--keep", metavar="RULE", type=reader(parse),
         help=f"of the runs kept here; older ones are removed at the end: '{USUAL}' (default), '50 runs', '2 GiB' or "
             "all; "
         f"{VARIABLE} in the environment changes the default",
@@ -225,13 +223,6 @@ def _run_variants(
     return exit_codes.INTERNAL if broken else end.exit_code
 
 
-def _rule(text: str) -> Keep:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     """Say which runs were removed, and why more than the rule allows stay."""
     count, names = len(pruned.names), pruned.names
@@ -242,7 +233,8 @@ def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     return f"{removed}; kept are {keep} (--keep){stays}"
 
 
-def _declared(loaded: Loaded) -> Declared:
+def _declared(loaded: Loaded) -> Any:
+    """Return what the loaded files say, as ``Options.declared`` gives it to pages."""
     from runner.report.site.results import Declared
 
     return Declared.of(loaded.variants)
