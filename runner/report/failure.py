@@ -85,7 +85,8 @@ def ladder(stages: Mapping[str, str]) -> str:
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     """Return the block as plain text, without escape sequences and without a newline at its end."""
     title = headline(event)
-    lines = [title, *location(span(event), source), *_properties(event)]
+    properties = [f"  {name:<9} {value}" for name, value in properties_of(event)]
+    lines = [title, *location(span(event), source), *properties]
     for finding in event.findings[:_FINDINGS]:
         lines += _finding(finding, event.stage, title)
     if len(event.findings) > _FINDINGS:
@@ -125,11 +126,6 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
         *(("note", note) for note in event.notes),
     )
     return [(name, one_line(value)) for name, value in properties if value]
-
-
-def _properties(event: VariantFinished) -> list[str]:
-    """Return the properties, one aligned line each."""
-    return [f"  {name:<9} {value}" for name, value in properties_of(event)]
 
 
 def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
