@@ -21,8 +21,7 @@ if TYPE_CHECKING:
         VariantPlanned,
         VariantStarted,
     )
-    from runner.report.handlers import Handler
-    from runner.report.live_file import LiveFile
+    from runner.report.handlers import Handler, LiveFile
     from runner.worker.comparison.compare import equal_bits
     from runner.worker.judge.evidence import Evidence
     from runner.worker.judge.judge import check
@@ -34,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "Handler": "runner.report.handlers",
-    "LiveFile": "runner.report.live_file",
+    "LiveFile": "runner.report.handlers",
     "equal_bits": "runner.worker.comparison.compare",
     "Evidence": "runner.worker.judge.evidence",
     "Finding": "runner.contract.finding",

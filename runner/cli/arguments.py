@@ -8,11 +8,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from runner import console
 from runner.diagnostics import nearest
-from runner.session.settings import JOBS, YEAR, RunSettings, Shard, options, parse_shard
+from runner.session.settings import JOBS, YEAR, RunSettings, options, parse_shard
 
 EXAMPLES = """\
 examples:
@@ -53,6 +53,8 @@ _OF_PYTEST = {
     "--fixtures": "nothing: a case holds its inputs",
 }
 """Options of pytest and its plugins that are spelt otherwise here, or need no option."""
+
+_Value = TypeVar("_Value")
 
 RESULT_CODES = """\
 exit codes: 0 the result was made, 1 it was not (the failure did not show,
@@ -132,7 +134,7 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
                 readers = {
                     "number": integer(option.least, option.most),
                     "seconds": seconds,
-                    "shard": shard,
+                    "shard": reader(parse_shard),
                     "text": str,
                 }
                 keywords |= {"type": readers[option.kind], "default": default, "metavar": option.metavar}
@@ -172,9 +174,9 @@ def add_environment(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, "python", "imports", "jobs")
 
 
-def add_variant(parser: argparse.ArgumentParser) -> None:
-    """Add all that a command about one failing variant takes, and its exit codes."""
-    add_result_codes(parser)
+def add_variant(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add all that a command about one failing variant takes, ``text`` for its help, and its exit codes."""
+    describe(parser, text, RESULT_CODES)
     add_paths(parser, many=False)
     add_selection(parser)
     add_environment(parser)
@@ -224,14 +226,10 @@ def add_verbose(parser: argparse._ActionsContainer) -> None:
                         help="print failures, warnings and the summary alone, and no live lines")  # fmt: skip
 
 
-def add_result_codes(parser: argparse.ArgumentParser) -> None:
-    """Add the exit codes of a command about one failure."""
-    set_epilog(parser, RESULT_CODES)
-
-
-def set_epilog(parser: argparse.ArgumentParser, epilog: str) -> None:
-    """Set the text below the help, whose lines are kept."""
-    parser.epilog, parser.formatter_class = epilog, argparse.RawDescriptionHelpFormatter
+def describe(parser: argparse.ArgumentParser, text: str, epilog: str) -> None:
+    """Set the text above the options of a help and the one below, whose lines are kept."""
+    parser.description, parser.epilog = text, epilog
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def add_seed(parser: argparse.ArgumentParser) -> None:
@@ -283,9 +281,13 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
-def shard(text: str) -> Shard:
-    """M/N."""
-    try:
-        return parse_shard(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def reader(parse: Callable[[str], _Value]) -> Callable[[str], _Value]:
+    """A reader of what ``parse`` takes, which says what its ValueError says."""
+
+    def read(text: str) -> _Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return read

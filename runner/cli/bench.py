@@ -13,13 +13,12 @@ from runner import __version__, console, exit_codes, interrupts
 from runner.benchmark.measure import BUSY, ENVIRON, Measurer, Options, Report, Row, default_threads
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, integer, set_epilog, settings_of
+from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, describe, integer, settings_of
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
 from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
-from runner.exit_codes import UsageError
 from runner.report.benchmark import page, render, svg
 from runner.session.plan import checked_environments, plan, worker_paths
 from runner.session.settings import COUNT
@@ -36,11 +35,12 @@ PLOTS = {".svg": svg, ".html": page}
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner bench`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, "
-        "bandwidth."
+        "bandwidth.",
+        _EPILOG,
     )
-    set_epilog(parser, _EPILOG)
     add_paths(parser)
     add_selection(parser)
     add_pythons(parser, "row")
@@ -72,7 +72,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         UsageError: no such Python, or a file that cannot be written.
     """
     if arguments.plot and Path(arguments.plot).suffix not in PLOTS:
-        raise UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
+        raise exit_codes.UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
     settings = settings_of(arguments)
     environments = checked_environments(settings, variants)
     everything = plan(variants, environments)

@@ -10,16 +10,17 @@ from collections.abc import Sequence
 from tabulate import tabulate
 
 from runner import console, exit_codes
-from runner.builder.source import build, placed
+from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_environment, add_github, add_paths, add_selection
+from runner.cli.arguments import add_environment, add_github, add_paths, add_selection, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants, tell_github
-from runner.diagnostics import shown_path
-from runner.exit_codes import UsageError
+from runner.diagnostics import Diagnostic, Span, shown_path, source_line
+from runner.engine.messages import Outcome
 from runner.quote import comment, decimal
-from runner.session.collect import names_nodes
+from runner.session.collect import Loaded, names_nodes
 from runner.text import in_line, plural
+from runner.verdict import outcomes
 
 _AT_ONCE = 1000
 """Ids that are printed in one go: each print takes as long as a look at ten ids."""
@@ -79,12 +80,10 @@ def run_validate(arguments: argparse.Namespace) -> int:
     diagnostics = [*loaded.diagnostics]
     unbuilt: Counter[str] = Counter()
     if not loaded.suites and not diagnostics:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
         )
     if arguments.build:
-        from runner.cli.build import try_out  # late: an engine is needed here alone
-
         refusals, unbuilt = try_out(arguments, loaded)
         diagnostics += refusals
     for diagnostic in diagnostics:
@@ -106,6 +105,54 @@ def run_validate(arguments: argparse.Namespace) -> int:
     for reason, count in unbuilt.most_common():
         console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")
     return exit_codes.USAGE if errors else exit_codes.OK
+
+
+def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnostic], Counter[str]]:
+    """Return a diagnostic for each case that torch refuses, and why variants were not built, with how many.
+
+    One backend's variant is enough for each dtype, device and set of params.
+    """
+    from runner.engine.local import LocalEngine  # late: an engine is needed here alone
+    from runner.session.plan import Planned, checked_environments, job, plan, skip_reason
+    from runner.session.scheduler import drive, with_reference
+
+    settings = settings_of(arguments)
+    environments = checked_environments(settings, loaded.variants)
+    chosen: dict[str, Planned] = {}
+    unbuilt: Counter[str] = Counter()
+    for planned in plan(loaded.variants, environments):
+        if reason := skip_reason(planned):
+            unbuilt[reason] += 1
+        else:
+            chosen.setdefault(f"{planned.variant.label} {planned.environment.key}", planned)
+    built = [(planned, build(planned.variant)) for planned in chosen.values()]
+    jobs = [
+        dataclasses.replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built
+    ]
+    with LocalEngine(
+        {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "import" for e in environments}
+    ) as engine:
+        answers = drive(engine, with_reference(jobs))
+    refusals = [
+        _refusal(outcome, planned.variant, source) for outcome, (planned, source) in zip(answers, built, strict=True)
+    ]
+    return list(dict.fromkeys(filter(None, refusals))), unbuilt
+
+
+def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:
+    span, raises = variant.case.span, variant.case.expect.raises
+    if outcome.ended != "result":
+        return _at(span, f"case {variant.case.name!r}: {outcomes.describe(outcome)}")
+    error = outcome.result.get("error")
+    if error is None or raises is not None:  # what it is to raise, a run compares
+        return None
+    place = source.place(error.get("line")) or span
+    first = str(error["message"]).strip().split("\n")[0]
+    return _at(place, f"torch refuses this: {error['type']}: {first}", f"variant {variant.label.rpartition('::')[2]}")
+
+
+def _at(span: Span, message: str, hint: str = "") -> Diagnostic:
+    return Diagnostic(span, message, hint, text=source_line(span.file, span.line))
 
 
 def add_show(parser: argparse.ArgumentParser) -> None:

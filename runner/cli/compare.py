@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import set_epilog
-from runner.exit_codes import UsageError
+from runner.cli.arguments import describe
 from runner.record.store import Log, journal_of, read_log
 from runner.report import difference
 from runner.report import score as scores
@@ -44,11 +43,12 @@ _ROWS = 100  # of a section on a terminal
 
 def add_diff(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner diff`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an "
-        "upgrade."
+        "upgrade.",
+        _DIFF,
     )
-    set_epilog(parser, _DIFF)
     parser.add_argument("old", metavar="OLD", help="a run's folder, its event log, or latest")
     parser.add_argument("new", metavar="NEW", nargs="?", help="the run to hold against it (default: the same one)")
     parser.add_argument("--torch", nargs=2, metavar=("OLD", "NEW"), help="the version of torch of each side")
@@ -67,13 +67,13 @@ def run_diff(arguments: argparse.Namespace) -> int:
     paths = [os.path.realpath(journal_of(run_diff)) for run_diff in runs]
     outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
-        raise UsageError("--json - and --markdown -: standard output holds one of them")
+        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
     old_log = whole_log(runs[0])
     new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
     old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
     comparison = difference.Comparison(old, new, compare(old.results, new.results, names))
     if not comparison.difference.pairs:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in "
             f"{new.log}; "
             "ids hold the path from the folder in which a run began",
@@ -142,11 +142,12 @@ exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
 
 def add_score(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner score`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does "
-        "not claim."
+        "not claim.",
+        _SCORE,
     )
-    set_epilog(parser, _SCORE)
     parser.add_argument(
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its event log, or latest (the default)"
     )
@@ -169,12 +170,14 @@ def run_score(arguments: argparse.Namespace) -> int:
     paths = [os.path.realpath(journal_of(name)) for name in runs]
     outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
-        raise UsageError("--json - and --markdown -: standard output holds one of them")
+        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
     if len(set(paths)) < len(paths):
-        raise UsageError("both runs are one; name one, or two that differ")
+        raise exit_codes.UsageError("both runs are one; name one, or two that differ")
     result = score([(str(log.path), log.events) for log in map(whole_log, runs)], arguments.backend)
     if not any(column.total.judged for column in result.columns):
-        raise UsageError(f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING)
+        raise exit_codes.UsageError(
+            f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING
+        )
     forms = {
         "markdown": lambda: scores.render_markdown(result),
         "json": lambda: json.dumps(scores.to_dict(result), indent=2) + "\n",

@@ -10,13 +10,12 @@ import json
 
 from runner import console, exit_codes, interrupts
 from runner.cli import outputs
-from runner.cli.arguments import add_paths, add_selection, add_settings, set_epilog, settings_of
+from runner.cli.arguments import add_paths, add_selection, add_settings, describe, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
 from runner.contract.job import Job
 from runner.contract.lines import is_text
 from runner.diagnose.harness import Progress, result_of
 from runner.engine.local import LocalEngine
-from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
 from runner.record.store import read_log
 from runner.report.coverage import Entry, measure, missing_lines, reached_parts, render, to_dict
@@ -40,11 +39,12 @@ _MEMORY = 4 << 30
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner coverage`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a "
-        "suite exercises."
+        "suite exercises.",
+        _EPILOG,
     )
-    set_epilog(parser, _EPILOG)
     add_paths(parser)
     add_selection(parser)
     add_settings(parser, "python", help="the Python whose torch has the operator database (default: this one)")
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments)
     if len(settings.python) > 1:
-        raise UsageError("--python: one Python has the operator database")
+        raise exit_codes.UsageError("--python: one Python has the operator database")
     loaded = load_variants(arguments)
     if loaded.errors:
         return refuse(loaded.diagnostics)
@@ -85,7 +85,7 @@ def _reached(run: str) -> set[str]:
     log = read_log(run)
     reached = {name for event in log.events if isinstance(event, VariantFinished) for name in event.reached}
     if not reached:
-        raise UsageError(f"{log.path}: no variant says what it reached: runner run --coverage records it")
+        raise exit_codes.UsageError(f"{log.path}: no variant says what it reached: runner run --coverage records it")
     return reached
 
 

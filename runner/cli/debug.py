@@ -1,7 +1,42 @@
-"""``runner debug``: a folder with everything that the compiler did in one run of a case, and a page that lists it.
+"""What the compiler made of a case: ``runner debug`` and ``runner explain``.
 
-``--replay FILE`` is Dynamo again over a frame that ``--record`` recorded. ``--sanitizer`` is a variant's script under
-NVIDIA's compute-sanitizer, which sees what guards cannot.
+``debug`` makes a folder with everything that the compiler did in one run, and a page that lists it. ``--replay FILE``
+is Dynamo again over a frame that ``--record`` recorded. ``--sanitizer`` is the script under NVIDIA's
+compute-sanitizer, which sees what guards cannot.
+
+``explain`` says what torch.compile made of a case over its calls, as tables or as one JSON object.
+
+The object's keys (``null`` where torch does not say; ``at`` is ``file:line:column`` in the YAML, ``code`` the
+statement):
+
+``id``, ``torch``, ``backend``
+    what was explained.
+``calls``
+    ``call`` (from 0), ``graphs_run`` (numbers of graphs), ``compiled`` and ``recompiled`` (compile ids: ``1/0`` is
+    frame 1, first compilation), ``graph_breaks`` (how many), ``eager`` (frames past the recompile limit that ran
+    uncompiled).
+``compilations``
+    ``compile_id``, ``call``, ``frame``, ``at``, ``seconds``, ``guards``, ``operators``, ``restarts``, ``failed`` (why
+    Dynamo gave the frame up).
+``graphs``
+    ``graph`` (number), ``call``, ``compile_id``, ``frame``, ``operators`` (name to count), ``compiled``, ``runs``
+    (calls).
+``graph_breaks``
+    ``call``, ``compile_id``, ``reason``, ``at``, ``code``.
+``recompiles``
+    ``call``, ``compile_id``, ``reasons`` (for each older compilation the guard that failed), ``compiled`` (false past
+    the limit).
+``limits``
+    ``call``, ``frame``, ``at``, ``limit`` (the flag), ``value``, ``reason``: a frame was compiled too often.
+``guards``
+    compile id to a list of expressions.
+``first_call``
+    what ``torch._dynamo.explain`` says of the first call alone: ``graphs``, ``graph_breaks``, ``operators``,
+    ``guards``.
+``counters``
+    ``torch._dynamo.utils.counters``.
+``raised``
+    ``type``, ``message``, ``at``, ``code``, ...: what ended the run.
 """
 
 from __future__ import annotations
@@ -14,13 +49,22 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes
+from runner.builder.source import Source
 from runner.cases.model import Variant
-from runner.cli.arguments import add_environment, add_paths, add_result_codes, add_selection, add_variant, settings_of
+from runner.cli.arguments import (
+    RESULT_CODES,
+    add_environment,
+    add_paths,
+    add_selection,
+    add_variant,
+    describe,
+    settings_of,
+)
 from runner.cli.reduce import summary
 from runner.cli.variants import first_variant, matching_variants
 from runner.contract.job import Job
@@ -32,13 +76,12 @@ from runner.diagnostics import shown_path
 from runner.engine import interpreters, scratch
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
-from runner.exit_codes import UsageError
 from runner.files import remove_irregular, remove_tree, write_anew
 from runner.quote import operand, shell_words
 from runner.record.store import latest_result, latest_seed, output_folder
 from runner.session.plan import TIMEOUT, find_environments, worker_paths
 from runner.session.scheduler import drive, with_reference
-from runner.text import clean, draw_table, one_line, plural
+from runner.text import clean, draw_table, duration, one_line, plural
 from runner.verdict import outcomes
 
 WITHOUT_CACHES = 120.0
@@ -50,10 +93,10 @@ _PHASES = 8  # shown on the terminal
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner debug`` takes."""
-    parser.description = (
-        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them."
+    add_variant(
+        parser,
+        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them.",
     )
-    add_variant(parser)
     parser.add_argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed")
     parser.add_argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone")
     parser.add_argument(
@@ -102,7 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
             document |= _gather(folder, outcome, variant, engine.environment.python)
             write_index(folder, document)
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
-            raise UsageError(f"debug: the case has changed the folder of its results: {error}") from None
+            raise exit_codes.UsageError(f"debug: the case has changed the folder of its results: {error}") from None
     console.output(render(document, folder))
     return exit_codes.OK
 
@@ -248,8 +291,7 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner debug --replay`` takes."""
-    parser.description = "Run Dynamo again over a recorded frame, and see whether it fails."
-    add_result_codes(parser)
+    describe(parser, "Run Dynamo again over a recorded frame, and see whether it fails.", RESULT_CODES)
     parser.add_argument("file", metavar="FILE", help="a .rec file")
     add_environment(parser)
 
@@ -262,7 +304,7 @@ def run_replay(arguments: argparse.Namespace) -> int:
     """
     file = Path(arguments.file)
     if not file.is_file():
-        raise UsageError(f"{arguments.file}: no such file")
+        raise exit_codes.UsageError(f"{arguments.file}: no such file")
     with Progress() as progress:
         progress.say(f"replaying {arguments.file}")
         raised = result_of(_ask(arguments, file.resolve()))["raised"]
@@ -311,10 +353,12 @@ def run_sanitize(arguments: argparse.Namespace) -> int:
     variants = matching_variants(arguments)
     tool = shutil.which("compute-sanitizer")
     if tool is None:
-        raise UsageError("no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder")
+        raise exit_codes.UsageError(
+            "no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder"
+        )
     variant = next((one for one in variants if one.device.startswith("cuda")), None)
     if variant is None:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"
         )
     python = find_environments(arguments.python)[0].python
@@ -335,3 +379,213 @@ def run_sanitize(arguments: argparse.Namespace) -> int:
         f"{arguments.tool} found something" if code == _FOUND else f"the script ended with exit status {code}"
     )
     return exit_codes.FAILED
+
+
+_WIDTH = 100  # characters of a reason in a table; the JSON has all of it
+_GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
+
+
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner explain`` takes."""
+    add_variant(parser, "What torch.compile made of a case over its calls, as tables.")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+
+
+def run_explain(arguments: argparse.Namespace) -> int:
+    """Explain a variant on standard output.
+
+    Raises:
+        UsageError: the variant cannot run here, or its process died.
+        InputError: the case is wrong.
+    """
+    variant = first_variant(arguments)
+    refuse_launches(variant, "explain")
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, slots=1) as engine:
+        record = result_of(engine.ask([engine.job("explain")], lambda: progress.say(f"compiling {variant.id}"))[0])
+        about = {"id": variant.id, "torch": engine.environment.build, "backend": variant.backend.backend}
+        document = {**about, **placed(record, engine.source)}
+    console.output(json.dumps(document, indent=2) if arguments.json else render_explained(document))
+    return exit_codes.OK
+
+
+def placed(record: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """The worker's record with ``at`` and ``code`` for every ``line``."""
+    text = source.text.split("\n")
+
+    def place(value: Any) -> Any:
+        if isinstance(value, list):
+            return [place(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        placed_value = {key: place(item) for key, item in value.items() if key != "line"}
+        if "line" in value:
+            line = value["line"]
+            span = source.place(line)
+            known = isinstance(line, int) and 0 < line <= len(text)
+            placed_value |= {"at": str(span) if span else None, "code": text[line - 1].strip() if known else None}
+        return placed_value
+
+    return {key: place(value) for key, value in record.items()}
+
+
+def render_explained(document: Mapping[str, Any]) -> str:
+    """The document as text: a summary, then a table for each part that is not empty."""
+    parts = [_summary(document), _not_compiled(document), _raised(document), _calls(document), _graphs(document)]
+    parts += [_breaks(document), _recompiles(document), _first_call(document), _guards(document)]
+    return clean("\n\n".join(part for part in parts if part))
+
+
+def _summary(document: Mapping[str, Any]) -> str:
+    counts = [
+        plural(len(document["graphs"]), "graph"),
+        plural(len(document["graph_breaks"]), "graph break"),
+        plural(sum(entry["compiled"] for entry in document["recompiles"]), "recompile"),
+    ]
+    seconds = sum(entry["seconds"] or 0 for entry in document["compilations"])
+    return (
+        f"{document['id']} under torch {document['torch']}\n"
+        f"{', '.join(counts)} in {plural(len(document['calls']), 'call')}; compiled for {duration(seconds)}"
+    )
+
+
+def _not_compiled(document: Mapping[str, Any]) -> str:
+    """Frames that ran eagerly without an error, which is easily overlooked."""
+    lines = []
+    for hit in document["limits"]:
+        calls = [str(call["call"]) for call in document["calls"] if hit["frame"] in call["eager"]]
+        place = f"call{'s' if len(calls) > 1 else ''} {', '.join(calls)}" if calls else f"call {hit['call']}"
+        lines += [
+            f"NOT COMPILED: {hit['frame']} ran eagerly in {place}, past {hit['limit']} = {hit['value']}",
+            f"  last reason: {one_line(hit['reason'])}",
+        ]
+    for entry in document["compilations"] if document["raised"] is None else ():
+        if entry["failed"]:
+            lines += [
+                f"NOT COMPILED: {entry['frame']} was given up in call {entry['call']} and ran eagerly",
+                f"  reason: {telling(entry['failed'])}",
+            ]
+    return "\n".join(lines)
+
+
+def _raised(document: Mapping[str, Any]) -> str:
+    error = document["raised"]
+    if error is None:
+        return ""
+    at = f"\n  at {error['at']}: {error['code']}" if error.get("at") else ""
+    return f"RAISED in call {len(document['calls']) - 1}: {error['type']}: {one_line(error['message'])}{at}"
+
+
+def _calls(document: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            call["call"],
+            *(_list(call[key]) for key in ("graphs_run", "compiled", "recompiled")),
+            call["graph_breaks"],
+            _list(call["eager"]),
+        ]
+        for call in document["calls"]
+    ]
+    return _table(rows, ["call", "graphs run", "compiled", "recompiled", "breaks", "ran eagerly"])
+
+
+def _graphs(document: Mapping[str, Any]) -> str:
+    rows = []
+    for graph in document["graphs"]:
+        names = [name if count == 1 else f"{name} x{count}" for name, count in graph["operators"].items()]
+        lost = "" if graph["compiled"] else " (not compiled: the backend raised)"
+        operators = _wrapped(names, lost)
+        rows.append([graph["graph"], graph["compile_id"], graph["call"], graph["frame"], operators])
+    return _table(rows, ["graph", "compile", "call", "frame", "operators"])
+
+
+def _breaks(document: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            graph_break["call"],
+            graph_break["compile_id"],
+            graph_break["at"] or "-",
+            one_line(graph_break["code"] or "-", 60),
+            telling(graph_break["reason"]),
+        ]
+        for graph_break in document["graph_breaks"]
+    ]
+    return _table(rows, ["call", "compile", "graph break at", "statement", "reason"])
+
+
+def _recompiles(document: Mapping[str, Any]) -> str:
+    rows = [
+        [
+            recompile["call"],
+            recompile["compile_id"],
+            "\n".join(one_line(reason, _WIDTH) for reason in recompile["reasons"][:3]) or "-",
+        ]
+        for recompile in document["recompiles"]
+    ]
+    return _table(rows, ["call", "recompile", "reason (against each older compilation)"])
+
+
+def _guards(document: Mapping[str, Any]) -> str:
+    """Guards by compilation; of a frame that was compiled again those that differ from the compilation before."""
+    parts = []
+    previous: dict[str, list[str]] = {}
+    for compile_id, guards in document["guards"].items():
+        frame = compile_id.partition("/")[0]
+        novel = guards
+        title = f"{plural(len(guards), 'guard')} of {compile_id or '-'}"
+        if frame in previous:
+            novel = [guard for guard in guards if guard not in previous[frame]]
+            title += ", those of the compilation before but for" if novel else ", those of the compilation before"
+        previous[frame] = guards
+        parts.append("\n".join([title, *(f"  {one_line(guard, _GUARD_WIDTH)}" for guard in novel)]))
+    return "\n".join(parts)
+
+
+def _first_call(document: Mapping[str, Any]) -> str:
+    explanation = document["first_call"]
+    title = "torch._dynamo.explain, of the first call alone"
+    if explanation["raised"]:
+        return f"{title}: {explanation['raised']['type']}: {one_line(explanation['raised']['message'])}"
+    lines = [
+        f"{title}: {plural(explanation['graphs'], 'graph')}, "
+        f"{plural(len(explanation['graph_breaks']), 'graph break')}, "
+        f"{plural(explanation['operators'], 'operator')}, {plural(explanation['guards'], 'guard')}"
+    ]
+    reported = {(graph_break["at"], graph_break["reason"]) for graph_break in document["graph_breaks"]}
+    lines += [
+        f"  break at {graph_break['at'] or '-'}: {graph_break['code'] or '-'}: {telling(graph_break['reason'])}"
+        for graph_break in explanation["graph_breaks"]
+        if (graph_break["at"], graph_break["reason"]) not in reported and document["raised"]
+    ]
+    return "\n".join(lines)
+
+
+def telling(reason: str) -> str:
+    """One line of torch's reason for a break: what it is, and its explanation where there is one.
+
+    Since 2.8 a reason begins with what was being traced (``... trace CALL: a function call, e.g. f(x, y):``).
+    """
+    lines = [line.strip() for line in reason.strip().splitlines() if line.strip()] or [""]
+    if lines[0].endswith(":") and len(lines) > 1:
+        lines = lines[1:]
+    explained = [line.removeprefix("Explanation: ") for line in lines[1:] if line.startswith("Explanation: ")]
+    return one_line(": ".join([lines[0], *explained[:1]]), _WIDTH)
+
+
+def _list(items: Iterable[object]) -> str:
+    return ", ".join(map(str, items)) or "-"
+
+
+def _wrapped(names: Sequence[str], end: str, width: int = 80) -> str:
+    """Names, comma separated, in lines of at most ``width`` characters."""
+    lines = [""]
+    for number, name in enumerate(names):
+        text = name + ("," if number + 1 < len(names) else end)
+        if lines[-1] and len(lines[-1]) + len(text) >= width:
+            lines.append(text)
+        else:
+            lines[-1] = f"{lines[-1]} {text}".lstrip()
+    return "\n".join(lines)
+
+
+def _table(rows: Sequence[Sequence[object]], headers: Sequence[str]) -> str:
+    return draw_table(rows, headers) if rows else ""

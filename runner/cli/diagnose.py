@@ -1,33 +1,58 @@
-"""``runner diagnose`` and ``runner run --diagnose``: the ladder, the bisector and the ablations, put together."""
+"""What is to blame for a failure, and what others are given of it.
+
+``runner diagnose`` and ``run --diagnose`` put the ladder, the bisector and the ablations together. ``runner repro`` is
+a case as a script that needs torch alone. ``runner issue`` is a report in the form of upstream's template for bugs of
+torch.compile, or what keeps it from being one.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes
 from runner.cases.model import Variant
+from runner.cases.serialize import case_text
+from runner.cases.versions import release_of
 from runner.cli import outputs
-from runner.cli.arguments import add_variant, add_yes_no, settings_of
+from runner.cli.arguments import (
+    RESULT_CODES,
+    add_paths,
+    add_selection,
+    add_variant,
+    add_yes_no,
+    describe,
+    seconds,
+    settings_of,
+)
 from runner.cli.variants import first_variant
-from runner.diagnose.diagnosis import PARTS, diagnose, keep, path_of
-from runner.diagnose.harness import Progress, VariantEngine, run_heat_map
+from runner.contract.finding import Finding
+from runner.diagnose import similar
+from runner.diagnose.bug_report import Check, VersionVerdict, find_blame, gather
+from runner.diagnose.diagnosis import PARTS, Diagnosis, diagnose, find_kept, keep, path_of
+from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, run_heat_map
+from runner.diagnose.repro import script
 from runner.diagnostics import InputError
-from runner.exit_codes import UsageError
+from runner.engine import scratch
 from runner.files import write_anew
 from runner.quote import command_words, operand, shell_word
-from runner.record.events import Event, finished_of
-from runner.report.diagnosis import render
+from runner.record.events import Event, VariantFinished, finished_of
+from runner.record.store import latest_result, latest_seed
+from runner.report.diagnosis import render, taken_over
+from runner.report.issue import write
 from runner.session.context import order_words
-from runner.session.plan import Planned, worker_paths
+from runner.session.plan import Environment, Planned, find_environments, worker_paths
 from runner.session.settings import RunSettings
-from runner.text import plural
+from runner.text import one_line, plural
+from runner.verdict.policy import explains
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -35,10 +60,10 @@ MOST = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner diagnose`` takes."""
-    parser.description = (
-        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away."
+    add_variant(
+        parser,
+        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away.",
     )
-    add_variant(parser)
     parser.add_argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram")
     parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
     add_yes_no(parser, "bisect", "run CompilerBisector, which takes up to a minute (default: yes)")
@@ -97,7 +122,7 @@ def diagnose_run(
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
                 keep(path, diagnosis)
                 picture = run_heat_map(engine) if draw and diagnosis.signature is not None else None
-        except (UsageError, InputError) as error:
+        except (exit_codes.UsageError, InputError) as error:
             progress.end()
             console.message(f"runner: {event.id}: not diagnosed: {error}")
             continue
@@ -155,3 +180,172 @@ def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed")
     target = operand(variant.id if own else f"{file}::{variant.id}")
     return [shell_word(word) for word in (*order_words(), "runner", "run", target, *options)]
+
+
+def add_repro(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner repro`` takes."""
+    describe(
+        parser,
+        "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
+        "what the "
+        "latest run here found of the variant; without such a finding it compares what the case declares.",
+        RESULT_CODES,
+    )
+    add_paths(parser, many=False)
+    add_selection(parser)
+
+
+def run_repro(arguments: argparse.Namespace) -> int:
+    """Print the script."""
+    variant = first_variant(arguments)
+    console.output(script(variant, latest_result(variant.id), latest_seed()), end="")
+    return exit_codes.OK
+
+
+def add_issue(parser: argparse.ArgumentParser) -> None:
+    """Add what ``runner issue`` takes."""
+    add_variant(
+        parser,
+        "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
+        "Refuses what upstream's rules for such reports do not allow, and says which.",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
+    add_yes_no(parser, "reduce", "reduce first (default: yes)")
+    parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
+    parser.add_argument(
+        "--similar",
+        nargs="*",
+        metavar="PATH",
+        help="first look for the same operators and signature in these files' ledgers; here, if none is named",
+    )
+
+
+def run_issue(arguments: argparse.Namespace) -> int:
+    """The command. Prints the report (or writes it), or says which rules are not met.
+
+    Raises:
+        UsageError, InputError: the variant cannot run, a ``--similar`` path cannot be read.
+    """
+    variant = first_variant(arguments)
+    refuse_launches(variant, "issue")
+    known = _known(arguments, variant)
+    matches: list[similar.Match] = []
+    environments = sorted(find_environments(arguments.python), key=lambda e: release_of(e.torch), reverse=True)
+    with contextlib.ExitStack() as stack, contextlib.ExitStack() as engines:
+        progress = stack.enter_context(Progress())
+        folder = stack.enter_context(scratch.folder())
+        engine = engines.enter_context(_engine(arguments, environments[0], variant))
+        kept = find_kept(engine)
+        if kept is not None:
+            console.message(taken_over(kept))
+        else:
+            progress.say(f"running it with torch {engine.environment.torch}")
+        failure = kept.diagnosis if kept else engine.verdict()
+        if known is not None:
+            matches = similar.search(similar.profile_of(variant, failure.findings), known)
+            progress.end()
+            say = console.output if arguments.output else console.message  # never into the report
+            say(similar.table(matches))
+        if failure.verdict not in ("FAIL", "ERROR"):
+            return _refuse([_passes(failure)], progress)
+        _say_known(engine, failure.findings)
+        diagnosis = kept.diagnosis if kept else None
+        small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis)
+        if small is not variant:
+            engines.close()
+            engine = engines.enter_context(_engine(arguments, environments[0], small))
+            diagnosis = None  # of the larger case
+        material = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
+        versions = (*material.report.versions, *_older_versions(arguments, engine, environments[1:], progress))
+    report = replace(material.report, origin=variant, versions=versions)
+    material = replace(material, report=report, matches=tuple(matches), steps=steps)
+    text, checks = write(material)
+    if not all(one.met for one in checks):
+        return _refuse(checks, progress)
+    if arguments.output:
+        outputs.write("--output", arguments.output, text)
+        console.message(f"wrote {arguments.output}; upstream likes a trace beside it: `runner debug` makes one")
+    else:
+        console.output(text, end="")
+    return exit_codes.OK
+
+
+def _engine(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> VariantEngine:
+    """The engine of a variant under one Python; on accelerators with one process at a time."""
+    settings = replace(settings_of(arguments), python=(environment.python,))
+    return VariantEngine.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
+
+
+def _passes(event: VariantFinished | Diagnosis) -> Check:
+    """Why a variant that does not fail is not reported."""
+    why = f"the verdict with torch {event.torch} is {event.verdict}" + (f": {event.reason}" if event.reason else "")
+    advice = "first make a case that says something about the compiler: see `runner run`"
+    if event.verdict == "PASS":
+        advice = "there is nothing to report; another device, dtype or backend may fail"
+    return Check(False, why, advice, "fails with the newest torch tried")
+
+
+def _refuse(checks: Sequence[Check], progress: Progress) -> int:
+    """Print what is not met, why, and what to do."""
+    progress.end()
+    unmet = [one for one in checks if not one.met]
+    console.message(f"no report: {len(unmet)} of {len(checks)} rules for reports not met")
+    for one in unmet:
+        console.message(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}")
+    return exit_codes.NO_RESULT
+
+
+def _say_known(engine: VariantEngine, findings: Sequence[Finding]) -> None:
+    """Say where the ledger says that this has been reported."""
+    for entry in engine.variant.case.known:
+        if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in findings):
+            console.message(f"runner: the ledger says that this is reported: {entry.issue}")
+
+
+def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entry] | None:
+    """The known failures to look among; None where nobody asked.
+
+    Raises:
+        UsageError: a path cannot be read.
+    """
+    if arguments.similar is None:
+        return None
+    paths = arguments.similar or [str(Path(variant.case.file).parent)]
+    return [*similar.entries(paths, settings_of(arguments).limits())]
+
+
+# --- gathering --------------------------------------------------------------------------------
+
+
+def _reduce(
+    arguments: argparse.Namespace,
+    engine: VariantEngine,
+    folder: Path,
+    progress: Progress,
+    diagnosis: Diagnosis | None = None,
+) -> tuple[Variant, str, str]:
+    """The smallest variant that fails alike, its YAML, and a sentence about the way there; ``diagnosis`` is of the
+    first one."""
+    if not arguments.reduce:
+        return engine.variant, case_text(engine.variant), ""
+    from runner.reduce.reducer import reduce_variant
+
+    found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder, diagnosis=diagnosis)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    more = "" if found.complete else "; there was no time to take away more"
+    return found.variant, found.text, f"Reduced by a machine ({len(found.steps)} changes{more})." if found.steps else ""
+
+
+def _older_versions(
+    arguments: argparse.Namespace, engine: VariantEngine, environments: Sequence[Environment], progress: Progress
+) -> Iterator[VersionVerdict]:
+    """Yield the verdict of the engine's variant under each of these Pythons."""
+    for environment in environments:
+        progress.say(f"running it with torch {environment.torch}")
+        try:
+            with _engine(arguments, environment, engine.variant) as other:
+                event = other.verdict()
+            yield VersionVerdict(environment.torch, event.verdict, event.reason)
+        except exit_codes.UsageError as error:
+            yield VersionVerdict(environment.torch, "SKIP", str(error))

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes, interrupts
-from runner.cli.arguments import add_settings, integer, seconds, set_epilog, settings_of
+from runner.cli.arguments import add_settings, describe, integer, seconds, settings_of
 from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
-from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
 from runner.generate.generator import (
     CaseGenerator,
@@ -68,10 +67,11 @@ exit codes: 0 the cases were written, 1 there are fewer, 2 interrupted, 3 intern
 
 def add_generate(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner generate`` takes."""
-    parser.description = (
-        "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite."
+    describe(
+        parser,
+        "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite.",
+        _GENERATE,
     )
-    set_epilog(parser, _GENERATE)
     parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
     parser.add_argument(
         "--ops",
@@ -125,14 +125,14 @@ def run_generate(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments)
     if len(settings.python) > 1:
-        raise UsageError("--python: one Python draws the cases")
+        raise exit_codes.UsageError("--python: one Python draws the cases")
     environment = find_environments(settings.python)[0]
     request = Request(
         arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth,
         tuple(arguments.mutate), settings.allow_python,
     )  # fmt: skip
     if request.mutate and (request.ops or request.depth or arguments.list_ops):
-        raise UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
+        raise exit_codes.UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
     parents = named_parents(request.mutate, settings.limits(), settings.allow_python) if request.mutate else None
     folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
     cases: list[GeneratedCase] = []
@@ -197,11 +197,12 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
 
 def add_hunt(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner hunt`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with "
-        "its script and its report."
+        "its script and its report.",
+        _HUNT,
     )
-    set_epilog(parser, _HUNT)
     places = parser.add_mutually_exclusive_group(required=True)
     places.add_argument(
         "-o", "--output", metavar="FOLDER", help="the hunt's folder: new, empty, or that of a hunt that goes on"
@@ -275,10 +276,10 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     if arguments.status is not None:
         return _status(Path(arguments.status), places)
     if arguments.budget is None and arguments.rounds is None:
-        raise UsageError("--budget or --rounds says when the hunt ends")
+        raise exit_codes.UsageError("--budget or --rounds says when the hunt ends")
     settings = settings_for(settings_of(arguments))
     if len(settings.python) > 1:
-        raise UsageError("--python: one Python draws and runs the cases")
+        raise exit_codes.UsageError("--python: one Python draws and runs the cases")
     ledger = read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
     parents = (
         named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
@@ -323,7 +324,7 @@ def _status(folder: Path, places: Mapping[str, str]) -> int:
     """Print the status of a hunt. Its exit code is that of the hunt."""
     hunt_state = state.read(folder)
     if hunt_state is None:
-        raise UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
+        raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
     groups = groups_of(hunt_state, Known(places, read_triage(folder)))
     console.output(render(hunt_state, groups))
     return _code(groups)
@@ -338,19 +339,21 @@ def _folder(output: str) -> Path:
     folder = Path(output)
     try:
         if problem := link_problem(output):
-            raise UsageError(f"--output {folder}: {problem}")
+            raise exit_codes.UsageError(f"--output {folder}: {problem}")
         folder.mkdir(exist_ok=True)
         if not is_hunt(output) and any(path.name != LOCK for path in folder.iterdir()):
-            raise UsageError(f"--output {folder}: there is something in it, and no hunt; name another folder")
+            raise exit_codes.UsageError(
+                f"--output {folder}: there is something in it, and no hunt; name another folder"
+            )
         for entry in entries_below(folder):
             if entry.is_symlink():
-                raise UsageError(
+                raise exit_codes.UsageError(
                     f"--output {folder}: {entry.path} is a link, which may lead anywhere; a hunt makes none"
                 )
             if not (entry.is_file() or entry.is_dir()):
-                raise UsageError(f"--output {folder}: {entry.path} is no regular file")
+                raise exit_codes.UsageError(f"--output {folder}: {entry.path} is no regular file")
     except OSError as error:
-        raise UsageError(f"--output {folder}: {error.strerror}") from None
+        raise exit_codes.UsageError(f"--output {folder}: {error.strerror}") from None
     return folder.resolve()
 
 
@@ -381,5 +384,5 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:
         values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in names)
-        raise UsageError(f"the hunt in {folder} cannot go on with this command: {values}")
+        raise exit_codes.UsageError(f"the hunt in {folder} cannot go on with this command: {values}")
     return found

@@ -10,7 +10,6 @@ from runner import console, exit_codes
 from runner.cli.arguments import add_paths, settings_of
 from runner.cli.variants import load_variants, refuse
 from runner.diagnostics import shown_path
-from runner.exit_codes import UsageError
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import has_latest, read_events
@@ -79,7 +78,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries by state; with ``--update`` rewrite them from a run instead."""
     if (arguments.add or arguments.dry_run) and not arguments.update:
-        raise UsageError("--add and --dry-run go with --update RUN")
+        raise exit_codes.UsageError("--add and --dry-run go with --update RUN")
     loaded = load_variants(arguments)
     chosen = arguments.update or arguments.run or ("latest" if has_latest() else None)
     past = read_run(loaded.variants, read_events(chosen)) if chosen else None
@@ -103,5 +102,5 @@ def run(arguments: argparse.Namespace) -> int:
     if loaded.errors:
         return refuse(loaded.diagnostics)
     if not entries and not arguments.update:
-        raise UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
+        raise exit_codes.UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
     return exit_codes.FAILED if left or any(e.state in RED_STATES for e in entries) else exit_codes.OK

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit, add_outputs, add_verbose, set_epilog
-from runner.exit_codes import UsageError
+from runner.cli.arguments import add_junit, add_outputs, add_verbose, describe
 from runner.files import replace_text
 from runner.record.events import Event, RunFinished
 from runner.record.journal import Journal, Weight
@@ -45,7 +44,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         try:
             text = render_junit(events, arguments.junit_dialect)
         except ValueError as error:  # two variants whose testcases would have one name
-            raise UsageError(f"--junit {arguments.junit}: this log makes no report: {error}") from None
+            raise exit_codes.UsageError(f"--junit {arguments.junit}: this log makes no report: {error}") from None
         if arguments.junit == "-":
             console.output(text)
             return exit_codes.OK
@@ -84,7 +83,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     try:
         xml = render_junit(events, arguments.junit_dialect)
     except ValueError as error:  # two variants whose testcases would have one name
-        raise UsageError(f"cannot merge: these logs make no report: {error}") from None
+        raise exit_codes.UsageError(f"cannot merge: these logs make no report: {error}") from None
     reports = [folder / "junit.xml", *([Path(arguments.junit)] if arguments.junit else [])]
     problems: list[str] = []
     with Journal(folder / "events.jsonl", problems.append, {"plan": start.plan}) as journal:
@@ -96,7 +95,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     except OSError as error:
         problems.append(f"{error.filename} cannot be written: {error.strerror}")
     if problems:
-        raise UsageError(problems[0])
+        raise exit_codes.UsageError(problems[0])
     make_latest(folder)
     terminal = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
     options = Options(dialect=arguments.junit_dialect, stamp={"plan": start.plan})
@@ -110,7 +109,7 @@ def _shard(run_merge: str) -> list[Event]:
     log = read_log(run_merge)
     log.print_problems()
     if log.problems.worst > Weight.USUAL:
-        raise UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
+        raise exit_codes.UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
     check_stamps(log.path)
     return log.events
 
@@ -120,15 +119,15 @@ def _merged_folder(output: str | None) -> Path:
     if output is None:
         folder, warning = new_folder()
         if warning:
-            raise UsageError(f"{warning}; name a folder with -o")
+            raise exit_codes.UsageError(f"{warning}; name a folder with -o")
         return folder
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"-o {folder}: {error.strerror}") from None
+        raise exit_codes.UsageError(f"-o {folder}: {error.strerror}") from None
     if (folder / "events.jsonl").exists() or (folder / "events.jsonl").is_symlink():
-        raise UsageError(f"-o {folder}: there is a run already; name another folder")
+        raise exit_codes.UsageError(f"-o {folder}: there is a run already; name another folder")
     return folder
 
 
@@ -148,11 +147,12 @@ exit codes: 0 there are verdicts, 4 bad arguments, 5 there are no verdicts
 
 def add_history(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner history`` takes."""
-    parser.description = (
+    describe(
+        parser,
         "The verdicts of a case over the runs kept here, the newest first: torch, backend, time, stage, signature, "
-        "flake rate."
+        "flake rate.",
+        _HISTORY,
     )
-    set_epilog(parser, _HISTORY)
     parser.add_argument(
         "case", metavar="CASE", help="an id with or without its axes and backend, a case's name, or a file"
     )
@@ -161,11 +161,11 @@ def add_history(parser: argparse.ArgumentParser) -> None:
 def run_history(arguments: argparse.Namespace) -> int:
     """Print the table."""
     if not arguments.case:
-        raise UsageError("the name of the case is empty")
+        raise exit_codes.UsageError("the name of the case is empty")
     verdicts, runs = past_verdicts.past_verdicts(arguments.case)
     if not verdicts:
         where = f"in the {plural(runs, 'run')} kept here" if runs else "here: no run is kept in .runner/runs"
-        raise UsageError(f"no verdict of {one_line(arguments.case, 200)} {where}", exit_codes.NOTHING)
+        raise exit_codes.UsageError(f"no verdict of {one_line(arguments.case, 200)} {where}", exit_codes.NOTHING)
     colour = modes(sys.stdout, os.environ)[0]
     width = shutil.get_terminal_size((120, 24)).columns
     paint = (lambda text, verdict: console.painted(text, colour_of(verdict))) if colour else None

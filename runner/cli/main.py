@@ -62,9 +62,9 @@ _HOMES = {
     **dict.fromkeys(("diff", "score"), "compare"),
     **dict.fromkeys(("list", "validate", "show"), "cases"),
     **dict.fromkeys(("generate", "hunt"), "draw"),
-    **dict.fromkeys(("sanitize", "replay"), "debug"),
+    **dict.fromkeys(("sanitize", "replay", "explain"), "debug"),
+    **dict.fromkeys(("repro", "issue"), "diagnose"),
     "minify": "reduce",
-    "repro": "issue",
 }
 """The module of each command that is not called like it."""
 

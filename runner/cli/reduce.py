@@ -32,7 +32,6 @@ from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.engine.messages import Outcome
-from runner.exit_codes import UsageError
 from runner.files import (
     append_regular,
     entries_below,
@@ -63,11 +62,11 @@ CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tr
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner reduce`` takes."""
-    parser.description = (
+    add_variant(
+        parser,
         "Drops steps, inputs, sizes and settings as long as stage, oracle and exception stay. "
-        "Prints the smallest case; writes it, its script and the log of the steps into a folder."
+        "Prints the smallest case; writes it, its script and the log of the steps into a folder.",
     )
-    add_variant(parser)
     parser.add_argument(
         "-o", "--output", metavar="FOLDER", help="default: reduced/ in the run folder, which is printed"
     )
@@ -142,22 +141,22 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
             or it cannot be made.
     """
     if arguments.resume and arguments.output is None:
-        raise UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
+        raise exit_codes.UsageError("--resume goes with --output FOLDER, the folder of the reduction to go on with")
     folder = Path(arguments.output or "reduced")
     if arguments.output is None or not (folder / HEAD).is_file():
         if arguments.resume:
-            raise UsageError(f"--resume: {arguments.output} holds no reduction")
+            raise exit_codes.UsageError(f"--resume: {arguments.output} holds no reduction")
         folder = output_folder(arguments.output, "reduced")
         if arguments.output is None:
             console.message(f"runner: writing to {shown_path(str(folder))}")
         return folder
     if Path(variant.case.file).resolve().parent == folder.resolve():
-        raise UsageError(f"--output {folder}: it holds the case that is reduced; name another folder")
+        raise exit_codes.UsageError(f"--output {folder}: it holds the case that is reduced; name another folder")
     for path in (folder, *(entry for entry in entries_below(folder) if entry.is_symlink())):
         if problem := link_problem(path):
-            raise UsageError(f"--output {folder}: {problem}")
+            raise exit_codes.UsageError(f"--output {folder}: {problem}")
     if problem := _foreign(folder, variant):
-        raise UsageError(f"--output {folder}: {problem}; name another folder")
+        raise exit_codes.UsageError(f"--output {folder}: {problem}; name another folder")
     return folder
 
 
@@ -235,7 +234,7 @@ class Journal:
             verdicts = {str(line["text"]): bool(line["same"]) for line in _lines(self.folder / TRIED)}
             best = read_text(self.folder / CASE) if (self.folder / CASE).is_file() else None
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UsageError(
+            raise exit_codes.UsageError(
                 f"--resume: a file of {self.folder} is damaged ({type(error).__name__}); leave --resume out"
             ) from None
         if head.get("plan") != self.head["plan"]:
@@ -367,8 +366,7 @@ class Attempt:
 
 def add_minify(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner reduce --minifier`` takes."""
-    parser.description = "Drives torch's minifier and runs its repro.py again."
-    add_variant(parser)
+    add_variant(parser, "Drives torch's minifier and runs its repro.py again.")
     parser.add_argument("--after", choices=("dynamo", "aot"), default="aot", help="which graph it cuts (default: aot)")
     parser.add_argument("--accuracy", action="store_true", help="minify a wrong answer instead of an error (level 4)")
     parser.add_argument("--level", type=int, choices=(2, 3), default=2, help="as TORCHDYNAMO_REPRO_LEVEL (default: 2)")
@@ -401,17 +399,17 @@ def failure_of(finished: VariantFinished) -> Failure:
     """
     if not finished.findings:
         reason = f": {finished.reason}" if finished.reason else ""
-        raise UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}", exit_codes.NO_RESULT)
+        raise exit_codes.UsageError(f"{finished.id} does not fail: {finished.verdict}{reason}", exit_codes.NO_RESULT)
     instead = f"runner reduce {shell_word(operand(finished.id))} shrinks it"
     order = ranked(finished.findings)
     found = next((f for f in order if f.oracle in EXCEPTIONS | VALUES | {"signal"}), None)
     if found is None:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{finished.id} fails by {order[0].oracle}, and torch's minifier sees errors and values alone: {instead}",
             exit_codes.NO_RESULT,
         )
     if found.stage == "dynamo":
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{finished.id} fails in Dynamo, and torch's minifier cuts graphs that Dynamo has made already: {instead}",
             exit_codes.NO_RESULT,
         )
@@ -487,7 +485,7 @@ class _Minifier:
         try:
             remove_irregular(self.folder)
         except OSError as error:
-            raise UsageError(f"minify: the case has changed the folder of its results: {error}") from None
+            raise exit_codes.UsageError(f"minify: the case has changed the folder of its results: {error}") from None
         return outcome
 
     def _how_far(self) -> None:
@@ -576,7 +574,7 @@ def ended(outcome: Outcome) -> tuple[str, str]:
     """
     if outcome.ended in ("broken", "worker-error") or outcome.result.get("error"):
         error = outcome.result.get("error") or {}
-        raise UsageError(f"minify: {error.get('message') or outcome.detail.strip().rpartition(chr(10))[2]}")
+        raise exit_codes.UsageError(f"minify: {error.get('message') or outcome.detail.strip().rpartition(chr(10))[2]}")
     if outcome.ended != "result":
         return (outcome.signal or outcome.ended), outcomes.describe(outcome)
     raised = outcome.result.get("raised")

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
@@ -30,12 +30,12 @@ from runner.cli.arguments import (
     add_selection,
     add_settings,
     add_verbose,
-    set_epilog,
+    describe,
+    reader,
     settings_of,
 )
 from runner.cli.variants import run_valid
 from runner.engine.local import Home
-from runner.exit_codes import UsageError
 from runner.files import entries_below, link_problem
 from runner.ledger.review import stale_notices
 from runner.record.events import RED, Event, Key, Notice, RunFinished, RunStarted, finished_of, planned_of
@@ -65,9 +65,6 @@ from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
 
-if TYPE_CHECKING:
-    from runner.report.site.results import Declared
-
 
 @dataclass(frozen=True, slots=True)
 class Past:
@@ -79,10 +76,11 @@ class Past:
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner run`` takes."""
-    parser.description = (
-        "Run every variant in a process of its own and compare it with eager PyTorch. A folder means its suites."
+    describe(
+        parser,
+        "Run every variant in a process of its own and compare it with eager PyTorch. A folder means its suites.",
+        EXAMPLES,
     )
-    set_epilog(parser, EXAMPLES)
     add_paths(parser)
     add_selection(parser)
     add_environment(parser)
@@ -106,7 +104,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_verbose(reports)
     add_settings(reports, "slow", "coverage", "coverage_lines")
     reports.add_argument(
-        "--keep", metavar="RULE", type=_rule,
+        "--keep", metavar="RULE", type=reader(parse_keep),
         help=f"of the runs kept here; older ones are removed at the end: '{USUAL_KEEP}' (default), '50 runs', '2 GiB' "
             "or all; "
         f"{KEEP_VARIABLE} in the environment changes the default",
@@ -172,9 +170,10 @@ def _run_variants(
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
-        raise UsageError(f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed "
-            "since; "
-                         "runner rerun --failed runs what has no good verdict in it")  # fmt: skip
+        raise exit_codes.UsageError(
+            f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
+            "runner rerun --failed runs what has no good verdict in it"
+        )
     for option, path in outputs.event_logs(arguments):
         holder.enter_context(lock_file(path, option))
     folder, warning = (past.folder, "") if past else new_folder()
@@ -243,13 +242,6 @@ def _run_variants(
     return exit_codes.INTERNAL if broken else end.exit_code
 
 
-def _rule(text: str) -> Keep:
-    try:
-        return parse_keep(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     """Say which runs were removed, and why more than the rule allows stay."""
     count, names = len(pruned.names), pruned.names
@@ -260,7 +252,8 @@ def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     return f"{removed}; kept are {keep} (--keep){stays}"
 
 
-def _declared(loaded: Loaded) -> Declared:
+def _declared(loaded: Loaded) -> Any:
+    """Return what the loaded files say, as ``Options.declared`` gives it to pages."""
     from runner.report.site.results import Declared
 
     return Declared.of(loaded.variants)
@@ -275,9 +268,9 @@ remove runs or open connections: --allow-python, --python, --import, --backend P
 """
 
 
-def _add_run(parser: argparse.ArgumentParser, epilog: str) -> None:
-    """Add the run to take up, and the end of the help."""
-    set_epilog(parser, f"{epilog}\n\n{_FOREIGN}")
+def _add_run(parser: argparse.ArgumentParser, text: str, epilog: str) -> None:
+    """Add the run to take up, and the help."""
+    describe(parser, text, f"{epilog}\n\n{_FOREIGN}")
     parser.add_argument(
         "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
     )
@@ -293,7 +286,7 @@ def command_line(
     """
     words = [*started.argv[1:]]
     if words[:1] != ["run"]:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"run {one_line(started.run)} was made by {one_line(quote.shell_words(started.argv))}: "
             "only what runner run began can go on"
         )
@@ -331,7 +324,7 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
     except SystemExit as end:
         reason = text.getvalue().partition("error: ")[2] if end.code else "it asks for help, and runs nothing"
         command = one_line(quote.shell_words(["runner", *words]))
-        raise UsageError(f"cannot run {command}: {one_line(reason)}") from None
+        raise exit_codes.UsageError(f"cannot run {command}: {one_line(reason)}") from None
     parsed.words = words
     return parsed
 
@@ -343,7 +336,9 @@ def _go_to(started: RunStarted) -> None:
     try:
         os.chdir(started.cwd)
     except OSError as error:
-        raise UsageError(f"run {started.run} began in {started.cwd}, which is out of reach: {error.strerror}") from None
+        raise exit_codes.UsageError(
+            f"run {started.run} began in {started.cwd}, which is out of reach: {error.strerror}"
+        ) from None
     console.message(f"runner: in {started.cwd}")
 
 
@@ -393,7 +388,7 @@ def _full_name(name: str, options: Mapping[str, bool]) -> str:
     """The option that a name or its beginning means. Raises UsageError."""
     names = [name] if name in options else [option for option in options if option.startswith(name)]
     if len(names) != 1:
-        raise UsageError(f"its command line has {quote.shell_word(name)}, which is no option of runner run")
+        raise exit_codes.UsageError(f"its command line has {quote.shell_word(name)}, which is no option of runner run")
     return names[0]
 
 
@@ -404,7 +399,7 @@ def agree(reason: str, words: Sequence[str], withheld: Sequence[str], yes: bool,
     """
     command = quote.shell_words(["runner", *words])
     if len(command) > SHOWN:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"nothing was run: the command line of this log has {len(command):,} characters, too many to look at"
         )
     console.message(f"runner: this log was not written by you on this machine: {reason}. Its command line:")
@@ -414,12 +409,12 @@ def agree(reason: str, words: Sequence[str], withheld: Sequence[str], yes: bool,
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
+        raise exit_codes.UsageError(
             "nothing was run: there is no terminal to ask at; look at the command line above and pass --yes"
         )
     console.message(f"run it in {os.getcwd()}? [y/N] ", end="")
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UsageError("nothing was run")
+        raise exit_codes.UsageError("nothing was run")
 
 
 _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NOTHING)
@@ -429,10 +424,8 @@ defect."""
 
 def add_resume(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner resume`` takes."""
-    parser.description = (
-        "Run what has no verdict yet, by the command line that began the run, into its folder and reports."
-    )
-    _add_run(parser, "One process at a time writes to a run's folder.")
+    text = "Run what has no verdict yet, by the command line that began the run, into its folder and reports."
+    _add_run(parser, text, "One process at a time writes to a run's folder.")
 
 
 def run_resume(arguments: argparse.Namespace) -> int:
@@ -443,7 +436,7 @@ def run_resume(arguments: argparse.Namespace) -> int:
         log.demand_whole()
         planned, finished = planned_of(log.events).keys(), finished_of(log.events)
         if finished.keys() - planned:
-            raise UsageError(
+            raise exit_codes.UsageError(
                 f"run {log.started.run} cannot go on: its log lacks the plan of what has a verdict; runner rerun "
                 "runs it anew"
             )
@@ -465,21 +458,21 @@ def _folder_of(journal: Path) -> Path:
     """The folder of a run that is to go on. Raises UsageError where it is or holds a link: links may lead anywhere."""
     folder = journal.parent.resolve()
     if journal.name != "events.jsonl":
-        raise UsageError(f"{journal} cannot go on: a run goes on in its own folder, in events.jsonl")
+        raise exit_codes.UsageError(f"{journal} cannot go on: a run goes on in its own folder, in events.jsonl")
     if not is_kept_here(folder) and (problem := link_problem(journal.parent)):
-        raise UsageError(f"{journal.parent} cannot go on: {problem}")
+        raise exit_codes.UsageError(f"{journal.parent} cannot go on: {problem}")
     # Before anything is written: an archive may hold a link in place of a file of the run.
     for entry in entries_below(folder):
         if entry.is_symlink():
-            raise UsageError(f"{folder} cannot go on: {entry.path} is a link to somewhere else")
+            raise exit_codes.UsageError(f"{folder} cannot go on: {entry.path} is a link to somewhere else")
     return folder
 
 
 def add_rerun(parser: argparse.ArgumentParser) -> None:
     """Add what ``runner rerun`` takes."""
-    parser.description = "A new run by the command line of an earlier one. Options after -- are added to it."
+    text = "A new run by the command line of an earlier one. Options after -- are added to it."
+    _add_run(parser, text, "example: runner rerun --failed -- --stress 20 -j 1")
     parser.usage = "runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]"
-    _add_run(parser, "example: runner rerun --failed -- --stress 20 -j 1")
     parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
 
 

@@ -13,7 +13,6 @@ from runner.cases.suites import PathError
 from runner.cli import outputs
 from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
-from runner.exit_codes import UsageError
 from runner.session.collect import Loaded, collect, device_reason
 from runner.text import in_line, plural
 
@@ -36,7 +35,7 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Lo
     try:
         loaded = collect(paths, replace(settings_of(arguments), select=None), everything)
     except PathError as error:
-        raise UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
+        raise exit_codes.UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
     read = {file for variant in loaded.variants for file in variant.case.files}
     outputs.check(arguments, {suite.file for suite in loaded.suites} | read)
     return loaded
@@ -50,12 +49,12 @@ def select_variants(arguments: argparse.Namespace, loaded: Loaded, empty: bool =
     try:
         selected = loaded.selected(arguments.select)
     except SelectError as error:
-        raise UsageError(f"-k {error}") from None
+        raise exit_codes.UsageError(f"-k {error}") from None
     for remark in selected.remarks:
         console.message(f"runner: {in_line(remark)}")
     if not selected.variants and not empty:
         code = exit_codes.USAGE if loaded.errors else exit_codes.NOTHING
-        raise UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", code)
+        raise exit_codes.UsageError(f"nothing selected: {_why_nothing(loaded, settings_of(arguments).device)}", code)
     return selected
 
 

@@ -36,7 +36,7 @@ from runner.pytest_plugin.nodes import (
 from runner.pytest_plugin.results import LOG, ResultLog, RunProcess
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
 from runner.record.journal import read_journal
-from runner.report.groups import groups_of, next_lines
+from runner.report.failure import groups_of, next_lines
 from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import in_line, one_line

@@ -14,8 +14,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding, index_of
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis, Kept
 from runner.quote import operand, shell_word
-from runner.report.failure import layout, raiser_of
-from runner.report.groups import command_of
+from runner.report.failure import command_of, layout, raiser_of
 from runner.templates import render_template
 from runner.text import cap, clean, duration, head_lines, in_line, indent, number, one_line, ordinal, plural
 

@@ -11,7 +11,7 @@ from typing import Any
 from runner import __version__
 from runner.quote import command_words, markdown_code, markdown_fence, markdown_text
 from runner.record.events import VariantFinished
-from runner.report.groups import Group, groups_of
+from runner.report.failure import Group, groups_of
 from runner.report.table import wrap_id
 from runner.report.terminal import colour_of
 from runner.templates import render_template

@@ -1,20 +1,25 @@
-"""The one renderer of a failure: the terminal and JUnit print its text, word for word.
+"""A failure as text, failures by what they have in common, and what to type about them.
 
-A block answers, in this order: what is wrong, where it is written, which stage is to blame, the numbers,
-what was raised or killed, what was printed last, and the one line that shows it again.
+The terminal and JUnit print the text of a failure word for word. A block answers, in this order: what is wrong, where
+it is written, which stage is to blame, the numbers, what was raised or killed, what was printed last, and the one line
+that shows it again. There is one group for each signature, the worst first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
+from runner.contract.oracles import rank_of
 from runner.contract.pattern import telling_line
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import VariantFinished
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, number, one_line, plural, tail_lines
+from runner.verdict.signature import assess
 from runner.verdict.stages import in_order
 
 Source = Callable[[str, int], str]
@@ -80,7 +85,8 @@ def ladder(stages: Mapping[str, str]) -> str:
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
     """Return the block as plain text, without escape sequences and without a newline at its end."""
     title = headline(event)
-    lines = [title, *location(span(event), source), *_properties(event)]
+    properties = [f"  {name:<9} {value}" for name, value in properties_of(event)]
+    lines = [title, *location(span(event), source), *properties]
     for finding in event.findings[:_FINDINGS]:
         lines += _finding(finding, event.stage, title)
     if len(event.findings) > _FINDINGS:
@@ -120,11 +126,6 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
         *(("note", note) for note in event.notes),
     )
     return [(name, one_line(value)) for name, value in properties if value]
-
-
-def _properties(event: VariantFinished) -> list[str]:
-    """Return the properties, one aligned line each."""
-    return [f"  {name:<9} {value}" for name, value in properties_of(event)]
 
 
 def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
@@ -272,3 +273,104 @@ def _distinct(values: list[Any]) -> list[str]:
     short = [number(value) for value in values]
     full = [repr(value) if isinstance(value, float) else text for value, text in zip(values, short, strict=True)]
     return short if len(set(short)) == len(set(full)) else full
+
+
+_HEADERS = ("results", "severity", "signature")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Results that fail alike. The first member speaks for all."""
+
+    members: tuple[VariantFinished, ...]
+
+    @property
+    def severity(self) -> str:
+        """Return what the findings are worth; empty for results that rest on none, such as INVALID."""
+        return self.members[0].severity or ""
+
+    @property
+    def title(self) -> str:
+        """Return the signature with its id."""
+        first = self.members[0]
+        return one_line(f"{first.signature_id} {first.signature}", 400)
+
+
+def groups_of(results: Iterable[VariantFinished]) -> list[Group]:
+    """Return the groups: the worst severity first, then the largest, then the one that came first.
+
+    A result of a log without signatures gets its own.
+    """
+    groups: dict[str, list[VariantFinished]] = {}
+    for result in results:
+        result = result if result.signature else assess(result)
+        groups.setdefault(result.signature, []).append(result)
+    ordered = sorted(groups.values(), key=lambda members: (rank_of(members[0].severity or ""), -len(members)))
+    return [Group(tuple(members)) for members in ordered]
+
+
+def render_groups(groups: Iterable[Group], width: int) -> str:
+    """Return a table with a line for each group. Signatures are cut where they pass ``width`` columns."""
+    rows = [(str(len(group.members)), group.severity or "-", group.title) for group in groups]
+    counts, severities = (max(len(row[column]) for row in [_HEADERS, *rows]) for column in (0, 1))
+    room = max(24, width - counts - severities - 4)
+    lines = [
+        f"{count:>{counts}}  {severity:<{severities}}  {one_line(title, room)}"
+        for count, severity, title in [_HEADERS, *rows]
+    ]
+    return "\n".join(lines)
+
+
+COMMANDS = ("diagnose", "reduce", "repro", "issue")
+"""What a person does with a failure, in that order."""
+
+_OF_A_LAUNCH = frozenset({"diagnose", "reduce", "repro"})
+"""Commands that apply to a plain launch of kernels, which compiles nothing."""
+
+_NOT_OF_REPRO = frozenset({"--seed", "--import", "--python"})
+"""Options with a value that ``runner repro`` does not take: it runs nothing."""
+
+
+def command_of(name: str, run: Sequence[str]) -> str:
+    """Return the command ``name`` about a variant, as a shell reads it.
+
+    Args:
+        run: the words of the command that runs the variant, of ``command_words``.
+    """
+    start = run.index("runner")
+    words = [word for word in run[start + 2 :] if word != "--no-known"]
+    if name == "repro":
+        values = {place + 1 for place, word in enumerate(words) if word in _NOT_OF_REPRO}
+        words = [word for place, word in enumerate(words) if place not in values and word not in _NOT_OF_REPRO]
+    return " ".join([*run[:start], "runner", name, *words])
+
+
+def commands_of(event: VariantFinished) -> dict[str, str]:
+    """Return what a person may type about a failure, by the names of ``COMMANDS``; empty where its log names no
+    command."""
+    run = command_words(event.repro)
+    names = [name for name in COMMANDS if event.backend != LAUNCH or name in _OF_A_LAUNCH]
+    return {name: command_of(name, run) for name in names} if run else {}
+
+
+def next_lines(groups: Sequence[Group], width: int) -> list[str]:
+    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says
+    why.
+
+    They are about the first group, the worst, with a member that can be named. A command is never cut. What the group
+    is stands beside the first command where ``width`` columns have room for it.
+    """
+    results = [event for group in groups for event in group.members]
+    event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and commands_of(e)), None)
+    if event is None:
+        runs = (command_words(each.repro) for each in results if each.verdict == "VACUOUS")
+        return [f"next: {command_of('explain', run)}" for run in runs if run][:1]
+    lines = [
+        f"{'next: ' if number == 0 else '      '}{command}" + (" > repro.py" if name == "repro" else "")
+        for number, (name, command) in enumerate(commands_of(event).items())
+    ]
+    count = next(len(group.members) for group in groups if event in group.members)
+    alike = f"  # {plural(count, 'failure')}{' alike' * (count > 1)}: {one_line(event.signature, 120)}"
+    if len(lines[0] + alike) <= width:
+        lines[0] += alike
+    return lines

@@ -16,8 +16,7 @@ from runner.diagnostics import Diagnostic, Span, repository_path, shown_file
 from runner.files import open_output
 from runner.quote import command_words, workflow_command
 from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
-from runner.report.failure import headline, span
-from runner.report.groups import Group
+from runner.report.failure import Group, headline, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import Results, results_of
 from runner.templates import render_template

@@ -31,8 +31,7 @@ from runner.contract.oracles import row_of
 from runner.diagnostics import shown_file, source_line
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source, headline, render_failure
-from runner.report.handlers import Dialect, Options
-from runner.report.live_file import LiveFile
+from runner.report.handlers import Dialect, LiveFile, Options
 from runner.report.table import several_environments
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 

@@ -20,7 +20,7 @@ from runner.quote import command_words
 from runner.record.events import Key, RunStarted, VariantFinished, from_json
 from runner.record.journal import lines, parse_line
 from runner.record.store import FOLDER
-from runner.report.groups import command_of
+from runner.report.failure import command_of
 from runner.text import duration, in_line, one_line, plural
 from runner.verdict.flake_rate import FlakeRate, flake_rate, percent
 

@@ -34,8 +34,7 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
 )
-from runner.report.failure import headline, render_failure, span
-from runner.report.groups import Group, groups_of, next_lines, render_groups
+from runner.report.failure import Group, groups_of, headline, next_lines, render_failure, render_groups, span
 from runner.report.past_verdicts import rate_lines
 from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments
 from runner.session.history import slot_seconds

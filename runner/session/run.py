@@ -300,17 +300,17 @@ def open_engine(
             pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home
         )
         if settings.confirm and len(variants) < jobs:  # a processor is free for what a failure would wait for
-            for key in {each.environment.key for each in planned.planned if _runs_on_the_cpu(each)}:
+            for key in {
+                each.environment.key
+                for each in planned.planned
+                if each.variant.device == "cpu" and not skip_reason(each)
+            }:
                 local.prepare(key, "fresh", USER_VARIABLES)
     if not settings.cached:
         return engine
     from runner.engine.cached import CachedEngine
 
     return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
-
-
-def _runs_on_the_cpu(planned: Planned) -> bool:
-    return planned.variant.device == "cpu" and not skip_reason(planned)
 
 
 def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Planned], str]:

@@ -25,7 +25,6 @@ from runner import __version__, exit_codes
 from runner.cases.model import Case, Kernel, Literal, PythonModule
 from runner.cases.python_files import own_imports
 from runner.diagnostics import Span
-from runner.exit_codes import UsageError
 from runner.files import read_text
 from runner.record.events import (
     RED,
@@ -193,7 +192,7 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
         UsageError: a run is no shard, or not one of the same plan; one is there twice, is missing, or has not finished.
     """
     if not runs:
-        raise UsageError("nothing to merge: name the runs of all shards")
+        raise exit_codes.UsageError("nothing to merge: name the runs of all shards")
     parts = [_part(events) for events in runs]
     parts.sort(key=lambda part: part.shard.index)
     _belong_together(parts)
@@ -237,7 +236,7 @@ def check_stamps(path: str | os.PathLike[str]) -> None:
     found = stamps(path)
     if len(found) > 1:
         names = sorted(f"shard {shard or 'none'} of plan {plan or 'none'}" for plan, shard in found)
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"{path} holds lines of several runs: {', '.join(names)}; run these shards again, each into its own log"
         )
 
@@ -245,13 +244,15 @@ def check_stamps(path: str | os.PathLike[str]) -> None:
 def _part(events: Sequence[Event]) -> _Part:
     started = start_of(events)
     if started is None:
-        raise UsageError("cannot merge: one of the logs does not say which run it is of; run that shard again")
+        raise exit_codes.UsageError(
+            "cannot merge: one of the logs does not say which run it is of; run that shard again"
+        )
     try:
         shard = parse_shard(started.shard)
     except ValueError:
         shard = None
     if shard is None or not started.plan:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"cannot merge: run {started.run} is no shard; --shard 1/{4} to --shard 4/4 make four of a run"
         )
     marks = [event for event in events if isinstance(event, RunStarted | RunResumed | RunFinished)]
@@ -271,42 +272,46 @@ def _belong_together(parts: Sequence[_Part]) -> None:
     first = parts[0]
     for part in parts[1:]:
         if part.started.plan != first.started.plan:
-            raise UsageError(
+            raise exit_codes.UsageError(
                 f"cannot merge: {part.name} and {first.name} are of different plans ({part.started.plan}, "
                 f"{first.started.plan}); "
                 "run every shard on the same cases, with the same options and the same torch"
             )
         if part.shard.count != first.shard.count:
-            raise UsageError(
+            raise exit_codes.UsageError(
                 f"cannot merge: {first.name} and {part.name} cut the plan into different numbers of shards"
             )
     found = Counter(part.shard.index for part in parts)
     twice = next((index for index, times in found.items() if times > 1), None)
     if twice is not None:
         names = " and ".join(part.name for part in parts if part.shard.index == twice)
-        raise UsageError(f"cannot merge: {names} are the same shard; leave one out")
+        raise exit_codes.UsageError(f"cannot merge: {names} are the same shard; leave one out")
     count = first.shard.count
     if len(found) < count:
         missing = ", ".join(f"{index}/{count}" for index in range(1, count + 1) if index not in found)
-        raise UsageError(f"cannot merge: no run of shard {missing}; run it with the same command and --shard")
+        raise exit_codes.UsageError(
+            f"cannot merge: no run of shard {missing}; run it with the same command and --shard"
+        )
 
 
 def _whole(part: _Part) -> None:
     """See that a shard's run has a verdict for all that it planned."""
     again = f"finish it with: runner resume {part.started.folder or part.started.run}"
     if not part.ended:
-        raise UsageError(f"cannot merge: {part.name} has not finished; {again}")
+        raise exit_codes.UsageError(f"cannot merge: {part.name} has not finished; {again}")
     if part.ends[-1].interrupted:
-        raise UsageError(f"cannot merge: {part.name} was interrupted; {again}")
+        raise exit_codes.UsageError(f"cannot merge: {part.name} was interrupted; {again}")
     left = [key for key in part.planned if key not in part.finished]
     if left:
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"cannot merge: {part.name} has no verdict for {len(left)} of its {len(part.planned)} variants, such as "
             f"{left[0][0]}; {again}"
         )
     expected = part.started.planned
     if any(key not in part.planned for key in part.finished) or (expected and expected != len(part.planned)):
-        raise UsageError(f"cannot merge: the log of {part.name} lacks lines of its plan; run that shard again")
+        raise exit_codes.UsageError(
+            f"cannot merge: the log of {part.name} lacks lines of its plan; run that shard again"
+        )
 
 
 def _disjoint(parts: Sequence[_Part]) -> None:
@@ -316,18 +321,18 @@ def _disjoint(parts: Sequence[_Part]) -> None:
     for part in parts:
         for key, event in part.planned.items():
             if key in owner:
-                raise UsageError(
+                raise exit_codes.UsageError(
                     f"cannot merge: {key[0]} (torch {key[1]}) is in {owner[key].name} and in {part.name}; {_CUT_ALIKE}"
                 )
             if event.number and places.setdefault(event.number, key) != key:
-                raise UsageError(
+                raise exit_codes.UsageError(
                     f"cannot merge: {key[0]} and {places[event.number][0]} have the same place in the plan; "
                     f"{_CUT_ALIKE}"
                 )
             owner[key] = part
     total = max(part.started.total for part in parts)
     if total and total != len(owner):
-        raise UsageError(
+        raise exit_codes.UsageError(
             f"cannot merge: {total} variants are planned, and these shards hold {len(owner)}; {_CUT_ALIKE}"
         )
 
@@ -341,7 +346,7 @@ def _own(parts: Sequence[_Part]) -> None:
             continue
         stranger = next((key for key in part.planned if not is_of(key[0], part.shard)), None)
         if stranger is not None:
-            raise UsageError(
+            raise exit_codes.UsageError(
                 f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that "
                 "shard again"
             )

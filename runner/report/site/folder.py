@@ -41,8 +41,7 @@ from runner.record.events import (
 )
 from runner.record.journal import parse_line
 from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps, picture_parts
-from runner.report.failure import headline, properties_of, span
-from runner.report.groups import Group, commands_of
+from runner.report.failure import Group, commands_of, headline, properties_of, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import GROUPS, Declared, Results, declared_of, results_of
 from runner.report.table import cell_text, several_environments, star_line

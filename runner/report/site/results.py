@@ -24,8 +24,7 @@ from runner.exit_codes import UsageError
 from runner.record.events import RED, Event, Key, RunStarted, VariantFinished, VariantPlanned, finished_of, planned_of
 from runner.record.signing import why_foreign
 from runner.record.store import started_of
-from runner.report.failure import span
-from runner.report.groups import Group, groups_of
+from runner.report.failure import Group, groups_of, span
 from runner.session.collect import load
 from runner.verdict.signature import assess
 
@@ -153,7 +152,8 @@ class Declared:
         Empty if they cannot be read.
         """
         place = span(event)
-        lines = self._lines(self.local(place.file, event))
+        file = self.local(place.file, event)
+        lines = _read(file) if file else ()
         return _case_lines(lines, place, event.line if place.file == event.file else place.line) if lines else []
 
     def local(self, file: str, event: VariantFinished | VariantPlanned) -> str:
@@ -162,9 +162,6 @@ class Declared:
 
     def _variant(self, event: VariantFinished) -> Variant | None:
         return self.variants.get((self.local(event.file, event), _tail(event.label)))
-
-    def _lines(self, file: str) -> Sequence[str]:
-        return _read(file) if file else ()
 
 
 def declared_of(events: Sequence[Event]) -> Declared:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import VariantFinished
-from runner.report import groups
+from runner.report import failure as failures
 
 from .events_sample import failure, finished, value_finding
 
 
 def next_lines(results: list[VariantFinished], width: int) -> list[str]:
-    return groups.next_lines(groups.groups_of(results), width)
+    return failures.next_lines(failures.groups_of(results), width)
 
 
 def failed(name: str, oracle: str = "value", words: str = "", **changes: object) -> VariantFinished:

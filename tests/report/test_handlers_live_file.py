@@ -16,7 +16,7 @@ import xmlschema
 
 from runner import files
 from runner.record.events import Event, Notice, RunFinished, VariantFinished, VariantStarted
-from runner.report import junit, live_file
+from runner.report import handlers, junit
 from runner.report.junit import Dialect, JUnitFile, render
 from tests.report.events_sample import every_verdict, finished, planned, started
 
@@ -145,7 +145,7 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "junit.xml"
     code = (
         "import sys\n"
-        "from runner.report.live_file import LiveFile\n"
+        "from runner.report.handlers import LiveFile\n"
         "n = 0\n"
         "file = LiveFile(sys.argv[1], lambda: [f'<a n=\"{n}\">'.encode(), b'x' * 1_000_000, b'</a>'])\n"
         "while True:\n"
@@ -260,9 +260,9 @@ def test_a_result_is_rendered_once_however_often_the_file_is_written(
 
 
 def test_a_large_file_is_written_at_the_rate_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_file, "_RATE", 1000)
+    monkeypatch.setattr(handlers, "_RATE", 1000)
     clock = Clock()
-    file = live_file.LiveFile(tmp_path / "large", lambda: [str(clock.now).encode(), b"x" * 4000], clock=clock)
+    file = handlers.LiveFile(tmp_path / "large", lambda: [str(clock.now).encode(), b"x" * 4000], clock=clock)
     file.write()
     for second in range(1, 4):
         clock.now = second

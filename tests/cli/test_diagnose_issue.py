@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from runner.cli import issue
+from runner.cli import diagnose
 from runner.diagnose.bug_report import Check
 from runner.diagnose.harness import Progress
 
 
 def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    code = issue._refuse(
+    code = diagnose._refuse(
         [Check(True, "3 lines", rule="short"), Check(False, "exit status 0", "run it", "alone")], Progress()
     )
     said = capsys.readouterr()
@@ -39,10 +39,10 @@ def test_what_reducing_came_to_is_said(
 ) -> None:
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(**changes))
     arguments = Namespace(reduce=True, budget=1.0)
-    assert issue._reduce(arguments, SimpleNamespace(), tmp_path, Progress()) == ("small", "cases:", said)  # type: ignore[arg-type]
+    assert diagnose._reduce(arguments, SimpleNamespace(), tmp_path, Progress()) == ("small", "cases:", said)  # type: ignore[arg-type]
 
 
 def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(interrupted=True))
     with pytest.raises(KeyboardInterrupt):
-        issue._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress())  # type: ignore[arg-type]
+        diagnose._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress())  # type: ignore[arg-type]

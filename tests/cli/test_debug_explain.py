@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.builder.source import Source
-from runner.cli.explain import placed, render, telling
+from runner.cli.debug import placed, render_explained, telling
 from runner.diagnostics import Span
 
 SOURCE = Source(
@@ -56,7 +56,7 @@ QUIET: dict[str, Any] = {
 
 
 def changed(**changes: Any) -> str:
-    return render({**copy.deepcopy(QUIET), **changes})
+    return render_explained({**copy.deepcopy(QUIET), **changes})
 
 
 def test_a_line_becomes_a_place_and_a_statement():
