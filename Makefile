@@ -3,19 +3,23 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml constraints.txt
 # Unit tests that start no worker, without the files that need torch or take long. Single tests that take long have the marker slow.
 QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose reduce report cli) \
          $(filter-out tests/test_hostile_files.py,$(wildcard tests/test_*.py))
 LEFT_OUT := $(addprefix tests/,builder/test_runs.py cli/test_reduce_minifier.py diagnose/test_repro.py session/test_plan.py)
 
-.PHONY: run test nightly quick lint clean
+.PHONY: run test gate nightly quick lint clean
 
 run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML in .runner/latest/
 	$(BIN)/runner run suites/
 
-test: $(VENV)/installed-test  ## set up, then pass the tests
-	$(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not nightly" tests
+test: gate  ## set up, then pass the tests: those of the gate first, so that a failure shows early
+	$(PYTEST) -m "not gate and not nightly" tests
+
+gate: $(VENV)/installed-test  ## the first minutes of `make test`: unit tests, the judge, and a part of the commands
+	$(PYTEST) -m gate tests
 
 nightly: $(VENV)/installed-test  ## the long tests of which `make test` has a part
 	$(BIN)/python -m pytest -q -n auto --dist load -m nightly tests

@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from tests.handmade import Dig
 
 
+GATE = (
+    "bench", "builder", "cases", "cli", "contract", "diagnose", "engine/test_", "generate", "hunt", "ledger", "record",
+    "reduce", "report", "session", "test_", "verdict",
+    "worker/comparison", "worker/judge", "worker/operators", "worker/rounding", "worker/run", "worker/test_",
+    "black_box/test_bad_input", "black_box/test_every_verdict", "black_box/test_result_codes", "black_box/test_run",
+)  # fmt: skip
+"""Beginnings of the paths of tests that ``make gate`` runs, but for those that are slow."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        place = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
+        is_long = item.get_closest_marker("slow") or item.get_closest_marker("nightly")
+        if place.startswith(GATE) and not is_long:
+            item.add_marker("gate")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def home_folders(pytestconfig: pytest.Config) -> Iterator[None]:
     """Folders for the user's key (``runner.record.signing``) and for compiled code, which commands that tests start use too.
