@@ -64,7 +64,7 @@ def add_diff(parser: argparse.ArgumentParser) -> None:
 def run_diff(arguments: argparse.Namespace) -> int:
     """Compare both sides; the exit code says whether something is broken."""
     runs = (arguments.old, arguments.new or arguments.old)
-    paths = [os.path.realpath(journal_of(run_diff)) for run_diff in runs]
+    paths = [os.path.realpath(journal_of(run)) for run in runs]
     outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
         raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")

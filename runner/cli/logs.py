@@ -74,9 +74,9 @@ def add_merge(parser: argparse.ArgumentParser) -> None:
 
 def run_merge(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
-    outputs.check(arguments, {os.path.realpath(journal_of(run_merge)) for run_merge in arguments.runs})
+    outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
     chosen = outputs.reporters_of(arguments)
-    events = merge([_shard(run_merge) for run_merge in arguments.runs])
+    events = merge([_shard(run) for run in arguments.runs])
     folder = _merged_folder(arguments.output)
     start = started_of(events)
     events[events.index(start)] = replace(start, folder=str(folder))
@@ -104,9 +104,9 @@ def run_merge(arguments: argparse.Namespace) -> int:
     return exit_codes.INTERNAL if failed and code in (exit_codes.OK, exit_codes.FAILED) else code
 
 
-def _shard(run_merge: str) -> list[Event]:
+def _shard(run: str) -> list[Event]:
     """The events of one shard's run. Raises UsageError when its log cannot be what that run has written."""
-    log = read_log(run_merge)
+    log = read_log(run)
     log.print_problems()
     if log.problems.worst > Weight.USUAL:
         raise exit_codes.UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
