@@ -486,6 +486,37 @@ first_zero = after(lambda out: torch.cat([out[:1] * 0, out[1:]]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 
 
+def at(changes: dict[int, Any]) -> Any:
+    """A backend that changes the outputs at some places."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        def run(*args: Any) -> Any:
+            outs = list(graph(*args))
+            for place, change in changes.items():
+                outs[place] = change(outs[place])
+            return tuple(outs)
+
+        return run
+
+    return backend
+
+
+_reverse, _mirror = (lambda out: out.flip(-1)), (lambda out: out.max() - out)
+negated_0, negated_1, negated_2 = (at({place: torch.neg}) for place in range(3))
+negated_01, negated_02 = (at({0: torch.neg, place: torch.neg}) for place in (1, 2))
+reversed_0, reversed_1, reversed_2 = (at({place: _reverse}) for place in range(3))
+reversed_01, reversed_02 = (at({0: _reverse, place: _reverse}) for place in (1, 2))
+mirrored_1 = at({1: _mirror})
+reversed_0_mirrored_1 = at({0: _reverse, 1: _mirror})
+reversed_02_mirrored_1 = at({0: _reverse, 1: _mirror, 2: _reverse})
+reversed_2_mirrored_1 = at({1: _mirror, 2: _reverse})
+doubled_0 = at({0: lambda out: out * (2 - 2.0**-23)})
+less_1 = at({1: lambda out: out - 1})
+doubled_0_less_1 = at({0: lambda out: out * (2 - 2.0**-23), 1: lambda out: out - 1})
+split_0 = at({0: lambda out: torch.cat([out[-1:], out])})
+split_01 = at({0: lambda out: torch.cat([out[:1], out]), 1: lambda out: torch.arange(len(out))})
+
+
 def writes_apart(graph: Graph, inputs: list[Any]) -> Function:
     """Writes into a copy of what is expanded."""
     for node in graph.graph.nodes:

@@ -190,7 +190,7 @@ def value_findings(
         yield from _python_findings(evidence, call, eager, compiled)
         return
     if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
-        breach = evidence.undefined.breach(call, eager.path, compiled.value)
+        breach = evidence.undefined.breach(call, eager.path, compiled.value, evidence.compiled.calls[call].outputs)
         if breach:
             yield Finding("value", breach, where)
         evidence.excuse(where, eager.value.numel(), eager.value.numel())
@@ -203,7 +203,7 @@ def value_findings(
     mask = evidence.undefined_elements(call, eager, oracle)
     if mask is not None and evidence.undefined is not None:
         mask = evidence.undefined.reachable(call, eager.path, mask, compiled.value)
-        breach = evidence.undefined.breach(call, eager.path, compiled.value)
+        breach = evidence.undefined.breach(call, eager.path, compiled.value, evidence.compiled.calls[call].outputs)
         if breach:
             yield Finding("value", breach, where)
         evidence.excuse(where, int((mask & (eager.value != compiled.value)).sum()), mask.numel())

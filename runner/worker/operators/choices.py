@@ -346,15 +346,14 @@ def turn_eigenvectors(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 
 def turn_columns(call: Call, draw: Draw) -> tuple[Any, bool]:
-    """Turn columns of Q and rows of R around."""
+    """Turn columns of Q and rows of R around; of a whole Q, also those that R makes nothing of."""
     left, right = call.run()
-    count = min(call.arguments["A"].shape[-2:])
     if not right.numel():
         return (left, right), False
-    signs = draw.signs(right[..., :count, 0])
-    right[..., :count, :] *= signs.unsqueeze(-1)
+    signs = draw.signs(right[..., 0])
+    right *= signs.unsqueeze(-1)
     if left.numel():
-        left[..., :count] *= signs.unsqueeze(-2)
+        left *= signs.unsqueeze(-2)
     return (left, right), True
 
 

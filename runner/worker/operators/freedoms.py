@@ -30,8 +30,9 @@ from runner.worker.operators.choices import (
 )
 from runner.worker.operators.steps import toss_otherwise
 
-Definition = Literal["", "indices", "set", "writes", "vectors", "pairs"]
-"""What still holds for every legal result. Nothing does of memory that nobody wrote, or of a cast that does not fit."""
+Definition = Literal["", "indices", "set", "writes", "vectors", "pairs", "groups", "mantissas"]
+"""What still holds for every legal result. Of the last two it does for several results together only. Nothing does of
+memory that nobody wrote, or of a cast that does not fit."""
 
 ROUNDED = (
     "Computed values are known up to the tolerance only, and so is which of two is larger, or whether they are equal."
@@ -75,9 +76,10 @@ FREEDOMS: Mapping[str, Freedom] = {
         Freedom("torch.eq", compares=True, two_sided=True),
         Freedom("torch.floor", compares=True, two_sided=True),
         Freedom("torch.histc", compares=True),
+        Freedom("torch.frexp", compares=True, definition="mantissas"),
         Freedom("torch.sign", compares=True, two_sided=True),
         Freedom("torch.bernoulli", choose=toss_otherwise, compares=True, two_sided=True),
-        Freedom("torch.unique_consecutive", compares=True),
+        Freedom("torch.unique_consecutive", compares=True, definition="groups"),
         Freedom(
             "torch.sort",
             "If ``False``, the relative order of values which compare equal is not guaranteed.",

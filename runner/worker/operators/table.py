@@ -125,7 +125,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("frac", exact=True),
         Operator("fractional_max_pool2d", exact=True),
         Operator("fractional_max_pool3d", exact=True),
-        Operator("frexp", exact=True, freedom="torch.histc", overloads="Tensor"),
+        Operator("frexp", exact=True, freedom="torch.frexp", overloads="Tensor"),
         Operator("full_like", exact=True),
         Operator("gather", exact=True),
         Operator("ge", freedom="torch.eq", overloads="Scalar Tensor", kink="self"),

@@ -1,8 +1,8 @@
 """Definitions of operators whose result torch leaves open: what still holds for every legal result.
 
-Each function is given the operator's call and its own result in eager, both on the CPU, the place of an output among
-its results, and what was compiled there. It returns in which way that breaks the definition; an empty text where it
-does not.
+A ``Definition`` is given the operator's call and its own result in eager, both on the CPU, the place of an output among
+its results, and what was compiled there. A ``Joint`` is given all that was compiled of the result, by its places. Each
+returns in which way that breaks the definition; an empty text where it does not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from runner.worker.operators.choices import Call, dimension, symmetric_matrix, t
 from runner.worker.tensors.tolerance import tolerance_for
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
+Joint = Callable[[Call, Sequence[torch.Tensor], Mapping[int, torch.Tensor]], str]
 
 
 def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
@@ -230,3 +231,87 @@ DEFINITIONS: Mapping[str, Definition] = {
     "pairs": _pairs,
 }
 """By the ``definition`` of a ``Freedom``."""
+
+
+def _named(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
+    """The values are the elements that the indices name."""
+    x, dim = call.arguments["self"], dimension(call)
+    if not {0, 1} <= parts.keys() or not x.dim() or not parts[1].numel():
+        return ""
+    values, indices = (_along(parts[place], x, dim) for place in (0, 1))
+    amount = None if call.uncertainty is None else call.uncertainty.expand_as(x).gather(dim, indices)
+    differ = _differ(x.gather(dim, indices) + 0, values + 0, amount)  # either zero may stand for both
+    return "its values are not the elements that its indices name" if differ else ""
+
+
+def _grouped(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
+    """Each place (the second result) names an element equal to the input's; counts (the third) are those of the
+    elements."""
+    x, dim = call.arguments["self"], call.arguments.get("dim")
+    members, places, counts = (parts.get(place, x.new_empty(0)) for place in range(3))
+    if not x.numel():
+        return ""
+    sizes = [part.size(way) for part, way in ((members, dim or 0), (counts, 0)) if part.numel()]
+    if not places.numel():
+        differ = len(sizes) == 2 and call.uncertainty is None and not _are_counted(x, members, counts, dim)
+        return "its counts are not those of its elements" if differ else ""
+    if sizes and (int(places.min()) < 0 or int(places.max()) >= min(sizes)):
+        return "a place lies outside of its elements"
+    if counts.numel() and not torch.equal(places.flatten().bincount(), counts):
+        return "its counts are not those of its places"
+    if not members.numel():
+        return ""
+    named = members[places] if dim is None else members.index_select(dim, places)
+    differ = named.shape != x.shape or _differ(x + 0, named + 0, call.uncertainty)  # either zero stands for both
+    return "the elements that its places name are not those of the input" if differ else ""
+
+
+def _are_counted(x: torch.Tensor, members: torch.Tensor, counts: torch.Tensor, dim: int | None) -> bool:
+    """Return whether each member stands in ``x`` as often as its count says; NaN equals nothing, and stands there
+    once."""
+    both = torch.cat([x.reshape(-1), members]) if dim is None else torch.cat([x, members], dim)
+    _, groups, numbers = torch.unique(both, return_inverse=True, return_counts=True, dim=dim)
+    return bool(torch.equal((numbers[groups[-counts.numel() :]] - 1).clamp_min(1), counts))
+
+
+def _product(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
+    """Q R, or U S Vh, is the matrix. Values and vectors of a symmetric one are in a fixed order."""
+    matrix = call.arguments["A"]
+    last = {"linalg_qr": 1, "_linalg_svd": 2}.get(call.func.overloadpacket.__name__, 0)
+    if not last or not {0, last} <= parts.keys() or not parts[0].numel() or not parts[last].numel():
+        return ""
+    left, right = parts[0], parts[last]
+    if last == 2:
+        values = parts.get(1, results[1])
+        left, right = left[..., : values.size(-1)] * values.unsqueeze(-2), right[..., : values.size(-1), :]
+    off = _off(left @ right, matrix, matrix.abs().max(), max(matrix.shape[-2:]))
+    return "its parts are not those of the matrix together" if off else ""
+
+
+def _stretched(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
+    """The matrix stretches each eigenvector by the eigenvalue of the same place."""
+    if not {0, 1} <= parts.keys() or not parts[1].numel():
+        return ""
+    values, vectors = parts[0], parts[1]
+    matrix = call.arguments["self"].to(vectors.dtype)
+    off = _off(matrix @ vectors, vectors * values.unsqueeze(-2), matrix.abs().max(), matrix.size(-1))
+    return "its vectors do not belong to the eigenvalues of their places" if off else ""
+
+
+def _scaled(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
+    """A mantissa times two to the power of its exponent is the number."""
+    if not {0, 1} <= parts.keys():
+        return ""
+    differ = _differ(call.arguments["self"], torch.ldexp(parts[0], parts[1]), call.uncertainty)
+    return "its mantissas and exponents are not those of the numbers together" if differ else ""
+
+
+JOINTS: Mapping[str, Joint] = {
+    "indices": _named,
+    "set": _grouped,
+    "groups": _grouped,
+    "vectors": _product,
+    "pairs": _stretched,
+    "mantissas": _scaled,
+}
+"""What holds for several results of one call together, by the ``definition`` of a ``Freedom``."""

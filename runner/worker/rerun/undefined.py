@@ -11,8 +11,8 @@ import torch
 from runner.worker import thresholds
 from runner.worker.operators.choices import Call
 from runner.worker.operators.freedoms import Freedom
-from runner.worker.program.snapshot import Leaf
-from runner.worker.rerun.definitions import DEFINITIONS, Definition
+from runner.worker.program.snapshot import Leaf, Tree
+from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
 from runner.worker.rerun.kinks import Spread
 from runner.worker.tensors.elements import planes
 
@@ -101,11 +101,15 @@ class Undefined:
         """Return whether the shape of a leaf is defined."""
         return self.masks.get((call, path), False) is not None
 
-    def breach(self, call: int, path: str, compiled: torch.Tensor) -> str:
+    def breach(self, call: int, path: str, compiled: torch.Tensor, outputs: Tree) -> str:
         """Return how a compiled leaf breaks the definition of the operator that it is the result of, or nothing.
 
-        Where there is no definition, its undefined elements must lie near those of legal runs.
+        The operator's other results among the compiled ``outputs`` are looked at too. Where there is no definition,
+        its undefined elements must lie near those of legal runs.
         """
+        return self._breach_alone(call, path, compiled) or self._breach_together(call, path, outputs)
+
+    def _breach_alone(self, call: int, path: str, compiled: torch.Tensor) -> str:
         definition = self._definition(call, path)
         if definition is None:
             mask, legal = self.masks.get((call, path), False), self.ranges.get((call, path))
@@ -118,6 +122,29 @@ class Undefined:
         if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""
         reason = definition(use.call, use.results, place, compiled)
+        return f"breaks the definition of {use.freedom.name}: {reason}" if reason else ""
+
+    def _breach_together(self, call: int, path: str, outputs: Tree) -> str:
+        """Return how a compiled output does not fit the other results of its operator.
+
+        Those that are wrong by themselves are left out.
+        """
+        result = self.results.get((call, path))
+        joint = JOINTS.get(result.use.freedom.definition) if result is not None and result.use.certain else None
+        if result is None or joint is None:
+            return ""
+        use = result.use
+        paths = {other.place: key for key, other in self.results.items() if key[0] == call and other.use is use}
+        values = {leaf.path: leaf.value for leaf in outputs.leaves}
+        parts = {}
+        for place, (_, name) in {**paths, result.place: (call, path)}.items():
+            own, value = use.results[place], values.get(name)
+            if not isinstance(value, torch.Tensor) or (value.dtype, value.dim()) != (own.dtype, own.dim()):
+                continue
+            has_size = value.shape == own.shape or not self.has_shape(call, name)
+            if has_size and not self._breach_alone(call, name, value):
+                parts[place] = value
+        reason = joint(use.call, use.results, parts)
         return f"breaks the definition of {use.freedom.name}: {reason}" if reason else ""
 
     def is_checked(self, call: int, path: str) -> bool:

@@ -544,3 +544,87 @@ def test_eigenvalues_are_off_by_a_rounding_of_the_largest() -> None:
     text = source("return torch.linalg.eigh(x @ x.T)", "torch.randn(12, 3) * 100")
     assert passes(run(text, "planted:hair_off", **NO_GRADIENT))
     assert oracles(run(text, "planted:far_away", **NO_GRADIENT))
+
+
+# name: (source, backends that change one part alone, backends that make another choice)
+TOGETHER: dict[str, tuple[str, str, str]] = {
+    "qr": (source("return torch.linalg.qr(x)", "torch.randn(4, 3)"), "negated_0 negated_1", "negated_01"),
+    "qr, the whole Q": (
+        source("return torch.linalg.qr(x, mode='complete')", "torch.randn(4, 3)"),
+        "negated_0 negated_1",
+        "negated_01",
+    ),
+    "svd": (source("return torch.linalg.svd(x)", "torch.randn(3, 4)"), "negated_0 negated_2", "negated_02"),
+    "svd, of vectors alone": (
+        source("u, _, v = torch.linalg.svd(x)\nreturn u, v", "torch.randn(4, 3)"),
+        "negated_0 negated_1",
+        "negated_01",
+    ),
+    "eigh": (source("return torch.linalg.eigh(x)", SYMMETRIC), "reversed_0 reversed_1", "negated_1"),
+    "eig": (source("return torch.linalg.eig(x)", "torch.randn(4, 4)"), "reversed_0 reversed_1", "reversed_01"),
+    "topk": (
+        source("return torch.topk(x, 4, sorted=False)", "torch.randn(2, 6)"),
+        "reversed_0 reversed_1",
+        "reversed_01",
+    ),
+    "places of a set": (
+        source("return torch.unique(x, sorted=False, return_inverse=True)", TIES),
+        "reversed_0 mirrored_1",
+        "reversed_0_mirrored_1",
+    ),
+    "counts of a set": (
+        source("return torch.unique(x, sorted=False, return_counts=True)", TIES),
+        "reversed_0 reversed_1",
+        "reversed_01",
+    ),
+    "places and counts of a set": (
+        source("return torch.unique(x, sorted=False, return_inverse=True, return_counts=True)", TIES),
+        "reversed_0 mirrored_1 reversed_2 reversed_02 reversed_2_mirrored_1 reversed_0_mirrored_1",
+        "reversed_02_mirrored_1",
+    ),
+    "columns": (
+        source("return torch.unique(x, False, True, True, dim=1)", f"{TIES}.view(1, 8).repeat(2, 1)"),
+        "reversed_0 mirrored_1 reversed_2 reversed_02 reversed_2_mirrored_1 reversed_0_mirrored_1",
+        "reversed_02_mirrored_1",
+    ),
+    "counts of columns": (
+        source("return torch.unique(x, False, False, True, dim=1)", f"{TIES}.view(1, 8).repeat(2, 1)"),
+        "reversed_0 reversed_1",
+        "reversed_01",
+    ),
+    "either zero and NaN": (
+        source("return torch.unique(x, False, True)", "torch.tensor([-0.0, 1., 0., float('nan'), -0.0])"),
+        "reversed_0 mirrored_1",
+        "reversed_0_mirrored_1",
+    ),
+    "a row of computed elements": (
+        source("return torch.unique_consecutive(x / 3, return_inverse=True)", "torch.tensor([3., 3., 1.])"),
+        "reversed_0 mirrored_1 split_0",
+        "split_01",
+    ),
+    "a mantissa and an exponent": (
+        source("return *torch.frexp(x / 3), x + 1", "torch.tensor([3., 6., 12.])"),
+        "doubled_0 less_1",
+        "doubled_0_less_1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name, backend", [(name, part) for name in TOGETHER for part in TOGETHER[name][1].split()])
+def test_the_results_of_one_call_hold_together(name: str, backend: str) -> None:
+    record = run(TOGETHER[name][0], f"planted:{backend}", **NO_GRADIENT)
+    assert {"value"} == set(oracles(record)), record
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_another_choice_of_all_results_together_passes(name: str) -> None:
+    for backend in ("clean", *TOGETHER[name][2].split()):
+        record = run(TOGETHER[name][0], f"planted:{backend}", **NO_GRADIENT)
+        assert passes(record), record
+    assert record["labels"] == ["unspecified"]
+
+
+@pytest.mark.parametrize("body", ["torch.linalg.qr(x)[0]", "torch.linalg.svd(x)[0]", "torch.linalg.eig(x)[1]"])
+def test_a_result_without_the_others_has_its_own_definition(body: str) -> None:
+    record = run(source(f"return {body}", "torch.randn(4, 4)"), "planted:negated_0", **NO_GRADIENT)
+    assert (passes(record), record["labels"]) == (True, ["unspecified"]), record
