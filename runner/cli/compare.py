@@ -65,11 +65,11 @@ def run_diff(arguments: argparse.Namespace) -> int:
     """Compare both sides; the exit code says whether something is broken."""
     runs = (arguments.old, arguments.new or arguments.old)
     paths = [os.path.realpath(journal_of(run)) for run in runs]
-    outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
         raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
     old_log = whole_log(runs[0])
     new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
+    outputs.check_of_logs(arguments, old_log, new_log)
     old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
     comparison = difference.Comparison(old, new, compare(old.results, new.results, names))
     if not comparison.difference.pairs:
@@ -168,12 +168,13 @@ def run_score(arguments: argparse.Namespace) -> int:
     """Print the score. Raises UsageError where nothing was judged."""
     runs = [arguments.run, *([arguments.second] if arguments.second is not None else [])]
     paths = [os.path.realpath(journal_of(name)) for name in runs]
-    outputs.check(arguments, {*paths})
     if arguments.json == arguments.markdown == "-":
         raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
     if len(set(paths)) < len(paths):
         raise exit_codes.UsageError("both runs are one; name one, or two that differ")
-    result = score([(str(log.path), log.events) for log in map(whole_log, runs)], arguments.backend)
+    logs = [whole_log(run) for run in runs]
+    outputs.check_of_logs(arguments, *logs)
+    result = score([(str(log.path), log.events) for log in logs], arguments.backend)
     if not any(column.total.judged for column in result.columns):
         raise exit_codes.UsageError(
             f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli.arguments import add_paths, settings_of
@@ -13,6 +14,7 @@ from runner.diagnostics import shown_path
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import has_latest, read_events
+from runner.session.collect import split_paths
 from runner.text import draw_table, in_line, one_line, plural
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")
@@ -86,7 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
     left = False  # for somebody to do by hand
     if arguments.update and past is not None:
         plan = plan_changes(entries, loaded.variants, past, arguments.add)
-        console.output(rewrite(plan, settings_of(arguments).limits(), arguments.dry_run), end="")
+        named = [Path.cwd(), *map(Path, split_paths(arguments.paths)[0])]
+        folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in named}
+        console.output(rewrite(plan, settings_of(arguments).limits(), folders, arguments.dry_run), end="")
         for note in plan.notes:
             console.message(f"runner: {note}")
         left = bool(plan.notes)

@@ -13,9 +13,9 @@ from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import add_junit, add_outputs, add_verbose, describe
 from runner.files import replace_text
-from runner.record.events import Event, RunFinished
+from runner.record.events import RunFinished
 from runner.record.journal import Journal, Weight
-from runner.record.store import journal_of, make_latest, new_folder, read_events, read_log, started_of
+from runner.record.store import Log, make_latest, new_folder, read_log, started_of
 from runner.report import past_verdicts
 from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
@@ -37,9 +37,11 @@ def add_report(parser: argparse.ArgumentParser) -> None:
 
 def run_report(arguments: argparse.Namespace) -> int:
     """Make the reports again, by the same code that makes them during a run."""
-    outputs.check(arguments, {os.path.realpath(journal_of(arguments.run))})
+    log = read_log(arguments.run)
+    log.print_problems()
+    events = log.events
+    outputs.check_of_logs(arguments, log)
     chosen = outputs.reporters_of(arguments)
-    events = read_events(arguments.run)
     if arguments.junit:
         try:
             text = render_junit(events, arguments.junit_dialect)
@@ -54,7 +56,7 @@ def run_report(arguments: argparse.Namespace) -> int:
     terminal = Reporter(
         whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
     )
-    options = Options(dialect=arguments.junit_dialect, folder=journal_of(arguments.run).parent)
+    options = Options(dialect=arguments.junit_dialect, folder=log.path.parent)
     return exit_codes.INTERNAL if Reports(terminal, chosen, options).play(events) else exit_codes.OK
 
 
@@ -74,9 +76,10 @@ def add_merge(parser: argparse.ArgumentParser) -> None:
 
 def run_merge(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
-    outputs.check(arguments, {os.path.realpath(journal_of(run)) for run in arguments.runs})
+    logs = [_shard(run) for run in arguments.runs]
+    outputs.check_of_logs(arguments, *logs)
     chosen = outputs.reporters_of(arguments)
-    events = merge([_shard(run) for run in arguments.runs])
+    events = merge([log.events for log in logs])
     folder = _merged_folder(arguments.output)
     start = started_of(events)
     events[events.index(start)] = replace(start, folder=str(folder))
@@ -104,14 +107,14 @@ def run_merge(arguments: argparse.Namespace) -> int:
     return exit_codes.INTERNAL if failed and code in (exit_codes.OK, exit_codes.FAILED) else code
 
 
-def _shard(run: str) -> list[Event]:
-    """The events of one shard's run. Raises UsageError when its log cannot be what that run has written."""
+def _shard(run: str) -> Log:
+    """The log of one shard's run. Raises UsageError when its log cannot be what that run has written."""
     log = read_log(run)
     log.print_problems()
     if log.problems.worst > Weight.USUAL:
         raise exit_codes.UsageError(f"cannot merge: {log.path} is not as its run wrote it; run that shard again")
     check_stamps(log.path)
-    return log.events
+    return log
 
 
 def _merged_folder(output: str | None) -> Path:

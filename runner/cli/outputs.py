@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from runner import console
 from runner.exit_codes import INTERNAL, UsageError
 from runner.files import PIPE, is_open_file, is_pipe, link_problem, write_text
 from runner.quote import shell_word
+from runner.record.events import VariantPlanned
+from runner.record.store import Log
 
 if TYPE_CHECKING:
     from runner.report.handlers import Opener
@@ -22,14 +24,18 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable by which GitHub Actions names the file of a step's summary."""
 
 EMPTY = "an empty path; did a shell variable have no value?"
+_PRINTED = ("json", "markdown", "sarif")
+"""Options for which - is standard output in every command that has them."""
+_KINDS = {"events": "events", "junit": "junit", "html": "html_folder", "ctrf": "ctrf", "github": "github"}
+"""The runner's own reporters, and the option by whose rules the path of each is looked at."""
 
 
-def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
+def check(arguments: argparse.Namespace, inputs: Iterable[str] = ()) -> None:
     """See that there is a place for every file and folder that the arguments ask for.
 
     Args:
         arguments: of any command.
-        inputs: absolute paths, without links, of the files that the command reads.
+        inputs: absolute paths of the files that the command reads.
 
     Raises:
         UsageError: one cannot be written, is named twice, or is an input.
@@ -39,19 +45,19 @@ def check(arguments: argparse.Namespace, inputs: Collection[str] = ()) -> None:
     targets: dict[str | tuple[int, int], str] = {}
     read = {_identity(Path(file)) for file in inputs}
     asked = [(f"--{name.removesuffix('_folder')}", name, getattr(arguments, name, None)) for name in OPTIONS]
-    kinds = {"events": "events", "junit": "junit", "html": "html_folder"}  # by which rules the path is looked at
-    asked += [("--report", kinds.get(name, ""), path) for name, path in _requests(arguments)]
+    asked += [("--report", _KINDS.get(name, ""), path) for name, path in _requests(arguments)]
     for option, name, path in asked:
-        # explain's --json is a switch, and - is standard output where nothing is written bit by bit.
-        if not isinstance(path, str) or (
-            path == "-" and option in ("--junit", "--json", "--markdown", "--sarif") and arguments.command != "run"
-        ):
+        # explain's --json is a switch.
+        is_printed = name in _PRINTED or (option == "--junit" and arguments.command == "report")
+        if not isinstance(path, str) or (path == "-" and is_printed):
             continue
         try:
             target = Path(os.path.realpath(path))
             if path and (problem := link_problem(path)):
                 raise UsageError(f"{option} {path}: {problem}")
-            if name == "html_folder" or (name == "output" and arguments.command != "issue"):
+            if path == "-" and name:
+                problem = "this is not standard output here; name a file or folder, such as ./-"
+            elif name == "html_folder" or (name == "output" and arguments.command != "issue"):
                 problem = _folder_problem(path, target)
                 if name == "html_folder" and not problem:
                     from runner.report.site.folder import check_folder
@@ -83,9 +89,18 @@ def _identity(file: Path) -> str | tuple[int, int]:
     """Return what two names of one file have in common, hard links too; the path where there is no file yet."""
     try:
         status = file.stat()
-    except OSError:
+    except (OSError, ValueError):  # a log may name what can be no file
         return str(file)
     return status.st_dev, status.st_ino
+
+
+def check_of_logs(arguments: argparse.Namespace, *logs: Log) -> None:
+    """See as ``check`` does, for a command that reads logs. The files that their runs have read are inputs too."""
+    read = {str(log.path) for log in logs}
+    for log in logs:
+        read.update(log.started.suites.values())
+        read.update(event.file for event in log.events if isinstance(event, VariantPlanned))
+    check(arguments, read)
 
 
 def event_logs(arguments: argparse.Namespace) -> list[tuple[str, str]]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -292,15 +293,17 @@ def _speaks_of_passing(values: Mapping[str, Any], failure_group: FailureGroup, c
 # --- files ---
 
 
-def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
+def rewrite(plan: Plan, limits: Limits, folders: Collection[Path], dry: bool = False) -> str:
     """Make the changes, and return the diff.
 
-    A file that no longer loads as well as before is restored, and a note says so.
+    A file that is read-only or lies below none of ``folders``, which have no links, is left as it is. One that no
+    longer loads as well as before is restored. Notes say so.
     """
     diffs: list[str] = []
     for file, changes in sorted(plan.changes.items()):
         path = Path(file)
         try:
+            _check_place(path, folders)
             data = read_bytes(path)
             old = data.decode("utf-8")
             new, refused = apply_changes(old, changes)
@@ -321,6 +324,15 @@ def rewrite(plan: Plan, limits: Limits, dry: bool = False) -> str:
     return "".join(diffs)
 
 
+def _check_place(path: Path, folders: Collection[Path]) -> None:
+    """Raise Unfit for a file that may not be written: a suite may name any file of this machine."""
+    whole = path.resolve()
+    if not any(whole.is_relative_to(folder) for folder in folders):
+        raise Unfit(f"it lies outside of this folder and of what was named; run this in {whole.parent}, or above it")
+    if not whole.stat().st_mode & 0o222:  # root could write it
+        raise Unfit("it is read-only")
+
+
 def _errors(file: str, limits: Limits) -> list[Diagnostic]:
     try:
         return load([file], allow_python=True, limits=limits, any_device=True).errors
@@ -331,7 +343,9 @@ def _errors(file: str, limits: Limits) -> list[Diagnostic]:
 def _diff(name: str, old: str, new: str) -> str:
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-        for line in difflib.unified_diff(old.splitlines(True), new.splitlines(True), f"a/{name}", f"b/{name}")
+        for line in difflib.unified_diff(
+            old.splitlines(True), new.splitlines(True), os.path.join("a", name), os.path.join("b", name)
+        )
     )
 
 

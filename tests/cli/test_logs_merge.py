@@ -75,6 +75,28 @@ def test_shards_as_they_are_make_one_run(shards: Shards, capsys: pytest.CaptureF
     assert "6 passed, 2 failed" in captured.out and captured.err == ""
 
 
+@pytest.mark.parametrize("name", ["a.spec.yaml", "twin"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "r1", "--junit"),
+        ("score", "r1", "--json"),
+        ("score", "r1", "r2", "--svg"),
+        ("diff", "r1", "r2", "--markdown"),
+        ("merge", "r1", "r2", "-o", "joined", "--ctrf"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_report_replaces_no_file_that_the_run_has_read(
+    words: tuple[str, ...], name: str, shards: Shards, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = Path("a.spec.yaml").read_text()
+    os.link("a.spec.yaml", "twin")
+    assert main([*words, name]) == 4
+    assert f"{words[-1]} {name}: this command reads that file; name another one" in capsys.readouterr().err
+    assert Path("a.spec.yaml").read_text() == Path("twin").read_text() == text and not Path("joined").exists()
+
+
 def contradictory(lines: list[Line]) -> list[Line]:
     failed = next(line for line in lines if line.get("verdict") == "FAIL")
     return [*lines[:-1], {**failed, "verdict": "PASS", "findings": [], "oracles": []}, lines[-1]]

@@ -13,6 +13,7 @@ import pytest
 from runner.cli import draw, outputs
 from runner.exit_codes import UsageError
 from runner.record.store import output_folder
+from runner.report.handlers import BUILT_IN
 from runner.report.site.folder import MARK
 
 
@@ -66,6 +67,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({"report": ["ctrf=folder"]}, "--report folder: this is a folder"),
         ({"report": ["output=folder"]}, "--report folder: this is a folder"),
         ({"report": ["ctrf=a"], "ctrf": "a"}, "--report a: --ctrf names the same file"),
+        *(({"report": [f"{name}=-"]}, "--report -: this is not standard output here") for name in BUILT_IN),
+        *(({name: "-"}, "-: this is not standard output here") for name in ("junit", "ctrf", "html", "output", "svg")),
     ],
     ids=str,
 )
@@ -83,6 +86,7 @@ def test_what_cannot_be_written_is_refused(options: dict[str, Any], message: str
         {"junit": "file"},
         {"report": ["events=/dev/stderr", "html=folder", "ctrf=/dev/null", "words:function=new"]},
         {"events": "/dev/stdout"},
+        {"ctrf": "./-", "report": ["words:function=other"]},
         {"events": "/dev/null", "html": "/dev/null"},
         {"output": "folder"},
         {"output": "new"},
@@ -102,6 +106,7 @@ def test_a_dash_is_standard_output_where_a_text_is_written_at_once() -> None:
 def test_an_input_is_never_an_output(folder: Path) -> None:
     with pytest.raises(UsageError, match="--junit file: this command reads that file"):
         check("run", folder / "file", junit="file")
+    check("report", Path("no\0file"), junit="file")  # by a log that somebody wrote
 
 
 def test_a_hard_link_is_the_same_file(folder: Path) -> None:

@@ -33,7 +33,7 @@ def updated(
     """The lines of the ledger after an update, and what was left to do by hand."""
     run = read_run(chosen, events)
     made = plan_changes(review(chosen, run), chosen, run, add, TODAY)
-    rewrite(made, Limits(), dry)
+    rewrite(made, Limits(), [folder], dry)
     text = (folder / "a.spec.yaml").read_text(encoding="utf-8")
     lines = text.partition("known:\n")[2].splitlines()
     return [line.strip().removeprefix("- ") for line in lines], made.notes
@@ -383,6 +383,53 @@ def test_a_file_that_cannot_be_written(
     monkeypatch.setattr(Path, "write_bytes", refuse)
     assert main(["ledger", "a.spec.yaml", "--update", run]) == 1
     assert "Permission denied" in capsys.readouterr().err
+
+
+def test_a_suite_from_elsewhere_names_no_file_to_write(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
+    old = (here / "a.spec.yaml").read_text()
+    (here / "strange").mkdir()
+    (here / "strange" / "link.spec.yaml").symlink_to(here / "a.spec.yaml")
+    for specs in ("../a.spec.yaml", "link.spec.yaml"):
+        suite = written(here / "strange", f"suite: s\nspecs: [{specs}]\n", "s.suite.yaml")
+        run = kept(here, played([*loaded(suite).variants], TWO, by_torch(t6=VALUE, t13="PASS")))
+        monkeypatch.chdir(here / "strange")
+        assert main(["known", "s.suite.yaml", "--update", run]) == 1
+        captured = capsys.readouterr()
+        assert (
+            captured.out == ""
+            and f"it lies outside of this folder and of what was named; run this in {here}" in captured.err
+        )
+        assert (here / "a.spec.yaml").read_text() == old
+        monkeypatch.chdir(here)
+    assert main(["known", "strange/s.suite.yaml", "--update", run]) == 0
+    assert (here / "a.spec.yaml").read_text() == old.replace("<=2.13", "<=2.6")
+
+
+def test_a_read_only_file_stays(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
+    old = (here / "a.spec.yaml").read_text()
+    run = kept(here, played(chosen, TWO, by_torch(t6=VALUE, t13="PASS")))
+    (here / "a.spec.yaml").chmod(0o444)
+    assert main(["known", "a.spec.yaml", "--update", run]) == 1
+    assert "a.spec.yaml: left as it is: it is read-only" in capsys.readouterr().err
+    assert (here / "a.spec.yaml").read_text() == old
+
+
+def test_a_diff_names_a_file_elsewhere_by_its_path(
+    here: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
+    run = kept(here, played(chosen, TWO, by_torch(t6=VALUE, t13="PASS")))
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert main(["known", str(here), "--update", str(here / run)]) == 0
+    file = here / "a.spec.yaml"
+    assert capsys.readouterr().out.startswith(f"--- {file}\n+++ {file}\n")
 
 
 def test_every_file_of_a_suite(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
