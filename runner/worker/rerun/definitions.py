@@ -285,7 +285,7 @@ def _product(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, to
         values = parts.get(1, results[1])
         left, right = left[..., : values.size(-1)] * values.unsqueeze(-2), right[..., : values.size(-1), :]
     off = _off(left @ right, matrix, matrix.abs().max(), max(matrix.shape[-2:]))
-    return "its parts are not those of the matrix together" if off else ""
+    return f"{'Q @ R' if last == 1 else 'U @ diag(S) @ Vh'} is not the matrix" if off else ""
 
 
 def _stretched(call: Call, results: Sequence[torch.Tensor], parts: Mapping[int, torch.Tensor]) -> str:
