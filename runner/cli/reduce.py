@@ -317,7 +317,8 @@ def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespac
     words += settings_of(arguments).flags("python", "imports", "limit", "seed")
     words += ["--allow-python"] if case.has_python else []
     console.output(f"case:      {shell_words(words)}")
-    console.output(f"script:    {shell_words(['python', operand(shown_path(str(folder / SCRIPT)))])}")
+    python = shown_path(arguments.python[0]) if arguments.python else "python"
+    console.output(f"script:    {shell_words([python, operand(shown_path(str(folder / SCRIPT)))])}")
     console.output(f"steps:     {shown_path(str(folder / STEPS))}")
 
 

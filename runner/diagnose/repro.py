@@ -557,6 +557,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "raises": aim.kind == "raises",
         "refused": bool(request.expect["raises"]),
         "own_error": aim.own_error,
+        "imports_backend": ":" in str(request.backend["backend"]),
         "alike": _alike(request, aim),
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
     }

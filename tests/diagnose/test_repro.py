@@ -384,6 +384,12 @@ def settings() -> Iterator[None]:
 
 def outcome(text: str, folder: Path) -> tuple[int, str]:
     """Exit code and output of a script, run in this process; of what it raises the last line of the traceback."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        return _outcome(text, folder)
+
+
+def _outcome(text: str, folder: Path) -> tuple[int, str]:
     path = folder / "exported.py"
     path.write_text(text, encoding="utf-8")
     said, code, process = io.StringIO(), 0, os.getpid()
@@ -720,8 +726,8 @@ def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 def test_a_script_has_only_what_its_finding_needs(tmp_path: Path) -> None:
     for name, most, absent in (
         ("value", 40, ("seed(0)\n    model", "backward", "pytree", "raise_", "os.")),
-        ("error-type", 40, ("assert_close", "backward")),
-        ("grad", 57, ("except Exception as error:\n        return",)),
+        ("error-type", 41, ("assert_close", "backward")),
+        ("grad", 58, ("except Exception as error:\n        return",)),
         ("stride", 40, ("assert_close", "set_grad")),
     ):
         chosen = variant(tmp_path, *PLANTED[name][:2])
@@ -736,6 +742,17 @@ def test_what_torch_compile_is_told_stays(tmp_path: Path) -> None:
     assert 'planted").inductor, dynamic=False, fullgraph=True) if compiled else model\n' in static
     own = script(variant(tmp_path, PLANTED["value"][0], CLEAN))
     assert 'torch.compile(model, backend=importlib.import_module("runner.worker.planted").clean)' in own
+
+
+def test_a_backend_is_looked_for_in_the_current_folder_where_the_script_is_in_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "backend_beside.py").write_text("def plus(graph, inputs):\n    return lambda *a: (graph(*a)[0] + 1,)\n")
+    text = script(variant(tmp_path, PLANTED["value"][0], "backend_beside:plus"))
+    code, output = outcome(text, tmp_path / "sub")
+    assert (code, "Tensor-likes are not close" in output) == (1, True), output
 
 
 def test_a_script_for_a_gpu_has_the_switches_of_the_run(tmp_path: Path) -> None:
