@@ -26,7 +26,8 @@ def test_the_case_is_run_under_the_settings_of_its_reduction(
     arguments = parser.parse_args(["a.spec.yaml::a", *settings])
     reduced: Any = SimpleNamespace(variant=variants(tmp_path, "")[0])
     _print_commands(Path(os.curdir, "my out"), reduced, arguments)
-    words = shlex.split(capsys.readouterr().out.splitlines()[0])[1:]
+    words, script = (shlex.split(line)[1:] for line in capsys.readouterr().out.splitlines()[:2])
+    assert script == ["/my python", "my out/repro.py"]
     assert words[:4] == ["PYTHONHASHSEED=7", "runner", "run", "my out/case.spec.yaml"]
     pairs = [*zip(words[4::2], words[5::2], strict=True)]
     assert {*zip(settings[::2], settings[1::2], strict=True)} < {*pairs}

@@ -727,7 +727,7 @@ def test_a_script_has_only_what_its_finding_needs(tmp_path: Path) -> None:
     for name, most, absent in (
         ("value", 40, ("seed(0)\n    model", "backward", "pytree", "raise_", "os.")),
         ("error-type", 41, ("assert_close", "backward")),
-        ("grad", 57, ("except Exception as error:\n        return",)),
+        ("grad", 58, ("except Exception as error:\n        return",)),
         ("stride", 40, ("assert_close", "set_grad")),
     ):
         chosen = variant(tmp_path, *PLANTED[name][:2])
