@@ -73,7 +73,12 @@ class _Memory(NamedTuple):
 
 def memory_of(relations: frozenset[str]) -> frozenset[str]:
     """Return the tensors whose memory an output shares, whether it *is* one of them or not."""
-    return frozenset(relation.removeprefix("is ").removeprefix("shares memory with ") for relation in relations)
+    return frozenset(map(source_of, relations))
+
+
+def source_of(relation: str) -> str:
+    """Return what a relation is about."""
+    return relation.removeprefix("is ").removeprefix("shares memory with ")
 
 
 def add_writes(

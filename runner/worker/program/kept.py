@@ -31,15 +31,19 @@ class KeptTensors:
         }
         return KeptTensors(plain, {path: copies[path] for path in plain})
 
-    def overwritten(self) -> frozenset[str]:
-        """Return the paths whose tensors hold other bits than right after the call."""
-        changed = set()
+    def overwritten(self) -> dict[str, torch.Tensor]:
+        """Return copies of what holds other bits than right after the call, by their paths."""
+        changed = {}
         with disable_modes():  # memory that is read as bytes has no float64 shadow any more
             for path, tensor in self.tensors.items():
                 now = snapshot_leaf(tensor, path, copy=False).value
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
-                    changed.add(path)
-        return frozenset(changed)
+                    changed[path] = now.clone()
+        return changed
+
+    def named(self, call: int) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the tensors with paths that name the call."""
+        return ((f"{path} of call {call}", tensor) for path, tensor in self.tensors.items())
 
     def repeated(self, calls: Iterable[KeptTensors]) -> frozenset[tuple[str, int, str]]:
         """Return what is shared with earlier ``calls``, in their order: a path, a call's number and a path of that
