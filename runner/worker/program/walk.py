@@ -39,6 +39,8 @@ _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset
 _NAMED = (type, types.ModuleType, BaseException)
 """Leaves that have no value beside their name, whatever they hold."""
 _FIXED = (tuple, functools.partial, types.MethodType)
+_SEMICOLON = "\\x3b "
+"""How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 Child = tuple[str, Any]
@@ -276,10 +278,9 @@ class Walk:
         for key, child in items:
             is_plain = type(key) in (str, int)
             is_opened = not is_plain and self._is_opened(key)
-            text = repr(key) if is_plain else self._key(key, is_opened)
+            text = (repr(key) if is_plain else self._key(key, is_opened)).replace("; ", _SEMICOLON)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
-            step = step.replace("; ", ";")  # which separates the parts of a state
             if is_opened:
                 children.append((f".keys(){step}", key))
             children.append((step, child))

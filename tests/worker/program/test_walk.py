@@ -154,12 +154,16 @@ def test_a_strange_class_is_a_leaf():
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("a", "'a'"), ("a; b", "'a;b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
+        ("a", "'a'"), ("a; b", "'a\\x3b b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
         (Node, "<class 'source.Node'>"), (function, "<function function>"), ((Node,), "(<class 'source.Node'>,)"),
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
     assert leaves({key: 1})[-1] == (f"output[{text}]", 1)
+
+
+def test_keys_that_differ_in_a_space_have_names_of_their_own():
+    assert [path for path, _ in leaves({"a; b": 1, "a;b": 2})] == ["output['a\\x3b b']", "output['a;b']"]
 
 
 @dataclasses.dataclass(frozen=True)
