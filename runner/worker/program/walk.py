@@ -38,7 +38,13 @@ memory."""
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
 _NAMED = (type, types.ModuleType, BaseException)
 """Leaves that have no value beside their name, whatever they hold."""
-_FIXED = (tuple, functools.partial, types.MethodType)
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
+_VIEWS = tuple(
+    type(view())
+    for mapping in (dict[Any, Any](), collections.OrderedDict[Any, Any]())
+    for view in (mapping.keys, mapping.values, mapping.items)
+)
+_FIXED = (tuple, slice, functools.partial, types.MethodType, *_BOUND, *_VIEWS)
 _SEMICOLON = "\\x3b "
 """How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -200,6 +206,10 @@ class Walk:
             return self._registered
         if cls in (types.FunctionType, types.MethodType):
             return self._function
+        if cls is slice or cls in _BOUND:
+            return _slice if cls is slice else _bound
+        if cls in _VIEWS:
+            return lambda view: [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(view)))]
         return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
 
     def _is_own(self, cls: type) -> bool:
@@ -354,6 +364,19 @@ def _ids(items: Iterable[tuple[Any, Any]]) -> list[int]:
 def _elements(value: Any) -> list[Child]:
     base = tuple if isinstance(value, tuple) else list
     return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
+
+
+def _slice(value: slice) -> list[Child] | None:
+    """Return the bounds of a slice; None where these are plain, as they mostly are."""
+    bounds = [(f".{name}", getattr(value, name)) for name in ("start", "stop", "step")]
+    return None if all(type(bound) in PYTHON for _, bound in bounds) else bounds
+
+
+def _bound(value: Any) -> list[Child] | None:
+    """Return what a method of a builtin class is bound to, and its name; None for a function of a module."""
+    owner = value.__self__
+    is_function = owner is None or isinstance(owner, (type, types.ModuleType))
+    return None if is_function else [(".__self__", owner), (".__name__", value.__name__)]
 
 
 def _named(value: Any) -> list[Child]:

@@ -166,6 +166,27 @@ def test_keys_that_differ_in_a_space_have_names_of_their_own():
     assert [path for path, _ in leaves({"a; b": 1, "a;b": 2})] == ["output['a\\x3b b']", "output['a;b']"]
 
 
+@pytest.mark.parametrize(
+    ("expected", "wrong", "path"),
+    [
+        ("{'a': x * 2}.items()", "{'a': x * 3}.items()", "[0][1]"),
+        ("{'a': x * 2}.keys()", "{'b': x * 2}.keys()", "[0]"),
+        ("OrderedDict(a=x * 2).values()", "OrderedDict(a=x * 3).values()", "[0]"),
+        ("slice(x * 2, None)", "slice(x * 3, None)", ".start"),
+        ("slice(2, None)", "slice(3, None)", ""),
+        ("(x * 2).add", "(x * 3).add", ".__self__"),
+        ("x.add", "x.sub", ".__name__"),
+    ],
+)
+def test_what_holds_tensors_and_compares_by_identity_is_opened(expected, wrong, path):
+    """Two runs of eager never hold the same tensor."""
+    give = "@torch.compiler.disable\ndef give(x, is_wrong):\n    return {} if is_wrong else {}"
+    for text, paths in ((expected, []), (wrong, [f"output[0]{path}"])):
+        more = f"from collections import OrderedDict\n{give.format(text, expected)}"
+        record = run(source("y = x + 1\nreturn give(x, torch.compiler.is_compiling()), y", more=more), "eager")
+        assert record["trust"] is None and [finding["path"] for finding in record["findings"]] == paths, record
+
+
 @dataclasses.dataclass(frozen=True)
 class Named:
     value: object
