@@ -307,7 +307,7 @@ def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:
     """Copy what the model and its file hold; see ``snapshot``."""
     structure, state, _ = held
     snapshots = (snapshot_leaf(leaf, path, loaded.module.__name__, copy) for path, leaf in state)
-    as_loaded = unchanged_paths(loaded.variables, state)
+    as_loaded = unchanged_paths(loaded.holders, state)
     return Tree(structure, tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in snapshots))
 
 

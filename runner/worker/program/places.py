@@ -3,6 +3,7 @@ place."""
 
 from __future__ import annotations
 
+import array
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +26,11 @@ class Places:
     def of(leaves: Iterable[tuple[str, Any]], containers: Mapping[str, Any]) -> Places:
         """Return the places of containers, and of the tensors, arrays, sets and bytearrays among leaves."""
         tensors = {path: (leaf, _storage(leaf)) for path, leaf in leaves if issubclass(type(leaf), torch.Tensor)}
-        others = {path: leaf for path, leaf in leaves if issubclass(type(leaf), (set, bytearray)) or _is_array(leaf)}
+        others = {
+            path: leaf
+            for path, leaf in leaves
+            if issubclass(type(leaf), (set, bytearray, array.array)) or _is_array(leaf)
+        }
         return Places({**{path: (value, None) for path, value in {**containers, **others}.items()}, **tensors})
 
     def joined(self, others: Places) -> Places:
