@@ -201,11 +201,16 @@ def _repeated(places: Iterable[tuple[str, int, str]], run: Observation) -> dict[
 
 @check("alias")
 def sharing(evidence: Evidence) -> Iterator[Finding]:
-    """Compare with what else the objects share memory that a call puts into inputs and state.
+    """Compare with what else the objects share memory that a call puts into inputs and state, and gradients.
 
-    Where one run alone puts another object there, ``mutation`` says so.
+    Where one run alone puts another object there, ``mutation`` says so. Whether autograd copies a gradient is its own
+    choice, so that compiled code may share less of it.
     """
     for call, eager, compiled in evidence.pairs():
+        for path, relations in compiled.shared_gradients.items():
+            expected = eager.shared_gradients.get(path, relations)
+            if relations - expected:
+                yield from _relation_findings(evidence, call, path, expected, relations)
         for path in (path for path in eager.sharing if path in compiled.sharing):
             yield from _relation_findings(evidence, call, path, eager.sharing[path], compiled.sharing[path])
 

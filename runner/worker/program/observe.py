@@ -20,7 +20,7 @@ from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.places import Places
-from runner.worker.program.sharing import BEFORE, find_sharing
+from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import State, argument_names, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
@@ -68,6 +68,7 @@ class CallRecord:
     state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
     sharing: dict[str, frozenset[str]] = field(default_factory=dict)  # of what the call puts into inputs and state
+    shared_gradients: dict[str, frozenset[str]] = field(default_factory=dict)  # per gradient
     gaps: dict[str, Gaps] = field(default_factory=dict)  # by the first of the inputs and state in front of them
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
@@ -276,6 +277,7 @@ def _run_call(
         sources += _late_parameters(loaded, tensors)
         with around_backward():
             record.gradients, gradients = _backward(_tensors(outputs), sources, settings, seed, given, loaded.python)
+        record.shared_gradients = find_common(gradients, [*tensors, *outputs])
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)

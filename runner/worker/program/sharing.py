@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -28,22 +28,27 @@ def find_sharing(
     there. An object that it has removed counts where the device ``keeps`` its memory: a CUDA graph may use it again.
     """
     changed = after.changed(before)
-    if not changed:
-        return {}
-    with disable_modes():
-        known = []
-        for path, (value, _) in before.objects.items():
-            now = after.objects[path][0] if path in after.objects else None
-            if path not in changed and now is value:
-                known.append(_Memory.of(path, value))
-            elif keeps and now is not value and not is_array(type(value), scalars=False):
-                known.append(_Memory.of(path + BEFORE, value))
-        known += [_Memory.of(path, value) for path, value in results]
-        relations = {}
-        for path in changed:
-            memory = _Memory.of(path, after.objects[path][0])
-            relations[path] = frozenset(filter(None, map(memory.relation, known)))
-            known.append(memory)
+    sources = []
+    for path, (value, _) in before.objects.items() if changed else ():
+        now = after.objects[path][0] if path in after.objects else None
+        if path not in changed and now is value:
+            sources.append((path, value))
+        elif keeps and now is not value and not is_array(type(value), scalars=False):
+            sources.append((path + BEFORE, value))
+    return find_common([(path, after.objects[path][0]) for path in changed], [*sources, *results])
+
+
+def find_common(values: Sequence[tuple[str, Any]], sources: Iterable[tuple[str, Any]]) -> dict[str, frozenset[str]]:
+    """Return what each of ``values`` *is* among ``sources`` and earlier values, and with what it has an element in
+    common."""
+    relations: dict[str, frozenset[str]] = {}
+    if values:
+        with disable_modes():
+            known = [_Memory.of(path, value) for path, value in sources]
+            for path, value in values:
+                memory = _Memory.of(path, value)
+                relations[path] = frozenset(filter(None, map(memory.relation, known)))
+                known.append(memory)
     return relations
 
 

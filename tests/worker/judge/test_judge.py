@@ -464,6 +464,50 @@ def test_a_kept_gradient_that_a_later_call_writes_into():
     assert passes(run(text, **fields))
 
 
+BOTH = ", ".join(["torch.randn(4, 5, requires_grad=True)"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "backend", "path", "message"),
+    [
+        ("return x * y", "gradient_is_saved", "gradient of x", "compiled: shares memory with input x"),
+        (
+            "return x.sin() + y.sin()",
+            "gradients_are_one",
+            "gradient of y",
+            "compiled: shares memory with gradient of x",
+        ),
+    ],
+)
+def test_a_gradient_has_memory_of_its_own(body, backend, path, message):
+    """Whoever sets a gradient to zero would set an input or another gradient to zero."""
+    inputs = "*(lambda x: (x.requires_grad_(), x.detach().clone().requires_grad_()))(torch.randn(4, 5))"
+    text, fields = source(body, inputs, "x, y"), {"grad": {"mode": "backward", "cotangent": "ones"}}
+    (finding,) = [found for found in run(text, f"planted:{backend}", **fields)["findings"] if path in found["path"]]
+    assert finding["oracle"] == "alias" and message in finding["message"]
+    assert passes(run(text, **fields))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + y",
+        "return x.view(5, 4) + y.view(5, 4)",
+        "return x.t() + y.t(), x",
+        "return torch.cat([x, y]), x * 1",
+        "return x.view(-1), y.t()",
+        "return (x + y).exp(), x.detach()",
+        "return x * y",
+    ],
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients_that_autograd_does_not_copy(body, backend):
+    text = source(body, BOTH, "x, y", more="CALLS = [make_inputs] * 2")
+    assert passes(run(text, backend, **FULL)) and passes(
+        run(text, backend, grad={"mode": "backward", "cotangent": "ones"})
+    )
+
+
 def test_a_result_that_the_backward_writes_into():
     fields = {"grad": {"mode": "backward"}}
     text = source("return x.sigmoid()", "torch.randn(4, 5, requires_grad=True)")
