@@ -30,7 +30,8 @@ PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
 LARGEST = 1 << 19
 """Values in one root beyond which none of them is compared: a walk takes about a second for so many."""
 _ALL = 1 << 21
-"""The same for all roots of a walk."""
+"""The same for all roots of a walk; beyond it each root is walked up to the number of ``_LEAST``."""
+_LEAST = 1 << 10
 _DEEPEST = 64
 """Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the
 memory."""
@@ -81,7 +82,7 @@ _UNKNOWN = _Kind("", lambda value: None, False, False)
 
 
 class _TooLarge(Exception):
-    """A root holds more than is walked."""
+    """A root holds more values than this number, and no more are walked."""
 
 
 class Walk:
@@ -110,8 +111,8 @@ class Walk:
         try:
             name = class_name(type(value), self._module)
             structure, leaves = self._flatten(value, root)
-        except _TooLarge:
-            return "*", [(root, Unread(name, f"it holds more than {LARGEST} values"))]
+        except _TooLarge as error:
+            return "*", [(root, Unread(name, f"it holds more than {error} values"))]
         except Exception as error:  # noqa: BLE001  a class or metaclass of the case may raise anything
             return "*", [(root, Unread(name, f"reading it raises {describe(error)}"))]
         kind = self._kinds.get(type(value))
@@ -124,7 +125,7 @@ class Walk:
         leaves: Leaves = []
         seen: dict[int, tuple[Any, str]] = {}
         frames: list[tuple[str, Iterator[Child]]] = [(root, iter([("", value)]))]
-        limit = min(LARGEST, self._remaining)
+        limit = min(LARGEST, max(self._remaining, _LEAST))
         count = 0
         while frames:
             above, children = frames[-1]
@@ -132,7 +133,7 @@ class Walk:
                 count += 1
                 if count > limit:
                     self._remaining -= limit
-                    raise _TooLarge
+                    raise _TooLarge(limit)
                 if step:
                     pieces.append(f"{step}: " if pieces[-1].endswith("(") else f", {step}: ")
                 path = above + step

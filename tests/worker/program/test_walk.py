@@ -126,6 +126,17 @@ def test_a_part_that_is_too_large_is_not_compared(monkeypatch):
     assert isinstance(leaves(pair)[0][1], Unread)
 
 
+def test_what_is_small_is_compared_beside_what_is_too_large(monkeypatch):
+    monkeypatch.setattr(walking, "LARGEST", 2000)
+    monkeypatch.setattr(walking, "_ALL", 4000)
+    walk = Walk()
+    for _ in range(3):
+        assert isinstance(walk.flatten(list(range(3000)), "root")[1][0][1], Unread)
+    assert walk.flatten({"n": 1}, "root")[1] == [("root['n']", 1)]
+    ((_, leaf),) = walk.flatten(list(range(1500)), "root")[1]
+    assert leaf == Unread("list", "it holds more than 1024 values")
+
+
 def test_what_raises_is_a_leaf_that_says_so():
     assert leaves([Failing(), 1]) == [
         (
