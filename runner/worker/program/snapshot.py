@@ -230,6 +230,18 @@ def map_tensors(function: Callable[[torch.Tensor], Any], value: Any) -> Any:
     return pytree.tree_map(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
+_BITS = {
+    getattr(torch, name): integers
+    for integers, names in {
+        torch.uint8: ("float4_e2m1fn_x2", "bits8", "bits1x8", "bits2x4", "bits4x2"),
+        torch.int16: ("bits16",),
+    }.items()
+    for name in names
+    if hasattr(torch, name)
+}
+"""Integers of the same size, for dtypes that torch can neither copy nor compare."""
+
+
 def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
     """Return the elements, dense, on the CPU. Of a subclass that computes with parts of its own, those of all parts in
     one row.
@@ -251,6 +263,7 @@ def _elements(tensor: torch.Tensor, copy: bool) -> torch.Tensor:
         elif dense.layout != torch.strided:
             dense = dense.to_dense()
         dense = dense.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
+        dense = dense.view(_BITS.get(dense.dtype, dense.dtype))
         if dense.device.type != "cpu":
             return dense.cpu()
         return dense.clone() if copy else dense

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from worker_jobs import oracles, passes, run, source
 
 PLUS = source("return x * 2 + 1")
@@ -807,6 +808,18 @@ def test_metadata_that_one_layout_has(give, findings):
     more = DISABLED.format(give=give)
     assert oracles(run(source("return give(x, torch.compiler.is_compiling())", more=more), "eager")) == findings
     assert oracles(run(source("return give(x, False)", more=more), "eager")) == []
+
+
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn_x2", "bits8", "bits2x4", "bits16"])
+def test_bits_without_arithmetic_are_compared(dtype):
+    if not hasattr(torch, dtype):
+        pytest.skip("this torch has no such dtype")
+    integers = "int16" if dtype == "bits16" else "uint8"
+    give = f"torch.full((4,), 2 if wrong else 1, dtype=torch.{integers}).view(torch.{dtype})"
+    for text, kept in (("False", []), ("torch.compiler.is_compiling()", ["mutation", "value"])):
+        body = f"y = x + 1\nself.t = give(x, {text})\nreturn give(x, {text}), y"
+        record = run(source(body, more=DISABLED.format(give=give) + "CALLS = [make_inputs] * 2"), "eager", **OFF)
+        assert sorted({*oracles(record)}) == kept and record["trust"] is None, record
 
 
 def test_a_leaf_is_told_from_what_is_computed():
