@@ -17,6 +17,7 @@ from runner.worker.judge.leaves import (
     fixed_strides,
     gap_findings,
     hidden_writes,
+    late_writes,
     leaf_findings,
     metadata_differences,
     needless_writes,
@@ -26,6 +27,7 @@ from runner.worker.judge.leaves import (
 from runner.worker.program.aliases import memory_of
 from runner.worker.program.errors import ErrorRecord, counts_as
 from runner.worker.program.global_state import is_public
+from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf
 
 Look = Callable[[Evidence], Iterable[Finding]]
@@ -179,27 +181,59 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
             relations, compiled_relations = (side.aliases.get(path, frozenset()) for side in (eager, compiled))
             evidence.comparisons += 1
             evidence.count("aliases", "alias")
-            if relations != compiled_relations:
-                message = f"eager: {_relations(relations)}; compiled: {_relations(compiled_relations)}"
-                # No later write shows which object shares the same memory.
-                severity = METADATA if memory_of(relations) == memory_of(compiled_relations) else None
-                yield Finding("alias", message, evidence.where(call, path), severity=severity)
-        repeated: dict[str, list[str]] = {}
-        for path, number, same in sorted(compiled.repeated - eager.repeated):
-            if same not in evidence.compiled.calls[number].overwritten:  # else that is the finding
-                repeated.setdefault(path, []).append(f"shares memory with {same} of call {number}")
-        for path, relations_of_calls in repeated.items():
-            message = f"eager: memory of its own; compiled: {', '.join(relations_of_calls)}"
+            yield from _relation_findings(evidence, call, path, relations, compiled_relations)
+        for path, again in _repeated(compiled.repeated - eager.repeated, evidence.compiled).items():
+            message = f"eager: memory of its own; compiled: {', '.join(again)}"
             yield Finding("alias", message, evidence.where(call, path))
+        for path, again in _repeated(eager.repeated - compiled.repeated, evidence.eager).items():
+            if path in eager.aliases and eager.aliases[path] == compiled.aliases.get(path):  # else that is the finding
+                message = f"eager: {', '.join(again)}; compiled: memory of its own"
+                yield Finding("alias", message, evidence.where(call, path))
+
+
+def _repeated(places: Iterable[tuple[str, int, str]], run: Observation) -> dict[str, list[str]]:
+    """Return by path with what of earlier calls it shares memory. A write into that by a later call is a finding."""
+    repeated: dict[str, list[str]] = {}
+    for path, number, same in sorted(places):
+        if same not in run.calls[number].overwritten:
+            repeated.setdefault(path, []).append(f"shares memory with {same} of call {number}")
+    return repeated
+
+
+@check("alias")
+def sharing(evidence: Evidence) -> Iterator[Finding]:
+    """Compare with what else the objects share memory that a call puts into inputs and state, and gradients.
+
+    Where one run alone puts another object there, ``mutation`` says so. Whether autograd copies a gradient is its own
+    choice, so that compiled code may share less of it.
+    """
+    for call, eager, compiled in evidence.pairs():
+        for path, relations in compiled.shared_gradients.items():
+            expected = eager.shared_gradients.get(path, relations)
+            if relations - expected:
+                yield from _relation_findings(evidence, call, path, expected, relations)
+        for path in (path for path in eager.sharing if path in compiled.sharing):
+            yield from _relation_findings(evidence, call, path, eager.sharing[path], compiled.sharing[path])
+
+
+def _relation_findings(
+    evidence: Evidence, call: int, path: str, eager: frozenset[str], compiled: frozenset[str]
+) -> Iterator[Finding]:
+    if eager != compiled:
+        message = f"eager: {_relations(eager)}; compiled: {_relations(compiled)}"
+        # No later write shows which object shares the same memory.
+        severity = METADATA if memory_of(eager) == memory_of(compiled) else None
+        yield Finding("alias", message, evidence.where(call, path), severity=severity)
 
 
 @check("mutation")
 def mutation(evidence: Evidence) -> Iterator[Finding]:
     """Compare inputs and state after the call; inputs, results and gradients also after the calls that follow."""
     for call, eager, compiled in evidence.pairs():
-        for path in sorted(compiled.overwritten - eager.overwritten):
+        for path in sorted(compiled.overwritten.keys() - eager.overwritten.keys()):
             message = "holds other values after the backward or a later call; eager's stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
+        yield from late_writes(evidence, call, eager, compiled)
         for path in sorted(eager.gaps.keys() & compiled.gaps.keys()):
             yield from gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
         for part, eager_tree, compiled_tree in (

@@ -18,7 +18,7 @@ from runner.worker.comparison.compare import Comparison, compare_values, equal_b
 from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.gaps import Gaps
-from runner.worker.program.observe import Observation
+from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors.elements import different_bits, identical, number
@@ -108,6 +108,26 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
+
+
+def late_writes(evidence: Evidence, call: int, eager: CallRecord, compiled: CallRecord) -> Iterator[Finding]:
+    """Report what a later call changes in eager alone: whoever keeps it has other numbers.
+
+    The bits that compiled code has left may be eager's, up to a rounding. A call that raises may have written or not.
+    Where aliases are ignored, so is what later shows them.
+    """
+    if evidence.eager.error is not None or evidence.compiled.error is not None or "alias" in evidence.job.ignore:
+        return
+    kept = {leaf.path: leaf.value for leaf in compiled.leaves() if leaf.path not in compiled.overwritten}
+    undefined = evidence.undefined.masks if evidence.undefined is not None else {}
+    for path, expected in eager.overwritten.items():
+        value = kept.get(path)
+        is_alike = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (expected.shape, expected.dtype)
+        if not is_alike or (call, path) in undefined:
+            continue
+        if compare_values(expected, value, tolerance_for(expected.dtype, evidence.job.tolerance, path)).differences:
+            message = "eager's holds other values after the backward or a later call; compiled stays as it is"
+            yield Finding("mutation", message, evidence.where(call, path))
 
 
 def place_findings(

@@ -9,7 +9,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from runner.worker.program.arrays import is_array
-from runner.worker.program.memory import reach_of
+from runner.worker.program.memory import array_reach
 from runner.worker.program.snapshot import storage_key
 from runner.worker.program.writes import paths_written
 
@@ -61,8 +61,7 @@ class _Memory(NamedTuple):
     def _addresses(self) -> range:
         """Return the addresses of an array, or of a tensor's storage on the CPU."""
         if not isinstance(self.value, torch.Tensor):
-            first, _ = self.value.__array_interface__["data"]
-            return reach_of(first, self.value.shape, self.value.strides, self.value.itemsize)
+            return array_reach(self.value)
         if self.key is None or self.value.device.type != "cpu":
             return range(0)
         storage = self.value.untyped_storage()
@@ -75,7 +74,12 @@ class _Memory(NamedTuple):
 
 def memory_of(relations: frozenset[str]) -> frozenset[str]:
     """Return the tensors whose memory an output shares, whether it *is* one of them or not."""
-    return frozenset(relation.removeprefix("is ").removeprefix("shares memory with ") for relation in relations)
+    return frozenset(map(source_of, relations))
+
+
+def source_of(relation: str) -> str:
+    """Return what a relation is about."""
+    return relation.removeprefix("is ").removeprefix("shares memory with ")
 
 
 def add_writes(

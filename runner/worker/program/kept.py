@@ -36,15 +36,19 @@ class KeptTensors:
         }
         return KeptTensors(kept, {path: copies[path] for path in kept})
 
-    def overwritten(self) -> frozenset[str]:
-        """Return the paths whose tensors hold other bits than right after the call."""
-        changed = set()
+    def overwritten(self) -> dict[str, torch.Tensor]:
+        """Return copies of what holds other bits than right after the call, by their paths."""
+        changed = {}
         with disable_modes():  # memory that is read as bytes has no float64 shadow any more
             for path, value in self.values.items():
                 now = snapshot_leaf(value, path, copy=False).value
                 if isinstance(now, torch.Tensor) and not torch.equal(_bits(now), _bits(self.elements[path])):
-                    changed.add(path)
-        return frozenset(changed)
+                    changed[path] = now.clone()
+        return changed
+
+    def named(self, call: int) -> Iterator[tuple[str, Any]]:
+        """Yield the values with paths that name the call."""
+        return ((f"{path} of call {call}", value) for path, value in self.values.items())
 
     def repeated(self, calls: Iterable[KeptTensors]) -> frozenset[tuple[str, int, str]]:
         """Return what is shared with earlier ``calls``, in their order: a path, a call's number and a path of that

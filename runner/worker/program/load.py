@@ -25,7 +25,7 @@ from runner.worker.program import folders
 from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
-from runner.worker.program.state import State, Variable, file_variables, state_leaves
+from runner.worker.program.state import Holder, State, file_holders, state_leaves
 from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
@@ -46,13 +46,13 @@ class LoadedCase:
     model: torch.nn.Module
     makers: tuple[Callable[[], list[Any]], ...]
     cotangents: tuple[Callable[[], list[Any]], ...] = ()  # one a call, where the case gives them
-    variables: tuple[Variable, ...] = ()  # of its file, as it was loaded
+    holders: tuple[Holder, ...] = ()  # of the variables of its file, as it was loaded
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
 
     def state_leaves(self) -> State:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
-        return state_leaves(self.model, self.module.__name__, self.variables)
+        return state_leaves(self.model, self.module.__name__, self.holders)
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
         """Return fresh positional arguments of one call, with the generators seeded before.
@@ -130,7 +130,7 @@ class Source:
         makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]
         if not all(callable(maker) for maker in makers):
             raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
-        variables = file_variables(module)
+        holders = file_holders(module)
         seed_all(seed)
         self.models += 1
         try:
@@ -143,7 +143,7 @@ class Source:
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
         stance = "" if launching else self.stance
-        return LoadedCase(module, self.path, model, tuple(makers), cotangents, variables, self._python, stance)
+        return LoadedCase(module, self.path, model, tuple(makers), cotangents, holders, self._python, stance)
 
     def close(self) -> None:
         """Forget the modules that were loaded, and what they have added to torch."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -11,6 +12,11 @@ def reach(tensor: torch.Tensor) -> range:
     """Return the addresses from the first element's to the last one's: none where it has no elements."""
     size = tensor.element_size()
     return reach_of(tensor.data_ptr(), tensor.shape, [step * size for step in tensor.stride()], size)
+
+
+def array_reach(array: Any) -> range:
+    """Return the addresses of an array of NumPy, as ``reach`` does of a tensor's."""
+    return reach_of(array.__array_interface__["data"][0], array.shape, array.strides, array.itemsize)
 
 
 def reach_of(first: int, shape: Sequence[int], steps: Sequence[int], size: int) -> range:

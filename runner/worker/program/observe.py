@@ -13,14 +13,15 @@ from torch.nn.parameter import is_lazy
 from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
 from runner.worker.program import global_state, modules
-from runner.worker.program.aliases import add_writes, find_relations
+from runner.worker.program.aliases import add_writes, find_relations, source_of
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.places import Places
-from runner.worker.program.snapshot import Leaf, Tree, snapshot_leaf, storage_key
+from runner.worker.program.sharing import BEFORE, find_common, find_sharing
+from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
 from runner.worker.program.state import State, argument_names, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
@@ -65,13 +66,15 @@ class CallRecord:
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
     state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
     aliases: dict[str, frozenset[str]] = field(default_factory=dict)  # per output path
+    sharing: dict[str, frozenset[str]] = field(default_factory=dict)  # of what the call puts into inputs and state
+    shared_gradients: dict[str, frozenset[str]] = field(default_factory=dict)  # per gradient
     gaps: dict[str, Gaps] = field(default_factory=dict)  # by the first of the inputs and state in front of them
     gradients: dict[str, Leaf | None] = field(default_factory=dict)
     generator: torch.Tensor | None = None  # the CPU generator's state after the call
     drew_random: bool = False  # from torch's generators, before it returned or raised
     written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
-    overwritten: frozenset[str] = frozenset()  # outputs, gradients and inputs that later hold other values
+    overwritten: dict[str, torch.Tensor] = field(default_factory=dict)  # outputs, gradients, inputs: their later values
     repeated: frozenset[tuple[str, int, str]] = (
         frozenset()
     )  # paths, each with an earlier call and a path of the same memory there
@@ -81,6 +84,18 @@ class CallRecord:
     def mutated(self) -> bool:
         """Return whether the call wrote to inputs or state."""
         return bool(self.written)
+
+    def without_state(self, names: Collection[str]) -> CallRecord:
+        """Return the call without parts of the state after it."""
+        aliases, sharing = (
+            {
+                path: frozenset(one for one in relations if not owner(source_of(one).removesuffix(BEFORE), names))
+                for path, relations in table.items()
+                if not owner(path, names)
+            }
+            for table in (self.aliases, self.sharing)
+        )
+        return replace(self, state=self.state.without(names), aliases=aliases, sharing=sharing)
 
     def leaves(self) -> Iterator[Leaf]:
         """Yield what the caller has of the call: outputs, inputs and gradients."""
@@ -118,7 +133,7 @@ class Observation:
 
     def without_state(self, names: Collection[str]) -> Observation:
         """Return the run without parts of the state after each call."""
-        return replace(self, calls=[replace(call, state=call.state.without(names)) for call in self.calls])
+        return replace(self, calls=[call.without_state(names) for call in self.calls])
 
 
 @global_state.restored()  # else the next run would begin with what this one has set
@@ -154,8 +169,18 @@ def observe(
         generators = _generators(settings.device)
         try:
             with in_stance(loaded.stance):
+                earlier = [pair for number, (_, kept) in enumerate(kept_of_calls) for pair in kept.named(number)]
                 tensors = _run_call(
-                    record, loaded, target, args, settings, settings.seed + call, during, cotangents, around_backward
+                    record,
+                    loaded,
+                    target,
+                    args,
+                    settings,
+                    settings.seed + call,
+                    during,
+                    cotangents,
+                    around_backward,
+                    earlier,
                 )
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
@@ -204,10 +229,11 @@ def _run_call(
     during: list[str],
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
+    earlier: Leaves,
 ) -> Leaves:
     """Call once, fill ``record``, return the values that the caller has then.
 
-    ``during`` holds the phase for the handler of an error.
+    ``during`` holds the phase for the handler of an error, and ``earlier`` what the caller has of earlier calls.
     """
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
@@ -250,6 +276,7 @@ def _run_call(
         sources += _late_parameters(loaded, tensors)
         with around_backward():
             record.gradients, gradients = _backward(outputs, sources, settings, seed, given, loaded.python)
+        record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)
     else:
         record.gradients = _kept_gradients(tensors)
@@ -262,10 +289,12 @@ def _run_call(
     copy = len(loaded.makers) > 1
     record.aliases = add_writes(record.aliases, outputs, tensors)
     inputs_after, state_after = _open(names, args, module), loaded.state_leaves()
-    replaced, places_after = input_places.replaced(_places(inputs_after)), _places(state_after)
-    record.inputs = replace(_copy(inputs_after, module, copy), replaced=replaced)
-    record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(places_after))
-    record.aliases |= _places(opened).relations(input_places, state_places, places_after)
+    inputs_now, state_now = _places(inputs_after), _places(state_after)
+    record.inputs = replace(_copy(inputs_after, module, copy), replaced=input_places.replaced(inputs_now))
+    record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(state_now))
+    record.aliases |= _places(opened).relations(input_places, state_places, inputs_now, state_now)
+    before, after = input_places.joined(state_places), inputs_now.joined(state_now)
+    record.sharing = find_sharing(before, [*opened.leaves, *earlier], after, settings.device == "cpu")
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = outputs + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])
@@ -273,7 +302,7 @@ def _run_call(
 
 def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:
     """Copy what the model and its file hold; see ``snapshot``."""
-    tree, as_loaded = _copy(held, loaded.module.__name__, copy), unchanged_paths(loaded.variables, held.leaves)
+    tree, as_loaded = _copy(held, loaded.module.__name__, copy), unchanged_paths(loaded.holders, held.leaves)
     return replace(tree, leaves=tuple(replace(leaf, as_loaded=leaf.path in as_loaded) for leaf in tree.leaves))
 
 

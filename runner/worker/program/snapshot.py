@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,26 +148,26 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
         return Leaf(path, "tensor", kind, value, metadata_of(value))
     if value is not NOTHING:
         return Leaf(path, "python", kind, value)
-    return Leaf(path, "python", kind, leaf) if _has_equality(leaf) else _opaque(path, kind)
+    value = _copy_with_equality(leaf)
+    return _opaque(path, kind) if value is NOTHING else Leaf(path, "python", kind, value)
 
 
 def _opaque(path: str, kind: str) -> Leaf:
     return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
 
 
-def _has_equality(leaf: Any) -> bool:
-    """Return whether an object compares by value, and at least with itself.
+def _copy_with_equality(leaf: Any) -> Any:
+    """Return a copy of an object that compares by value, so that it equals its copy; ``NOTHING`` for another one.
 
-    Tensors in a set compare by identity alone.
+    Such as a set of tensors compares by identity, which no two runs share. So does a reference to an object.
     """
-    if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)}:
-        return False
-    if isinstance(leaf, (set, frozenset)):
-        return not any(isinstance(element, torch.Tensor) for element in leaf)
+    if "__eq__" not in {name for base in type(leaf).__mro__[:-1] for name in vars(base)} or type(leaf) is weakref.ref:
+        return NOTHING
     try:
-        return ask(lambda: bool(leaf == leaf))
+        copied = ask(lambda: deepcopy(leaf))
+        return copied if ask(lambda: bool(copied == leaf)) else NOTHING
     except Refusal:
-        return False
+        return NOTHING
 
 
 def metadata_of(tensor: torch.Tensor) -> TensorMetadata:

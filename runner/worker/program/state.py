@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import re
 import sys
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterator, Mapping, Sequence
+from enum import EnumMeta
 from functools import lru_cache
-from types import ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -14,10 +16,14 @@ import torch
 from runner.worker.program import modules
 from runner.worker.program.arrays import is_array
 from runner.worker.program.values import FIXED, NOTHING, python_value
-from runner.worker.program.walk import Unread, Walk
+from runner.worker.program.walk import Unread, Walk, class_name
 
 _TABLES = (dict, list, set)
-_COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, *FIXED)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
+_COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, array.array, type, *_FUNCTIONS, *FIXED)
+
+_HIDDEN = re.compile(r"__\w*__|__\w*\d\w*")
+"""Names that Python gives a module or a class, and those that Dynamo adds, as of functions: they are numbered."""
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it
@@ -32,19 +38,30 @@ class State(NamedTuple):
     containers: Mapping[str, Any]  # those that can change, by their paths
 
 
-class Variable(NamedTuple):
-    """A variable of a case's file: of the module, or of a class that it defines."""
+class Holder(NamedTuple):
+    """What has variables in a case's file: the module, or a class that it defines."""
 
-    path: str
-    holder: Any
-    name: str
-    loaded: Mapping[str, Any]  # its Python values by their paths
+    prefix: str  # of the paths of its variables
+    space: Any
+    names: tuple[str, ...]  # of the variables that it has once it is loaded
+    ignored: frozenset[str]  # the names that are not compared
+    loaded: Mapping[str, Any]  # Python values in its variables by their paths
+
+    def variables(self) -> Iterator[tuple[str, Any]]:
+        """Yield the variables that it has now, with their paths: those of the file, then what calls have added.
+
+        The names that Dynamo adds are no identifiers, or begin with two underscores.
+        """
+        held = _variables(self.space)
+        others = sorted(held.keys() - self.ignored.union(self.names))
+        added = [name for name in others if name.isidentifier() and not name.startswith("__") and _is_read(held[name])]
+        return ((self.prefix + name, held[name]) for name in (*self.names, *added) if name in held)
 
 
-def unchanged_paths(variables: Sequence[Variable], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
+def unchanged_paths(holders: Sequence[Holder], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
     """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or
     its name."""
-    loaded = {path: value for variable in variables for path, value in variable.loaded.items()}
+    loaded = {path: value for holder in holders for path, value in holder.loaded.items()}
     pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
     return frozenset(path for path, leaf, first in pairs if leaf is first or _are_equal(leaf, first))
 
@@ -54,25 +71,41 @@ def _are_equal(leaf: Any, first: Any) -> bool:
     return type(leaf) is type(first) and type(leaf) in FIXED and bool(leaf == first)
 
 
-def file_variables(module: ModuleType) -> tuple[Variable, ...]:
-    """Return the variables that a case's file has once it is loaded.
-
-    Dynamo adds others, whose names begin with two underscores.
-    """
-    holders: list[tuple[str, Any]] = [("global ", module)]
-    for name, value in vars(module).items():
-        if issubclass(type(value), type) and value.__module__ == module.__name__ and not issubclass(value, Enum):
-            holders.append((f"global {name}.", value))
-    variables = []
+def file_holders(module: ModuleType) -> tuple[Holder, ...]:
+    """Return what has variables in a case's file, once that is loaded: the module, and its classes at any depth."""
+    spaces: dict[int, tuple[str, Any]] = {id(module): ("global ", module)}
+    waiting = list(spaces.values())
+    for prefix, space in waiting:
+        for name, value in _variables(space).items():
+            if issubclass(type(value), type) and value.__module__ == module.__name__ and id(value) not in spaces:
+                spaces[id(value)] = (f"{prefix}{name}.", value)
+                waiting.append(spaces[id(value)])
     walk = Walk(module.__name__)
-    for prefix, holder in holders:
-        for name, value in vars(holder).items():
-            if name.startswith("__") or _length(value) > _LONGEST or _is_torchs(value):
-                continue
-            leaves = walk.flatten(value, prefix + name)[1]
-            loaded = {path: leaf for path, leaf in leaves if issubclass(type(leaf), FIXED)}
-            variables.append(Variable(prefix + name, holder, name, loaded))
-    return tuple(variables)
+    holders = []
+    for prefix, space in waiting:
+        held = _variables(space)
+        names = tuple(name for name, value in held.items() if not _HIDDEN.fullmatch(name) and _is_read(value))
+        leaves = [leaf for name in names for leaf in walk.flatten(held[name], prefix + name)[1]]
+        loaded = {path: _named(leaf) for path, leaf in leaves if issubclass(type(leaf), (*FIXED, type, *_FUNCTIONS))}
+        holders.append(Holder(prefix, space, names, frozenset(held.keys() - set(names)), loaded))
+    return tuple(holders)
+
+
+def _variables(space: Any) -> Mapping[str, Any]:
+    """Return the variables of a module or a class by their names; of an enumeration its members too."""
+    if not issubclass(type(space), EnumMeta):
+        return {name: value for name, value in list(vars(space).items()) if type(name) is str}
+    public = {name: value for name, value in vars(space).items() if not name.startswith("_")}
+    return {**public, **space._member_map_}
+
+
+def _is_read(value: Any) -> bool:
+    return _length(value) <= _LONGEST and not _is_torchs(value)
+
+
+def _named(leaf: Any) -> Any:
+    """Return the name of a function, by which it is compared, and any other leaf as it is."""
+    return f"function {leaf.__module__}.{leaf.__name__}" if type(leaf) in _FUNCTIONS else leaf
 
 
 def _length(value: Any) -> int:
@@ -109,13 +142,13 @@ def argument_names(model: torch.nn.Module, count: int) -> list[str]:
     return [f"input {named[index] if index < len(named) else index}" for index in range(count)]
 
 
-def state_leaves(model: torch.nn.Module, module: str, variables: Sequence[Variable] = ()) -> State:
-    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in
-    ``variables``.
+def state_leaves(model: torch.nn.Module, module: str, holders: Sequence[Holder] = ()) -> State:
+    """Return parameters, buffers, and the tensors and Python values in attributes, of every submodule, and in the
+    variables of ``holders``.
 
     Attributes and variables count that are such values, or containers of them: also objects of the case's own classes,
     optimizers, and modules that are not registered. One object is opened at its first place. The structure is a text,
-    with the names of the modules in training mode.
+    with the names of the modules in training mode, and the classes of all.
     """
     every = modules.named_modules(model)
     parts = modules.distinct(every)
@@ -123,15 +156,16 @@ def state_leaves(model: torch.nn.Module, module: str, variables: Sequence[Variab
     state.update((f"parameter {name}", value) for name, value in modules.parameters(every))
     state.update((f"buffer {name}", value) for name, value in modules.buffers(every))
     state.update((f"attribute {name}", value) for name, value in modules.attributes(parts) if not _is_torchs(value))
-    state.update((path, vars(holder)[name]) for path, holder, name, _ in variables if name in vars(holder))
+    state.update(variable for holder in holders for variable in holder.variables())
     state.update((f"hooks {name}", functions) for name, functions in modules.hooks(parts))
     walk = Walk(module, parts)
     structures = [f"modules in training mode: {[prefix or 'all' for prefix, part in parts if part.training]}"]
     leaves = []
     for name, value in state.items():
         structure, value_leaves = walk.flatten(value, name)
-        plain = [(path, leaf) for path, leaf in value_leaves if _is_compared(leaf, module)]
+        plain = [(path, _named(leaf)) for path, leaf in value_leaves if _is_compared(leaf, module)]
         if plain or not value_leaves or name.startswith("hooks "):
             structures.append(f"{name}: {structure}")
             leaves += plain
+    structures += [f"module {prefix or 'all'}: {class_name(type(part), module)}" for prefix, part in parts]
     return State("; ".join(structures), leaves, walk.containers)

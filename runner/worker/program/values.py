@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime
 import decimal
 import enum
@@ -42,6 +43,8 @@ def python_value(leaf: Any, module: str) -> Any:
         return leaf
     if issubclass(cls, bytearray):
         return bytes(leaf)
+    if issubclass(cls, array.array):
+        return leaf.typecode, leaf.tobytes()
     if issubclass(cls, type):
         return class_name(leaf, module)
     return _set_value(leaf, module) if issubclass(cls, (set, frozenset)) else NOTHING

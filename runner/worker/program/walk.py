@@ -30,7 +30,8 @@ PLAIN = (*PYTHON, torch.dtype, torch.device, torch.layout, torch.memory_format)
 LARGEST = 1 << 19
 """Values in one root beyond which none of them is compared: a walk takes about a second for so many."""
 _ALL = 1 << 21
-"""The same for all roots of a walk."""
+"""The same for all roots of a walk; beyond it each root is walked up to the number of ``_LEAST``."""
+_LEAST = 1 << 10
 _DEEPEST = 64
 """Containers within each other beyond which paths begin anew with a number: those of a linked list would fill the
 memory."""
@@ -38,7 +39,15 @@ memory."""
 _LEAVES = (*PLAIN, torch.Size, enum.Enum, type, types.ModuleType, set, frozenset, bytearray, BaseException)
 _NAMED = (type, types.ModuleType, BaseException)
 """Leaves that have no value beside their name, whatever they hold."""
-_FIXED = (tuple, functools.partial, types.MethodType)
+_BOUND = (types.BuiltinMethodType, types.MethodWrapperType)
+_VIEWS = tuple(
+    type(view())
+    for mapping in (dict[Any, Any](), collections.OrderedDict[Any, Any]())
+    for view in (mapping.keys, mapping.values, mapping.items)
+)
+_FIXED = (tuple, slice, functools.partial, types.MethodType, *_BOUND, *_VIEWS)
+_SEMICOLON = "\\x3b "
+"""How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 Child = tuple[str, Any]
@@ -73,7 +82,7 @@ _UNKNOWN = _Kind("", lambda value: None, False, False)
 
 
 class _TooLarge(Exception):
-    """A root holds more than is walked."""
+    """A root holds more values than this number, and no more are walked."""
 
 
 class Walk:
@@ -102,8 +111,8 @@ class Walk:
         try:
             name = class_name(type(value), self._module)
             structure, leaves = self._flatten(value, root)
-        except _TooLarge:
-            return "*", [(root, Unread(name, f"it holds more than {LARGEST} values"))]
+        except _TooLarge as error:
+            return "*", [(root, Unread(name, f"it holds more than {error} values"))]
         except Exception as error:  # noqa: BLE001  a class or metaclass of the case may raise anything
             return "*", [(root, Unread(name, f"reading it raises {describe(error)}"))]
         kind = self._kinds.get(type(value))
@@ -116,7 +125,7 @@ class Walk:
         leaves: Leaves = []
         seen: dict[int, tuple[Any, str]] = {}
         frames: list[tuple[str, Iterator[Child]]] = [(root, iter([("", value)]))]
-        limit = min(LARGEST, self._remaining)
+        limit = min(LARGEST, max(self._remaining, _LEAST))
         count = 0
         while frames:
             above, children = frames[-1]
@@ -124,7 +133,7 @@ class Walk:
                 count += 1
                 if count > limit:
                     self._remaining -= limit
-                    raise _TooLarge
+                    raise _TooLarge(limit)
                 if step:
                     pieces.append(f"{step}: " if pieces[-1].endswith("(") else f", {step}: ")
                 path = above + step
@@ -198,6 +207,10 @@ class Walk:
             return self._registered
         if cls in (types.FunctionType, types.MethodType):
             return self._function
+        if cls is slice or cls in _BOUND:
+            return _slice if cls is slice else _bound
+        if cls in _VIEWS:
+            return lambda view: [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(view)))]
         return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
 
     def _is_own(self, cls: type) -> bool:
@@ -276,10 +289,9 @@ class Walk:
         for key, child in items:
             is_plain = type(key) in (str, int)
             is_opened = not is_plain and self._is_opened(key)
-            text = repr(key) if is_plain else self._key(key, is_opened)
+            text = (repr(key) if is_plain else self._key(key, is_opened)).replace("; ", _SEMICOLON)
             counts[text] += 1
             step = f"[{text}]" if counts[text] == 1 else f"[{text} {counts[text]}]"
-            step = step.replace("; ", ";")  # which separates the parts of a state
             if is_opened:
                 children.append((f".keys(){step}", key))
             children.append((step, child))
@@ -353,6 +365,19 @@ def _ids(items: Iterable[tuple[Any, Any]]) -> list[int]:
 def _elements(value: Any) -> list[Child]:
     base = tuple if isinstance(value, tuple) else list
     return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
+
+
+def _slice(value: slice) -> list[Child] | None:
+    """Return the bounds of a slice; None where these are plain, as they mostly are."""
+    bounds = [(f".{name}", getattr(value, name)) for name in ("start", "stop", "step")]
+    return None if all(type(bound) in PYTHON for _, bound in bounds) else bounds
+
+
+def _bound(value: Any) -> list[Child] | None:
+    """Return what a method of a builtin class is bound to, and its name; None for a function of a module."""
+    owner = value.__self__
+    is_function = owner is None or isinstance(owner, (type, types.ModuleType))
+    return None if is_function else [(".__self__", owner), (".__name__", value.__name__)]
 
 
 def _named(value: Any) -> list[Child]:

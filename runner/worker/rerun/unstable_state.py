@@ -40,7 +40,8 @@ def traced_state(
     """Return parts of the state that findings are about and that the model's Python writes only on tensors without
     elements.
 
-    A compiler calls such code, as a fake kernel, while it traces; eager never does. Parts with tensors do not count.
+    A compiler calls such code, as a fake kernel, while it traces; eager never does, and leaves them as they were
+    loaded. Parts with tensors do not count.
 
     Raises:
         InvalidCase: the case cannot be loaded again.
@@ -51,13 +52,19 @@ def traced_state(
     plain = [name for name, part in state.parts().items() if all(leaf.metadata is None for leaf in part.leaves)]
     paths = [CALL.sub("", finding.path or "") for finding in findings if finding.oracle == "mutation"]
     suspects = {owner(path, plain) for path in paths} - {""}
-    traced = _traced(source, settings) if suspects else None
-    return frozenset() if traced is None else frozenset(suspects.intersection(_differing(state, traced, disagrees)))
+    trees = _traced(source, settings) if suspects else None
+    if trees is None:
+        return frozenset()
+    original, traced = trees
+    suspects -= set(_differing(original, state, disagrees))
+    return frozenset(suspects.intersection(_differing(state, traced, disagrees)))
 
 
-def _traced(source: Source, settings: Settings) -> Tree | None:
-    """Return the state after the calls on tensors without elements, in eager; None where they raise."""
+def _traced(source: Source, settings: Settings) -> tuple[Tree, Tree] | None:
+    """Return the state as it is loaded, and after the calls on tensors without elements, in eager; None where they
+    raise."""
     loaded = source.load(settings.seed)
+    original = snapshot_state(loaded, loaded.state_leaves())
     mode = FAKE_MODE(allow_non_fake_inputs=True)
     before = Places({})
     try:
@@ -71,4 +78,5 @@ def _traced(source: Source, settings: Settings) -> Tree | None:
     except Exception:  # noqa: BLE001  a model may need the elements
         return None
     state = loaded.state_leaves()
-    return replace(snapshot_state(loaded, state), replaced=before.replaced(Places.of(state.leaves, state.containers)))
+    after = snapshot_state(loaded, state)
+    return original, replace(after, replaced=before.replaced(Places.of(state.leaves, state.containers)))

@@ -378,7 +378,6 @@ def test_results_of_one_memory_without_a_common_element():
     [
         ("return self.w, x + 1", ""),
         ("return self.w[1:], x + 1", ""),
-        ("return table(), x + 1", "import functools\n@functools.cache\ndef table():\n    return torch.ones(3)\n"),
         ("return torch.tensor([1.0, 2.0]), torch.empty(0), x + 1", ""),
     ],
 )
@@ -386,6 +385,37 @@ def test_results_of_one_memory_without_a_common_element():
 def test_what_eager_gives_again_may_be_given_again(body, more, backend):
     text = source(body, init="self.w = torch.nn.Parameter(torch.ones(5))", more=f"{more}CALLS = [make_inputs] * 2")
     assert passes(run(text, backend, **OFF))
+
+
+def test_what_eager_gives_again_must_be_given_again():
+    """Dynamo traces what a cache holds in eager, and warns about it."""
+    more = "import functools\n@functools.cache\ndef table():\n    return torch.ones(3)\nCALLS = [make_inputs] * 2"
+    (finding,) = run(source("return table(), x + 1", more=more), "eager", **OFF)["findings"]
+    assert (finding["oracle"], finding["path"]) == ("alias", "call 1, output[0]")
+    assert finding["message"] == "eager: shares memory with output[0] of call 0; compiled: memory of its own"
+
+
+HIDDEN = """
+from types import ModuleType
+HIDDEN = ModuleType("hidden")  # its variables are not read
+@torch.compiler.disable
+def hide(y, is_kept):
+    if hasattr(HIDDEN, "kept"): HIDDEN.kept.add_({change})
+    HIDDEN.kept = y if is_kept else y.clone()
+    return y
+CALLS = [make_inputs] * 2
+"""
+
+
+@pytest.mark.parametrize(("change", "paths"), [("1.0", ["call 0, output"]), ("1e-7", [])])
+def test_a_kept_result_that_a_later_call_writes_into_in_eager_alone(change, paths):
+    def places(is_kept, **fields):
+        text = source(f"return hide(x * 2, {is_kept})", "torch.full((3,), 2.0)", more=HIDDEN.format(change=change))
+        return [(found["oracle"], found["path"]) for found in run(text, "eager", **OFF, **fields)["findings"]]
+
+    assert places("True") == places("False") == []
+    assert places("not torch.compiler.is_compiling()") == [("mutation", path) for path in paths]
+    assert places("not torch.compiler.is_compiling()", ignore=["alias"]) == []
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "bool", "complex64", "float8_e5m2"])
@@ -451,6 +481,50 @@ def test_a_kept_gradient_that_a_later_call_writes_into():
     places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
     assert places == [("mutation", "call 0, gradient of x")]
     assert passes(run(text, **fields))
+
+
+BOTH = ", ".join(["torch.randn(4, 5, requires_grad=True)"] * 2)
+
+
+@pytest.mark.parametrize(
+    ("body", "backend", "path", "message"),
+    [
+        ("return x * y", "gradient_is_saved", "gradient of x", "compiled: shares memory with input x"),
+        (
+            "return x.sin() + y.sin()",
+            "gradients_are_one",
+            "gradient of y",
+            "compiled: shares memory with gradient of x",
+        ),
+    ],
+)
+def test_a_gradient_has_memory_of_its_own(body, backend, path, message):
+    """Whoever sets a gradient to zero would set an input or another gradient to zero."""
+    inputs = "*(lambda x: (x.requires_grad_(), x.detach().clone().requires_grad_()))(torch.randn(4, 5))"
+    text, fields = source(body, inputs, "x, y"), {"grad": {"mode": "backward", "cotangent": "ones"}}
+    (finding,) = [found for found in run(text, f"planted:{backend}", **fields)["findings"] if path in found["path"]]
+    assert finding["oracle"] == "alias" and message in finding["message"]
+    assert passes(run(text, **fields))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return x + y",
+        "return x.view(5, 4) + y.view(5, 4)",
+        "return x.t() + y.t(), x",
+        "return torch.cat([x, y]), x * 1",
+        "return x.view(-1), y.t()",
+        "return (x + y).exp(), x.detach()",
+        "return x * y",
+    ],
+)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_gradients_that_autograd_does_not_copy(body, backend):
+    text = source(body, BOTH, "x, y", more="CALLS = [make_inputs] * 2")
+    assert passes(run(text, backend, **FULL)) and passes(
+        run(text, backend, grad={"mode": "backward", "cotangent": "ones"})
+    )
 
 
 def test_a_result_that_the_backward_writes_into():
@@ -754,6 +828,18 @@ def test_metadata_that_one_layout_has(give, findings):
     assert oracles(run(source("return give(x, False)", more=more), "eager")) == []
 
 
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn_x2", "bits8", "bits2x4", "bits16"])
+def test_bits_without_arithmetic_are_compared(dtype):
+    if not hasattr(torch, dtype):
+        pytest.skip("this torch has no such dtype")
+    integers = "int16" if dtype == "bits16" else "uint8"
+    give = f"torch.full((4,), 2 if wrong else 1, dtype=torch.{integers}).view(torch.{dtype})"
+    for text, kept in (("False", []), ("torch.compiler.is_compiling()", ["mutation", "value"])):
+        body = f"y = x + 1\nself.t = give(x, {text})\nreturn give(x, {text}), y"
+        record = run(source(body, more=DISABLED.format(give=give) + "CALLS = [make_inputs] * 2"), "eager", **OFF)
+        assert sorted({*oracles(record)}) == kept and record["trust"] is None, record
+
+
 def test_a_leaf_is_told_from_what_is_computed():
     body = "y = x * self.w\nreturn y.detach().requires_grad_() if torch.compiler.is_compiling() else y"
     init = "self.w = torch.nn.Parameter(torch.ones(5))"
@@ -822,6 +908,84 @@ def test_containers_and_arrays_are_shared_as_tensors_are(kept, copy, message):
     for same, side in (("not torch.compiler.is_compiling()", "eager"), ("torch.compiler.is_compiling()", "compiled")):
         ((oracle, severity, text),) = findings(same)
         assert (oracle, severity) == ("alias", None) and f"{side}: {message}" in text
+
+
+SHARED = [  # what a call puts into inputs and state, where compiled code puts a copy
+    ("attribute t", "self.t = y", "y.clone()", "shares memory with output"),
+    ("attribute t", "self.t = y.view(-1)[1:]", "y[1:].clone()", "shares memory with output"),
+    ("attribute t", "self.t = x[0]", "x[0].clone()", "shares memory with input x[0]"),
+    ("attribute t", "self.t = self.w.detach()", "self.w.detach().clone()", "shares memory with parameter w"),
+    ("attribute t", "self.t = self.b[1:]", "self.b[1:].clone()", "shares memory with buffer b"),
+    ("attribute t", "self.b, self.t = self.b + 1, self.b", "self.b.clone()", "with buffer b before the call"),
+    ("attribute t", "self.b = self.b + 1; self.t = self.b", "self.b.clone()", "shares memory with buffer b"),
+    ("attribute a", "self.a = y.numpy()", "y.numpy().copy()", "shares memory with output"),
+    ("attribute h", "self.h = x", "list(x)", "is input x"),
+    ("parameter p", "self.p = self.w", "torch.nn.Parameter(self.w.detach().clone())", "is parameter w"),
+    ("parameter p", "self.p = self.w", "torch.nn.Parameter(self.w.detach())", "is parameter w"),
+    ("input x[0]", "x[0] = y", "y.clone()", "shares memory with output"),
+    ("input x[0]", "x[0] = self.s", "set(self.s)", "is attribute s"),
+    ("global TABLE['k']", "TABLE['k'] = y", "y.clone()", "shares memory with output"),
+]
+
+
+@pytest.mark.parametrize(("path", "shared", "copy", "message"), SHARED)
+def test_who_keeps_what_a_call_puts_into_inputs_and_state_sees_later_writes(path, shared, copy, message):
+    targets, _, values = shared.rpartition(" = ")
+    copied = f"{targets} = {', '.join([*values.split(', ')[:-1], copy])}"
+    init = f"{HOLDER}; self.a = numpy.ones(5); self.p = torch.nn.Parameter(torch.ones(5))"
+
+    def findings(eager, compiled):
+        more = (
+            "import numpy\nTABLE = {'k': torch.zeros(5)}\n"
+            f"@torch.compiler.disable\ndef give(self, x, y, same):\n    if same:\n        {eager}\n"
+            f"    else:\n        {compiled}\n    return y"
+        )
+        body = "return give(self, x, x[0] * 2, not torch.compiler.is_compiling())"
+        record = run(source(body, inputs="[torch.ones(5)]", init=init, more=more), **OFF)
+        return [(found["oracle"], found["path"], found["message"]) for found in record["findings"]]
+
+    assert findings(shared, shared) == findings(copied, copied) == []
+    for pair, side in (((shared, copied), "eager"), ((copied, shared), "compiled")):
+        ((oracle, where, text),) = findings(*pair)
+        assert (oracle, where) == ("alias", path) and f"{side}: " in text and message in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "self.t = y.detach()\nreturn y",
+        "self.t, self.h = y.split(2)\nreturn y + 1",
+        "self.t = y[:, :3]\nself.h = y[:, 1:]\nreturn y + 1",
+        "self.t, self.b = self.b, self.t\nreturn x + self.t",
+        "self.b = self.b.detach()\nself.t = self.b.view(5, 1)\nreturn x + self.b",
+        "x.add_(1)\nself.t = x\nself.h = [x.t()]\nreturn x",
+        "self.t = x.expand(2, 4, 5)\nself.h = self.w.data\nreturn x.sum()",
+        "self.t = x[:0]\nself.h = self.t\nreturn x + 1",
+        "self.h = [y]\nself.d['k'] = self.h[0]\nreturn self.h, y",
+        "self.t = y.numpy()\nreturn y",
+    ],
+)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_what_compilers_leave_in_state_shares_memory_as_in_eager(body, backend):
+    assert passes(run(source(f"y = x * 2\n{body}", init=HOLDER, more="CALLS = [make_inputs] * 2"), backend, **OFF))
+
+
+def test_memory_of_state_without_a_common_element():
+    parts = "self.t, self.h = (y[:2], y[2:]) if same else (y[:2].clone(), y[2:].clone())"
+    more = f"@torch.compiler.disable\ndef keep(self, y, same):\n    {parts}"
+    body = "keep(self, x * 2, not torch.compiler.is_compiling())\nreturn x + 1"
+    assert passes(run(source(body, more=more), "eager", **OFF))
+
+
+def test_memory_of_state_that_is_not_compared_is_not_compared():
+    """Each run of eager leaves more in the list."""
+    more = (
+        "import sys\nTURN = sys.runner_test_sharing = getattr(sys, 'runner_test_sharing', 0) + 1\n"
+        "@torch.compiler.disable\ndef keep(self, y):\n"
+        "    self.log = [y.clone() for _ in range(TURN)]\n    self.t = self.log[-1]"
+    )
+    record = run(source("keep(self, x * 2)\nreturn x + 1", more=more), "eager", **OFF)
+    assert passes(record) and "attribute log" in record["notes"][-1], record
 
 
 def test_an_inference_tensor_may_come_back_as_a_plain_one():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import weakref
 from types import SimpleNamespace
 
 import pytest
@@ -184,8 +185,17 @@ class Refusing:
     __hash__ = None
 
 
+class Alone:
+    """Equals itself alone, as no object of another run is."""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other):
+        return self is other
+
+
 def test_what_cannot_be_compared_says_so():
-    for value in (Refusing(), {torch.ones(1)}):
+    for value in (Refusing(), {torch.ones(1)}, Alone(), weakref.ref(Alone)):
         (leaf,) = snapshot(value, "output").leaves
         assert leaf.kind == "opaque" and "cannot be compared" in leaf.problem
     assert snapshot({1, 2}, "output").leaves[0].kind == "python"

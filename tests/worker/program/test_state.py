@@ -41,7 +41,8 @@ def test_objects_lists_of_modules_and_namespaces_hold_state():
     assert "attribute cache.k" in paths and "attribute plain.v" in paths and "attribute space.t" in paths
     assert "attribute parts[0].running_mean" in paths and "attribute parts[0].weight" in paths
     assert "attribute count" in paths
-    assert not [path for path in paths if "act" in path or "lock" in path or "owner" in path]
+    assert ("attribute act", "function torch.relu") in leaves
+    assert not [path for path in paths if "lock" in path or "owner" in path]
 
 
 FILE = """
@@ -70,18 +71,29 @@ def make_inputs(): return [torch.ones(1)]
 def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     loaded = Source(FILE, "case", str(tmp_path)).load(0)
     loaded.module.CACHE["k"], loaded.module.Model.limit = 7, 2
-    loaded.module.added = 1  # as Dynamo adds names
+    loaded.module.added = loaded.module.__added = vars(loaded.module)["_1_c0/0"] = 1  # Dynamo adds the last two
     del loaded.module.COUNT
-    structure, leaves, _ = state_leaves(loaded.model, loaded.module.__name__, loaded.variables)
+    structure, leaves, _ = state_leaves(loaded.model, loaded.module.__name__, loaded.holders)
     assert structure.startswith(
         "modules in training mode: ['all']; global START: *; global NAME: *; global CACHE: dict(['k']: *); global WEIGHT: *; "
     )
     names = {path.split("[")[0] for path, _ in leaves}
     assert {"global CACHE", "global WEIGHT", "global Model.limit"} <= names
-    assert not {"global TABLE", "global name", "global added", "global COUNT", "global OrderedDict"} & names
+    assert not {"global TABLE", "global name", "global __added", "global _1_c0/0", "global COUNT"} & names
+    assert "global added" in names
     assert "global Model.seen: list()" in structure
-    as_loaded = unchanged_paths(loaded.variables, leaves)
-    assert as_loaded == {"global START", "global NAME"}
+    as_loaded = unchanged_paths(loaded.holders, leaves)
+    functions = {
+        "Model",
+        "Model.forward",
+        "make_model",
+        "make_inputs",
+        "OrderedDict",
+        "Colour",
+        "Colour.RED",
+        "Colour.RED.value",
+    }
+    assert as_loaded - {f"global {name}" for name in functions} == {"global START", "global NAME", "global __own"}
 
 
 def test_what_an_import_makes_anew_is_no_difference_unless_a_call_changes_it():
@@ -127,7 +139,11 @@ def test_names_of_arguments():
 
 
 STATE = """
-import enum, numpy
+import array, enum, numpy
+__own = {"n": 0}
+class Outer:
+    class Inner:
+        v = 0
 class Mode(enum.Enum):
     A = 1
     B = 2
@@ -159,6 +175,16 @@ def leave(module, by):
         ("pass", "log(by)", "global log.__defaults__[0][0]"),
         ("pass", "log.count = by", "global log.count"),
         ("self.d = torch.nn.ReLU()", "leave(self.d, by)", "hooks d._forward_hooks"),
+        ("pass", "global new; new = by", "global new"),
+        ("pass", "global new; new = x * by", "global new"),
+        ("pass", "Cache.new = by", "global Cache.new"),
+        ("pass", "Outer.Inner.v = by", "global Outer.Inner.v"),
+        ("pass", "globals()['__own']['n'] = by", "global __own['n']"),
+        ("pass", "Mode.A.note = by", "global Mode.A.note"),
+        ("self.d = torch.relu", "self.d = torch.tanh if by == 2 else torch.sigmoid", "attribute d"),
+        ("self.d = int", "self.d = float if by == 2 else str", "attribute d"),
+        ("self.d = torch.nn.ReLU()", "self.d = torch.nn.Tanh() if by == 2 else torch.nn.Sigmoid()", "module d"),
+        ("self.d = array.array('i', [0])", "self.d[0] = by", "attribute d"),
     ],
 )
 def test_a_wrong_write_is_seen(init, body, path):
@@ -183,5 +209,5 @@ def test_hooks_are_counted_and_opened():
     model[0].register_forward_hook(note)
     model[0].register_forward_hook(print)
     structure, leaves, _ = state_leaves(model, __name__)
-    assert "; hooks 0._forward_hooks: list([0]: function(" in structure and structure.endswith("[1]: *)")
+    assert "; hooks 0._forward_hooks: list([0]: function(" in structure and "[1]: *); module all: " in structure
     assert ("hooks 0._forward_hooks[0].__kwdefaults__['entries'][0]", 1.0) in leaves

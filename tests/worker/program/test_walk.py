@@ -126,6 +126,17 @@ def test_a_part_that_is_too_large_is_not_compared(monkeypatch):
     assert isinstance(leaves(pair)[0][1], Unread)
 
 
+def test_what_is_small_is_compared_beside_what_is_too_large(monkeypatch):
+    monkeypatch.setattr(walking, "LARGEST", 2000)
+    monkeypatch.setattr(walking, "_ALL", 4000)
+    walk = Walk()
+    for _ in range(3):
+        assert isinstance(walk.flatten(list(range(3000)), "root")[1][0][1], Unread)
+    assert walk.flatten({"n": 1}, "root")[1] == [("root['n']", 1)]
+    ((_, leaf),) = walk.flatten(list(range(1500)), "root")[1]
+    assert leaf == Unread("list", "it holds more than 1024 values")
+
+
 def test_what_raises_is_a_leaf_that_says_so():
     assert leaves([Failing(), 1]) == [
         (
@@ -154,12 +165,37 @@ def test_a_strange_class_is_a_leaf():
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("a", "'a'"), ("a; b", "'a;b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
+        ("a", "'a'"), ("a; b", "'a\\x3b b'"), (1, "1"), ((1, "a"), "(1, 'a')"), (torch.float32, "torch.float32"), (None, "None"),
         (Node, "<class 'source.Node'>"), (function, "<function function>"), ((Node,), "(<class 'source.Node'>,)"),
     ],
 )  # fmt: skip
 def test_keys_have_no_addresses(key, text):
     assert leaves({key: 1})[-1] == (f"output[{text}]", 1)
+
+
+def test_keys_that_differ_in_a_space_have_names_of_their_own():
+    assert [path for path, _ in leaves({"a; b": 1, "a;b": 2})] == ["output['a\\x3b b']", "output['a;b']"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "wrong", "path"),
+    [
+        ("{'a': x * 2}.items()", "{'a': x * 3}.items()", "[0][1]"),
+        ("{'a': x * 2}.keys()", "{'b': x * 2}.keys()", "[0]"),
+        ("OrderedDict(a=x * 2).values()", "OrderedDict(a=x * 3).values()", "[0]"),
+        ("slice(x * 2, None)", "slice(x * 3, None)", ".start"),
+        ("slice(2, None)", "slice(3, None)", ""),
+        ("(x * 2).add", "(x * 3).add", ".__self__"),
+        ("x.add", "x.sub", ".__name__"),
+    ],
+)
+def test_what_holds_tensors_and_compares_by_identity_is_opened(expected, wrong, path):
+    """Two runs of eager never hold the same tensor."""
+    give = "@torch.compiler.disable\ndef give(x, is_wrong):\n    return {} if is_wrong else {}"
+    for text, paths in ((expected, []), (wrong, [f"output[0]{path}"])):
+        more = f"from collections import OrderedDict\n{give.format(text, expected)}"
+        record = run(source("y = x + 1\nreturn give(x, torch.compiler.is_compiling()), y", more=more), "eager")
+        assert record["trust"] is None and [finding["path"] for finding in record["findings"]] == paths, record
 
 
 @dataclasses.dataclass(frozen=True)
