@@ -59,6 +59,7 @@ These commands give 0 and 1 another meaning:
 | `generate` | the cases were written | there are fewer |
 | `history` | there are verdicts | never |
 | `hunt` | nothing new was found | there are new groups |
+| `report` | the reports were made, whatever the verdicts are | never |
 | `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |

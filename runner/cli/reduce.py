@@ -40,6 +40,7 @@ from runner.files import (
     read_bytes,
     read_text,
     remove_irregular,
+    replace_file,
     replace_text,
     write_anew,
 )
@@ -173,7 +174,7 @@ def _foreign(folder: Path, variant: Variant) -> str:
             if (folder / name).exists() and hashlib.sha256(_content(folder / name)).hexdigest() not in texts:
                 return f"{name} there is not as runner reduce wrote it"
         for name in (STEPS, TRIED):
-            if not all("what" in record for record in _lines(folder / name)):
+            if not all("what" in record for record in _records(folder / name)):
                 return f"{name} there was not written by runner reduce"
     except (OSError, ValueError, TypeError) as error:
         return f"{name} there is damaged ({type(error).__name__})"
@@ -207,7 +208,8 @@ class Journal:
             for name in (CASE, SCRIPT, STEPS, TRIED):
                 (folder / name).unlink(missing_ok=True)
             self._write_head()
-        (folder / STEPS).touch()
+        for name in (STEPS, TRIED):  # else the next record would go on in a line that was cut off
+            replace_file(folder / name, _whole_lines(folder / name))
 
     @property
     def done(self) -> bool:
@@ -231,7 +233,7 @@ class Journal:
         """Take what an earlier reduction left; return whether it is one of the same case, torch and seed."""
         try:
             head = dict(parse_line(read_bytes(self.folder / HEAD)))
-            verdicts = {str(line["text"]): bool(line["same"]) for line in _lines(self.folder / TRIED)}
+            verdicts = {str(line["text"]): bool(line["same"]) for line in _records(self.folder / TRIED)}
             best = read_text(self.folder / CASE) if (self.folder / CASE).is_file() else None
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise exit_codes.UsageError(
@@ -294,13 +296,15 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
         log.write(json.dumps(record).encode() + b"\n")
 
 
-def _lines(path: Path) -> list[Mapping[str, Any]]:
-    """The records of a log; a last line that was cut off is left out."""
-    records = []
-    for line in lines(path) if path.exists() else ():
-        with contextlib.suppress(ValueError):
-            records.append(parse_line(line))
-    return records
+def _whole_lines(path: Path) -> list[bytes]:
+    """The lines of a log without a last one that was cut off."""
+    found = [*lines(path)] if path.exists() else []
+    return found[:-1] if found and found[-1].startswith(b"{") and not found[-1].endswith(b"\n") else found
+
+
+def _records(path: Path) -> list[Mapping[str, Any]]:
+    """The records of a log. Raises ValueError for a line that is none."""
+    return [parse_line(line) for line in _whole_lines(path)]
 
 
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:

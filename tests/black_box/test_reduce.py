@@ -192,7 +192,14 @@ def test_a_damaged_folder_is_no_traceback(folder: Path, text: str) -> None:
 @pytest.mark.parametrize("words", [(), ("--resume",)], ids=["anew", "resume"])
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("repro.py", "mine"), ("case.spec.yaml", "mine"), ("steps.jsonl", '{"mine": 1}\n'), ("tried.jsonl", '["mine"]\n')],
+    [
+        ("repro.py", "mine"),
+        ("case.spec.yaml", "mine"),
+        ("steps.jsonl", '{"mine": 1}\n'),
+        ("tried.jsonl", '["mine"]\n'),
+        ("steps.jsonl", "mine"),
+        ("tried.jsonl", 'mine\n{"what": "cut'),
+    ],
 )
 def test_a_file_of_somebody_else_is_not_replaced(
     reduced: Result, folder: Path, tmp_path: Path, name: str, text: str, words: tuple[str, ...]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from runner.cli.reduce import _print_commands, add
-from tests.handmade import variants
+from runner.cli.reduce import STEPS, TRIED, Journal, _print_commands, add
+from runner.session.plan import Planned
+from tests.handmade import environment, variants
 
 
 def test_the_case_is_run_under_the_settings_of_its_reduction(
@@ -31,3 +32,15 @@ def test_the_case_is_run_under_the_settings_of_its_reduction(
     assert words[:4] == ["PYTHONHASHSEED=7", "runner", "run", "my out/case.spec.yaml"]
     pairs = [*zip(words[4::2], words[5::2], strict=True)]
     assert {*zip(settings[::2], settings[1::2], strict=True)} < {*pairs}
+
+
+def test_a_record_that_was_cut_off_is_taken_out_before_the_next(tmp_path: Path) -> None:
+    variant = variants(tmp_path, "")[0]
+    engine: Any = SimpleNamespace(
+        variant=variant, planned=Planned(variant, environment()), seed=0, environment=environment()
+    )
+    Journal(tmp_path, engine, resume=False)
+    for name in (STEPS, TRIED):
+        (tmp_path / name).write_text('{"text": "a", "same": true, "what": "b"}\n{"text": "')
+    assert Journal(tmp_path, engine, resume=True).memory.verdicts == {"a": True}
+    assert all((tmp_path / name).read_text().endswith('"b"}\n') for name in (STEPS, TRIED))
