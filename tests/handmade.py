@@ -31,9 +31,9 @@ def written(folder: Path, text: str, name: str = "a.spec.yaml") -> Path:
 
 def loaded(*paths: Path, **options: Any) -> Loaded:
     """Files that load without an error."""
-    found = load([str(path) for path in paths], **options)
-    assert not found.errors, [d.render() for d in found.errors]
-    return found
+    selection = load([str(path) for path in paths], **options)
+    assert not selection.errors, [d.render() for d in selection.errors]
+    return selection
 
 
 Dig = Callable[[Path], None]
@@ -50,11 +50,11 @@ def variants(folder: Path, keys: str, name: str = "a.spec.yaml", **options: Any)
 
 
 def finding(
-    oracle: str = "value", stage: str | None = "inductor", *chain: str, message: str = "it differs", **more: Any
+    oracle: str = "value", stage: str | None = "inductor", *chain: str, message: str = "it differs", **fields: Any
 ) -> Finding:
     """A finding; ``chain`` are the classes of its exception, outermost first."""
     error = {"type": chain[0], "message": message, "chain": [*chain], "trace": ""} if chain else None
-    return Finding(oracle, message, "call 0, output", stage=stage, error=error, **more)
+    return Finding(oracle, message, "call 0, output", stage=stage, error=error, **fields)
 
 
 def played(
@@ -69,14 +69,14 @@ def played(
     events += plan
     by_id = {v.id: v for v in chosen}
     for planned in plan:
-        said = answer(by_id[planned.id], planned.torch)
-        if said is not None:
-            events.append(_finished(planned, said, by_id[planned.id]))
+        reply = answer(by_id[planned.id], planned.torch)
+        if reply is not None:
+            events.append(_finished(planned, reply, by_id[planned.id]))
     return [*events, RunFinished(**{"exit_code": 0, "seconds": 1.0, **end})]
 
 
-def _finished(planned: VariantPlanned, said: Answer, variant: Variant) -> VariantFinished:
+def _finished(planned: VariantPlanned, reply: Answer, variant: Variant) -> VariantFinished:
     values = {name: getattr(planned, name) for name in VariantPlanned.__dataclass_fields__}
-    found = said if isinstance(said, tuple) else (said,) if isinstance(said, Finding) else ()
-    verdict = said if isinstance(said, str) else "FAIL"
-    return VariantFinished(**values, verdict=verdict, seconds=1.0, findings=found, params=dict(variant.params))
+    findings = reply if isinstance(reply, tuple) else (reply,) if isinstance(reply, Finding) else ()
+    verdict = reply if isinstance(reply, str) else "FAIL"
+    return VariantFinished(**values, verdict=verdict, seconds=1.0, findings=findings, params=dict(variant.params))

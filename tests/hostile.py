@@ -53,12 +53,12 @@ def with_text(data: Any, way: Place, text: Any) -> Any:
     """The data with another scalar at one place."""
     if not way:
         return text
-    (key, is_key), *rest = way
+    (key, is_key), *inner = way
     if isinstance(data, list):
-        return [with_text(item, tuple(rest), text) if number == key else item for number, item in enumerate(data)]
+        return [with_text(item, tuple(inner), text) if number == key else item for number, item in enumerate(data)]
     if is_key:
         return {text if name == key else name: item for name, item in data.items()}
-    return {name: with_text(item, tuple(rest), text) if name == key else item for name, item in data.items()}
+    return {name: with_text(item, tuple(inner), text) if name == key else item for name, item in data.items()}
 
 
 def mutations(data: Any, payload: str, turn: int = 0) -> Iterator[tuple[Place, Any]]:

@@ -34,10 +34,10 @@ class FakeEngine:
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         assert self.queue, "the session waits for nothing"
         job = self.queue.pop(self.place)
-        said = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
+        fields = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
         parts = ("findings", "trust", "labels", "notes", "stored_graphs", "unchecked")
-        record = {key: said.pop(key) for key in parts if key in said}
-        return [Outcome(job, result=record, **said)]
+        record = {key: fields.pop(key) for key in parts if key in fields}
+        return [Outcome(job, result=record, **fields)]
 
     def running(self) -> list[tuple[Job, float, str]]:
         return [(job, 1.0, "eager") for job in self.queue[:1]]

@@ -80,8 +80,8 @@ WRITERS = {"report/terminal.py": 1, "cli/arguments.py": 1, "cli/compare.py": 1, 
 def named_streams(text: str) -> list[int]:
     """The lines that name a standard stream, but those that only ask it something."""
     tree = ast.parse(text)
-    asked = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in QUERIES}
-    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in STREAMS and id(n) not in asked]
+    queries = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in QUERIES}
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in STREAMS and id(n) not in queries]
     named = [n for n in named if isinstance(n.value, ast.Name) and n.value.id == "sys"]
     imported = [
         n

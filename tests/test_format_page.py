@@ -64,29 +64,29 @@ def key_tables() -> dict[str, set[str]]:
     return {part: set(rows(f"keys {part}")) for part in parts}
 
 
-def mappings(part: Any, path: str, seen: set[str]) -> Iterator[tuple[str, set[str]]]:
+def mappings(part: Any, path: str, paths: set[str]) -> Iterator[tuple[str, set[str]]]:
     """Every mapping with named keys that a file may hold: where it is defined, and its keys."""
     if isinstance(part, list):
         for item in part:
-            yield from mappings(item, path, seen)
+            yield from mappings(item, path, paths)
     if not isinstance(part, dict):
         return
     if "$ref" in part:
         path = part["$ref"].rpartition("/")[2]
-        if path in seen:
+        if path in paths:
             return
-        seen.add(path)
+        paths.add(path)
         part = DEFINITIONS[path]
     if part.get("properties"):
         yield path, set(part["properties"])
     for word, inner in part.items():
         if word == "properties":
             for name, value in inner.items():
-                yield from mappings(value, f"{path}/{name}", seen)
+                yield from mappings(value, f"{path}/{name}", paths)
         elif word in ("items", "additionalProperties"):
-            yield from mappings(inner, f"{path}/{'items' if word == 'items' else '*'}", seen)
+            yield from mappings(inner, f"{path}/{'items' if word == 'items' else '*'}", paths)
         elif word in ("then", "else"):
-            yield from mappings(inner, path, seen)
+            yield from mappings(inner, path, paths)
 
 
 def test_every_key_of_the_schemas_is_on_the_page_and_every_key_of_the_page_in_a_schema() -> None:
@@ -265,8 +265,8 @@ def test_every_init_and_every_form_of_a_value_has_an_example() -> None:
 def test_every_example_is_as_expected_under_aot_eager(folder: Path) -> None:
     files = [str(folder / example.name) for example in RIGHT if example.name.endswith(".spec.yaml")]
     command = [sys.executable, "-m", "runner", "run", "--backend", "aot_eager", "--allow-python", "-j", "2", *files]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=400)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 # --- the glossary, and links -----------------------------------------------------------------

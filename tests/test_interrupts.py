@@ -13,12 +13,12 @@ from runner import interrupts
 
 @pytest.fixture(autouse=True)
 def handlers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    kept = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
+    old_handlers = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
     for name, value in (("count", 0), ("newest", float("-inf")), ("depth", 0), ("pending", False)):
         monkeypatch.setattr(interrupts._State, name, value)
     monkeypatch.setattr(interrupts, "_BURST", -1.0)
     yield
-    for number, handler in kept.items():
+    for number, handler in old_handlers.items():
         signal.signal(number, handler)
 
 

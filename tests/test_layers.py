@@ -109,11 +109,11 @@ def test_no_import_climbs(module: str) -> None:
 
 def descends(module: str, name: str) -> bool:
     """Whether a module may import one of this name: one of its own package, or of a lower one of its half."""
-    own, other = room(module), room(name)
-    if own == other == "worker":
+    own, target = room(module), room(name)
+    if own == target == "worker":
         return floor(module) == floor(name) or FLOOR.get(floor(name), -1) > FLOOR[floor(module)]
-    return other in ("", own) or (
-        RANK.get(other, -1) > RANK[own] and other != "worker" and (own != "worker" or other == "contract")
+    return target in ("", own) or (
+        RANK.get(target, -1) > RANK[own] and target != "worker" and (own != "worker" or target == "contract")
     )
 
 

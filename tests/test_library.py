@@ -29,7 +29,7 @@ def spec(tmp_path: Path) -> Path:
 def test_a_run_yields_its_events_in_order(spec: Path) -> None:
     settings = runner.RunSettings(backend=("eager",), confirm=False, jobs=1)
     plan = runner.plan(runner.collect([spec], settings), settings)
-    assert [each.variant.case.name for each in plan.planned] == ["a", "b"] and plan.whole is False
+    assert [entry.variant.case.name for entry in plan.planned] == ["a", "b"] and plan.whole is False
     events = [*runner.run(plan, settings)]
     assert [type(event).__name__ for event in events] == [
         "RunStarted", "VariantPlanned", "VariantPlanned", "VariantStarted", "VariantStarted", "VariantFinished", "VariantFinished",

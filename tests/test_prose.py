@@ -70,8 +70,8 @@ def long_sentences(page: Path) -> list[str]:
 
 
 def test_few_sentences_are_long() -> None:
-    found = [sentence for page in PAGES for sentence in long_sentences(page)]
-    assert len(found) <= MOST, "\n".join(found)
+    sentences = [sentence for page in PAGES for sentence in long_sentences(page)]
+    assert len(sentences) <= MOST, "\n".join(sentences)
 
 
 def test_a_long_sentence_is_counted(tmp_path: Path) -> None:

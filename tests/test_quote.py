@@ -29,19 +29,19 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_literal_is_one_expression_that_means_the_value(text: str) -> None:
     for value in (text, [text, {text: (text, None)}]):
-        written = quote.literal(value)
-        assert ast.literal_eval(written) == ([text, {text: [text, None]}] if isinstance(value, list) else text)
-        assert len(written.splitlines()) == 1
+        output = quote.literal(value)
+        assert ast.literal_eval(output) == ([text, {text: [text, None]}] if isinstance(value, list) else text)
+        assert len(output.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
+    ("value", "output"),
     [(None, "None"), (True, "True"), (-3, "-3"), (1e-3, "0.001"), (float("nan"), 'float("nan")'), (-float("inf"), 'float("-inf")'), (1 + 2j, "(1.0+2.0j)"),
      (complex(0.0, -2.0), "(0.0-2.0j)"), (complex(-0.0, 1.0), 'complex("(-0+1j)")'), (complex(1.0, -0.0), 'complex("(1-0j)")'),
      (complex(float("nan"), -float("inf")), 'complex("(nan-infj)")')],
 )  # fmt: skip
-def test_numbers(value: object, written: str) -> None:
-    assert quote.literal(value) == written
+def test_numbers(value: object, output: str) -> None:
+    assert quote.literal(value) == output
 
 
 @pytest.mark.parametrize("real", [0.0, -0.0, 1.5, -2e300, float("inf"), float("nan")])
@@ -82,27 +82,27 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_comment_is_one_line(text: str) -> None:
-    written = quote.comment(text)
-    assert len(written.splitlines()) == 1
-    assert ast.parse(written).body == []
+    output = quote.comment(text)
+    assert len(output.splitlines()) == 1
+    assert ast.parse(output).body == []
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\x00" not in text and "\ud800" not in text])
 def test_a_shell_word_is_one_word_that_means_the_text(text: str) -> None:
-    written = quote.shell_word(text)
-    assert len(written.splitlines()) == 1 and "\x1b" not in written
+    output = quote.shell_word(text)
+    assert len(output.splitlines()) == 1 and "\x1b" not in output
     shell = subprocess.run(
-        ["bash", "-c", f"printf %s {written}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=True
+        ["bash", "-c", f"printf %s {output}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}, check=True
     )
     assert shell.stdout.decode() == text
 
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_inline_code_ends_where_it_should(text: str) -> None:
-    written = quote.markdown_code(text)
-    fence = written[: len(written) - len(written.lstrip("`"))]
-    assert written.endswith(fence) and fence not in written[len(fence) : -len(fence)].strip("` ").split(" ")
-    assert len(written.splitlines()) == 1
+    output = quote.markdown_code(text)
+    fence = output[: len(output) - len(output.lstrip("`"))]
+    assert output.endswith(fence) and fence not in output[len(fence) : -len(fence)].strip("` ").split(" ")
+    assert len(output.splitlines()) == 1
 
 
 def test_markdown_text_has_no_markup() -> None:
@@ -187,8 +187,8 @@ def test_markdown_for_tables_and_addresses() -> None:
 
 @pytest.mark.parametrize("word", ["a\n' ; echo INJECTED #", "'\x1b'", "\\'\n$(id)`id`", "\u202e'\\", "\n'\n'"])
 def test_a_shell_without_the_dollar_form_sees_one_word_too(word: str) -> None:
-    written = quote.shell_word(word)
-    shell = subprocess.run(["sh", "-c", f"set -- {written}; echo $#"], capture_output=True, text=True, check=True)
+    output = quote.shell_word(word)
+    shell = subprocess.run(["sh", "-c", f"set -- {output}; echo $#"], capture_output=True, text=True, check=True)
     assert shell.stdout == "1\n" and shell.stderr == ""
 
 

@@ -58,10 +58,10 @@ def finished(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
     """Run recipes as the page says, and return the finished variants by their ids."""
     command = [sys.executable, "-m", "runner", "run", *options, "-j", "2", "--events", str(folder / "events.jsonl")]
     paths = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, timeout=900
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
     return {event["id"]: event for event in events if event["event"] == "variant-finished"}
 
@@ -69,12 +69,12 @@ def finished(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.slow
 def test_every_recipe_passes_under_aot_eager(folder: Path) -> None:
     names = [f"{recipe}.spec.yaml" for recipe in RECIPES if recipe != "kernel"]
-    done = finished(folder, *names, "--import", "my_operators", "--backend", "aot_eager")
-    assert {name.partition(".")[0] for name in done} == {*RECIPES} - {"kernel"}
-    assert {name: event["verdict"] for name, event in done.items() if event["verdict"] != "PASS"} == {}
+    events = finished(folder, *names, "--import", "my_operators", "--backend", "aot_eager")
+    assert {name.partition(".")[0] for name in events} == {*RECIPES} - {"kernel"}
+    assert {name: event["verdict"] for name, event in events.items() if event["verdict"] != "PASS"} == {}
 
 
 @pytest.mark.slow
 def test_the_kernel_passes_in_the_interpreter(folder: Path) -> None:
-    done = finished(folder, "kernel.spec.yaml", "--allow-python", "--backend", "triton", "--device", "cpu")
-    assert [event["verdict"] for event in done.values()] == ["PASS", "PASS"]
+    events = finished(folder, "kernel.spec.yaml", "--allow-python", "--backend", "triton", "--device", "cpu")
+    assert [event["verdict"] for event in events.values()] == ["PASS", "PASS"]

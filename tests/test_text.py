@@ -32,14 +32,14 @@ def test_clean_text_survives_the_way_through_xml() -> None:
 def test_a_character_after_much_plain_text_is_seen() -> None:
     line = "a line of output\n\tand its next\n" * 300
     assert text.clean(line) == text.visible(line) == line
-    for letter, shown in (
+    for letter, expected in (
         ("\x00", "\\x00"),
         ("\x7f", "\\x7f"),
         ("\x85", "\\x85"),
         ("\u202e", "\\u202e"),
         ("\ud800", "\\ud800"),
     ):
-        assert text.clean(line + letter) == text.visible(line + letter) == line + shown
+        assert text.clean(line + letter) == text.visible(line + letter) == line + expected
     assert text.clean(line + "\x1b[31m\r\n") == line + "\n"
 
 
@@ -58,8 +58,8 @@ def test_cap_keeps_the_limit_in_bytes(size: int, letter: str) -> None:
 def test_cap_keeps_head_and_tail_and_says_what_is_missing() -> None:
     capped = text.cap("HEAD" + "x" * 1_000_000 + "TAIL")
     assert capped.startswith("HEAD") and capped.endswith("TAIL")
-    kept = len(capped.replace("\n", "")) - len("[... 123456 bytes cut ...]")
-    assert f"[... {1_000_008 - kept} bytes cut ...]" in capped
+    kept_length = len(capped.replace("\n", "")) - len("[... 123456 bytes cut ...]")
+    assert f"[... {1_000_008 - kept_length} bytes cut ...]" in capped
 
 
 def test_cap_to_less_than_its_own_mark() -> None:
@@ -80,14 +80,14 @@ def test_head_and_tail_lines_say_what_they_leave_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "expected"),
     [
         (0, "0.00s"), (0.424, "0.42s"), (12.34, "12.3s"), (99.96, "1m 40s"), (125, "2m 05s"), (3599.9, "1h 00m"),
         (3720, "1h 02m"), (math.nan, "0.00s"), (math.inf, "0.00s"), (-1, "0.00s"),
     ],
 )  # fmt: skip
-def test_duration(value: float, shown: str) -> None:
-    assert text.duration(value) == shown
+def test_duration(value: float, expected: str) -> None:
+    assert text.duration(value) == expected
 
 
 def test_shown_file_is_relative_below_the_working_folder_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,8 +129,8 @@ def act(job: Path, **variables: str) -> tuple[int, list[str], str]:
     environment = {"PATH": f"{job / 'bin'}:{os.environ['PATH']}", "RUNNER_TEMP": str(job), "GITHUB_OUTPUT": str(job / "outputs"),
                    "PATHS": "suites/", "ARGUMENTS": "", "SHARD": "", "SHOWN": "true", **variables}  # fmt: skip
     words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]  # as GitHub runs "shell: bash"
-    done = subprocess.run(words, cwd=job, env=environment, capture_output=True, text=True)
-    return done.returncode, (job / "words").read_text().splitlines(), (job / "outputs").read_text()
+    process = subprocess.run(words, cwd=job, env=environment, capture_output=True, text=True)
+    return process.returncode, (job / "words").read_text().splitlines(), (job / "outputs").read_text()
 
 
 def test_the_action_runs_what_it_is_told(job: Path) -> None:
@@ -177,8 +177,8 @@ def install(checkout: Path, pip: str) -> subprocess.CompletedProcess[str]:
 
 def test_no_module_of_the_checkout_runs_before_the_runner_is_installed(tmp_path: Path) -> None:
     checkout = hostile_checkout(tmp_path)
-    done = install(checkout, "download --no-deps --no-index")
-    assert "/nowhere" in done.stderr, "pip has not come to its work"
+    process = install(checkout, "download --no-deps --no-index")
+    assert "/nowhere" in process.stderr, "pip has not come to its work"
     assert not (checkout / "ran").exists(), (checkout / "ran").read_text()
 
 
@@ -188,21 +188,21 @@ def test_pythons_that_pip_starts_do_not_look_into_the_checkout(tmp_path: Path) -
     stub.write_text('#!/bin/sh\necho "$1 $2 $3 ${PYTHONPATH-none}"\n')
     stub.chmod(0o755)
     (step,) = [step for step in steps_of(ACTION) if step.get("name") == "Install runner"]
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path, capture_output=True, text=True,
         env={"PATH": f"{stub.parent}:{os.environ['PATH']}", "TORCH": "", "GITHUB_ACTION_PATH": "/nowhere", "PYTHONPATH": "src:"},
     )  # fmt: skip
-    assert done.stdout == "-I -m pip none\n"
+    assert process.stdout == "-I -m pip none\n"
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("", ""), (":", ""), ("/a:", "/a"), ("::/a b::$(id):", "/a b:$(id)"), ("/a:/b", "/a:/b")]
+    ("given", "expected"), [("", ""), (":", ""), ("/a:", "/a"), ("::/a b::$(id):", "/a b:$(id)"), ("/a:/b", "/a:/b")]
 )
-def test_the_command_of_the_action_does_not_look_into_the_checkout(given: str, kept: str, job: Path) -> None:
+def test_the_command_of_the_action_does_not_look_into_the_checkout(given: str, expected: str, job: Path) -> None:
     stub = job / "bin" / "runner"
     stub.write_text(stub.read_text().replace("exit ", 'echo "$PYTHONPATH" > "$RUNNER_TEMP/path"\nexit '))
     act(job, PYTHONPATH=given)
-    assert (job / "path").read_text() == f"{kept}\n"
+    assert (job / "path").read_text() == f"{expected}\n"
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_no_module_of_the_checkout_runs_in_a_command(
         for event in events:
             journal.write(event)
     command = Path(sys.executable).with_name("runner")
-    done = subprocess.run([command, *words], cwd=checkout, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([command, *words], cwd=checkout, capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
     assert not (checkout / "ran").exists(), (checkout / "ran").read_text()
 
 
@@ -247,8 +247,8 @@ def test_the_key_is_for_its_owner_alone_and_imports_nothing_of_the_checkout(tmp_
     ):
         for secret in ("of an earlier job", "s3cret"):
             environment = {"PATH": os.environ["PATH"], "KEY": secret, "PYTHONPATH": str(checkout), **variables}
-            done = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True)
-            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+            process = subprocess.run(words, cwd=checkout, env=environment, capture_output=True, text=True)
+            assert (process.returncode, process.stdout, process.stderr) == (0, "", "")
             assert (
                 path.read_bytes() == hashlib.sha256(secret.encode()).digest() and path.stat().st_mode & 0o777 == 0o600
             )

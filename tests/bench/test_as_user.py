@@ -14,7 +14,7 @@ from tests.script_modules import script_module
 
 
 @pytest.mark.parametrize(
-    ("oracles", "said", "word"),
+    ("oracles", "outcome", "word"),
     [
         (("value",), "value", "agree"),
         (("value",), "nonfinite", "agree"),
@@ -26,20 +26,20 @@ from tests.script_modules import script_module
         ((), "", "no answer"),
     ],
 )
-def test_a_row_agrees_by_the_kind_of_its_failure(oracles: tuple[str, ...], said: str, word: str) -> None:
+def test_a_row_agrees_by_the_kind_of_its_failure(oracles: tuple[str, ...], outcome: str, word: str) -> None:
     event = dataclasses.replace(finished("FAIL" if oracles else "PASS", "a"), oracles=oracles)
-    assert script_module("as_user").word_of(event, said) == word
+    assert script_module("as_user").word_of(event, outcome) == word
 
 
-@pytest.mark.parametrize(("said", "code", "line"), [("value", 0, "1 agree"), ("ok", 1, "1 disagree")])
+@pytest.mark.parametrize(("outcome", "code", "line"), [("value", 0, "1 agree"), ("ok", 1, "1 disagree")])
 def test_the_rows_of_a_log_are_counted(
-    said: str, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    outcome: str, code: int, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     event = dataclasses.replace(
-        finished("FAIL", "a"), oracles=("value",), stages={"inductor": "value", "as-user": said}
+        finished("FAIL", "a"), oracles=("value",), stages={"inductor": "value", "as-user": outcome}
     )
     plain = finished("PASS", "b")
     log = tmp_path / "log.jsonl"
-    log.write_text("".join(json.dumps(to_json(each)) + "\n" for each in (started(), event, plain)))
+    log.write_text("".join(json.dumps(to_json(entry)) + "\n" for entry in (started(), event, plain)))
     assert script_module("as_user").main([str(log)]) == code
     assert line in capsys.readouterr().out

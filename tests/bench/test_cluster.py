@@ -40,7 +40,7 @@ def test_a_node_answers_when_a_job_has_ended_or_time_is_up(cluster: ModuleType) 
 @pytest.mark.slow
 def test_all_jobs_of_a_run_on_stand_ins_end(tmp_path: Path) -> None:
     command = [sys.executable, str(BENCH), "--nodes", "3", "--slots", "2", "--seconds", "0.05", "--rounds", "10"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
-    assert done.returncode in (0, 1), done.stderr  # 1: the target was missed, which a busy machine may do
-    words = done.stdout.splitlines()[-1].split()
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert process.returncode in (0, 1), process.stderr  # 1: the target was missed, which a busy machine may do
+    words = process.stdout.splitlines()[-1].split()
     assert words[:5] == ["stand-in", "3", "2", "0.050", "50"] and words[-1] in ("yes", "NO")

@@ -61,8 +61,8 @@ def test_steady_leaves_out_the_first_and_the_last_of_each_process(gpu: ModuleTyp
     assert gpu.steady([1.0, 2.0, 3.0, 4.0, 5.0], 2) is None
 
 
-def one(gpu: ModuleType, way: str = "runner", gpus: int = 1, **more: Any) -> Any:
-    values = {"caches": "cold", "slots": 16, "count": 256, "asserting": 5, "ran": 256, "whole": 40.0, **more}
+def one(gpu: ModuleType, way: str = "runner", gpus: int = 1, **fields: Any) -> Any:
+    values = {"caches": "cold", "slots": 16, "count": 256, "asserting": 5, "ran": 256, "whole": 40.0, **fields}
     return gpu.Measurement(way, gpus, **values)
 
 
@@ -76,20 +76,20 @@ def test_targets_met_missed_and_not_measured(gpu: ModuleType) -> None:
 
 
 def test_warm_runs_are_no_target_and_rounds_are_medians(gpu: ModuleType) -> None:
-    found = [one(gpu, steady=value) for value in (0.05, 0.09, 0.06)] + [one(gpu, caches="warm", steady=0.01)]
-    assert gpu.targets(gpu.medians(found))[0][1:] == ("0.0600 s", "met")
-    text, missed = gpu.render(found)
+    measurements = [one(gpu, steady=value) for value in (0.05, 0.09, 0.06)] + [one(gpu, caches="warm", steady=0.01)]
+    assert gpu.targets(gpu.medians(measurements))[0][1:] == ("0.0600 s", "met")
+    text, missed = gpu.render(measurements)
     assert not missed and "0.0600" in text and "256 variants, of which 5 assert" in text
 
 
 def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = gpu.make_folders(tmp_path / "place")
     journal = place / "run" / ".runner" / "latest" / "events.jsonl"
-    seen: dict[str, Any] = {}
+    state: dict[str, Any] = {}
 
     def ran(verdict: str) -> None:
         def command(words: list[str], cwd: Path, where: Path, look: Any, changes: dict[str, str]) -> int:
-            seen["gpus"] = changes["CUDA_VISIBLE_DEVICES"]
+            state["gpus"] = changes["CUDA_VISIBLE_DEVICES"]
             real = place / "run" / ".runner" / "one"
             real.mkdir(parents=True, exist_ok=True)
             (place / "output").write_text("its output")
@@ -99,29 +99,29 @@ def test_a_wrong_verdict_is_told(gpu: ModuleType, tmp_path: Path, monkeypatch: p
                 "verdict": verdict,
                 "reason": "r",
             }
-            event |= {"seconds": 1.0, "spent": {"busy": seen.get("busy", 1.0)}, "notes": ["a note"]}
+            event |= {"seconds": 1.0, "spent": {"busy": state.get("busy", 1.0)}, "notes": ["a note"]}
             (real / "events.jsonl").write_text(json.dumps(event) + "\n")
             journal.parent.symlink_to(real)
-            return seen.get("code", 0)
+            return state.get("code", 0)
 
         monkeypatch.setattr(gpu, "run_command", command)
 
     ran("PASS")
     _, ends, wrong = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
-    assert (len(ends), wrong, seen["gpus"]) == (1, [], "0,1")
+    assert (len(ends), wrong, state["gpus"]) == (1, [], "0,1")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,3,1")
     ran("FLAKY")
     _, _, wrong = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
     assert wrong == ["FLAKY gpu.spec.yaml::a[cuda]@inductor: r"]
     assert "not as they should be:\n1 GPUs, cold: FLAKY" in gpu.render([one(gpu, wrong=wrong)])[0]
-    assert seen["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
-    seen["busy"] = 122.4
+    assert state["gpus"] == "5,3" and os.environ["CUDA_VISIBLE_DEVICES"] == "5,3,1"
+    state["busy"] = 122.4
     _, _, slow = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
     assert slow == ["FLAKY gpu.spec.yaml::a[cuda]@inductor: r"], "named once"
     ran("PASS")
     _, _, slow = gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
     assert slow == ["122 s gpu.spec.yaml::a[cuda]@inductor: r; a note"]
-    seen["code"] = 2
+    state["code"] = 2
     with pytest.raises(gpu.Broken, match=r"exit code 2(?s:.*)its output"):
         gpu.run_runner(tmp_path / "x", place, 2, 4, 0)
 

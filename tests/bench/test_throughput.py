@@ -27,10 +27,10 @@ def bench() -> SimpleNamespace:
 def test_cases_are_valid_and_all_different(bench: SimpleNamespace, tmp_path: Path) -> None:
     file, variants = bench.cases.write_cases(tmp_path, 60)
     assert len({variant.id for variant in variants}) == 60
-    made = bench.cases.make_cases(60)
-    assert len({json.dumps({**case, "name": ""}) for case in made}) == 60
-    assert {len(case["chain"]) for case in made} <= set(range(3, 9))
-    assert {case["name"].split("_")[0] for case in made} == set(bench.cases._TEMPLATES)
+    cases = bench.cases.make_cases(60)
+    assert len({json.dumps({**case, "name": ""}) for case in cases}) == 60
+    assert {len(case["chain"]) for case in cases} <= set(range(3, 9))
+    assert {case["name"].split("_")[0] for case in cases} == set(bench.cases._TEMPLATES)
     assert any(variant.grad.mode == "backward" for variant in variants)
     assert any(variant.grad.mode == "forward" for variant in variants)
     assert file.read_text() == bench.cases.write_cases(tmp_path, 60)[0].read_text()
@@ -74,10 +74,10 @@ def test_scripts_and_tests_hold_the_builders_source(bench: SimpleNamespace, tmp_
         assert not [word for word in ("PREFIX", "PARAMETERS", "CHECK", "NAMES", "THREADS", "BACKEND") if word in text]
 
 
-def measurement(bench: SimpleNamespace, backend: str, way: str, seconds: float, **more: Any) -> Any:
+def measurement(bench: SimpleNamespace, backend: str, way: str, seconds: float, **fields: Any) -> Any:
     fixed = {"temperature": "cold", "cpu": 1.0, "count": 200, "ran": 200, "slots": 2, "seed": 20, "torch": "2.13.0",
              "cpus": 2, "load": 0.0}  # fmt: skip
-    return bench.main.Measurement(backend=backend, way=way, seconds=seconds, **{**fixed, **more})
+    return bench.main.Measurement(backend=backend, way=way, seconds=seconds, **{**fixed, **fields})
 
 
 def verdicts(bench: SimpleNamespace, *measurements: Any) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_second_runs_are_held_against_the_second_run_of_xdist(
     bench: SimpleNamespace, seconds: float, expected: str
 ) -> None:
     passes = [("xdist", 130.0), ("runner", seconds), ("runner-cached", seconds)]
-    warm = [measurement(bench, "inductor", way, taken, temperature="warm") for way, taken in passes]
+    warm = [measurement(bench, "inductor", way, duration, temperature="warm") for way, duration in passes]
     assert [*verdicts(bench, *warm).values()] == [expected, expected]
 
 
@@ -111,19 +111,19 @@ def test_second_runs_are_held_against_the_second_run_of_xdist(
 def test_what_torch_does_not_spend_is_held_against_its_target(
     bench: SimpleNamespace, torch: float, inductor: str, aot_eager: str
 ) -> None:
-    one = measurement(bench, "inductor", "runner", 100.0, parts={"busy": 200.0, "torch": torch})
-    assert [*verdicts(bench, one).values()] == [inductor]
-    other = measurement(bench, "aot_eager", "runner", 100.0, parts={"busy": 200.0, "torch": torch})
-    assert [*verdicts(bench, other).values()] == [aot_eager]
+    first_measurement = measurement(bench, "inductor", "runner", 100.0, parts={"busy": 200.0, "torch": torch})
+    assert [*verdicts(bench, first_measurement).values()] == [inductor]
+    second_measurement = measurement(bench, "aot_eager", "runner", 100.0, parts={"busy": 200.0, "torch": torch})
+    assert [*verdicts(bench, second_measurement).values()] == [aot_eager]
     without = measurement(bench, "aot_eager", "runner", 100.0, parts={"busy": 200.0})
     assert verdicts(bench, without) == {}
 
 
 def test_several_rounds_count_by_their_median_and_a_sample_is_said(bench: SimpleNamespace) -> None:
     rounds = [measurement(bench, "inductor", "scripts", seconds, ran=5) for seconds in (300.0, 100.0, 140.0)]
-    found = bench.main.medians([*rounds, measurement(bench, "inductor", "runner", 20.0)])
-    assert found["inductor", "cold", "scripts"].seconds == 140.0
-    text, missed = bench.main.render(found)
+    medians = bench.main.medians([*rounds, measurement(bench, "inductor", "runner", 20.0)])
+    assert medians["inductor", "cold", "scripts"].seconds == 140.0
+    text, missed = bench.main.render(medians)
     assert "scripts (from 5)" in text
     assert "only the first N scripts ran" in text
     assert "7.00 times" in text
@@ -168,9 +168,9 @@ def fake_run(code: int, lines: list[dict[str, Any]]) -> Any:
     return run
 
 
-def finished(verdict: str = "PASS", **more: Any) -> dict[str, Any]:
+def finished(verdict: str = "PASS", **fields: Any) -> dict[str, Any]:
     spent = {"busy": 2.0, "torch": 1.5, "load": 0.1, "judge": 0.2}
-    return {"event": "variant-finished", "id": "a", "verdict": verdict, "seconds": 2.0, "spent": spent, **more}
+    return {"event": "variant-finished", "id": "a", "verdict": verdict, "seconds": 2.0, "spent": spent, **fields}
 
 
 def work(ways: ModuleType, folder: Path) -> Any:
@@ -225,8 +225,8 @@ def test_settings_of_torch_in_the_shell_reach_no_way(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
-    found = bench.ways.environment(tmp_path)
-    assert "TORCHINDUCTOR_FORCE_DISABLE_CACHES" not in found
-    assert {found[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR")} == {
+    variables = bench.ways.environment(tmp_path)
+    assert "TORCHINDUCTOR_FORCE_DISABLE_CACHES" not in variables
+    assert {variables[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR")} == {
         str(tmp_path / name) for name in ("inductor", "xdg", "tmp")
     }

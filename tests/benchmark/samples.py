@@ -16,7 +16,7 @@ def side(median: float, half: float = 0.01, memory: int | None = 1 << 20, launch
     return Side(spread, memory, launches)
 
 
-def row(name: str = "relu", eager: float = 2e-3, compiled: float = 1e-3, half: float = 0.01, **more: Any) -> Row:
+def row(name: str = "relu", eager: float = 2e-3, compiled: float = 1e-3, half: float = 0.01, **changes: Any) -> Row:
     """A timed row."""
     fields: dict[str, Any] = {
         "threads": 2,
@@ -31,14 +31,16 @@ def row(name: str = "relu", eager: float = 2e-3, compiled: float = 1e-3, half: f
         "graph_breaks": 0,
         "recompiles": 0,
     }
-    return Row(f"a.spec.yaml::{name}[float32,cpu]@inductor", "2.13.0", "inductor", "cpu", "timed", **{**fields, **more})
+    return Row(
+        f"a.spec.yaml::{name}[float32,cpu]@inductor", "2.13.0", "inductor", "cpu", "timed", **{**fields, **changes}
+    )
 
 
-def missing(status: str = "skip", reason: str = "no device cuda here", name: str = "gone", **more: Any) -> Row:
+def missing(status: str = "skip", reason: str = "no device cuda here", name: str = "gone", **fields: Any) -> Row:
     """A row without times."""
-    return Row(f"a.spec.yaml::{name}[float32,cpu]@inductor", "2.13.0", "inductor", "cpu", status, reason, **more)
+    return Row(f"a.spec.yaml::{name}[float32,cpu]@inductor", "2.13.0", "inductor", "cpu", status, reason, **fields)
 
 
-def report(*rows: Row, **more: Any) -> Report:
+def report(*rows: Row, **fields: Any) -> Report:
     """A report of rows."""
-    return Report("0.1.0", "2026-01-02T03:04:05", 10, 0.1, rows, copies=(COPY,), **more)
+    return Report("0.1.0", "2026-01-02T03:04:05", 10, 0.1, rows, copies=(COPY,), **fields)

@@ -31,18 +31,18 @@ def test_the_mean_of_speedups_is_geometric() -> None:
 
 @pytest.mark.parametrize(("eager", "half", "unclear"), [(1.05e-3, 0.1, True), (1.05e-3, 0.01, False), (0.9e-3, 0.01, False)])  # fmt: skip
 def test_overlapping_quartiles_are_unclear(eager: float, half: float, unclear: bool) -> None:
-    made = row(eager=eager, compiled=1e-3, half=half)
-    assert made.unclear is unclear
-    low, high = made.speedup_range or (0, 0)
-    assert low < (made.speedup or 0) < high
+    timed_row = row(eager=eager, compiled=1e-3, half=half)
+    assert timed_row.unclear is unclear
+    low, high = timed_row.speedup_range or (0, 0)
+    assert low < (timed_row.speedup or 0) < high
     assert (low, high) == pytest.approx((eager * (1 - half) / (1e-3 * (1 + half)), eager * (1 + half) / (1e-3 * (1 - half))))  # fmt: skip
 
 
 def test_bandwidth_is_held_against_the_copy() -> None:
-    made = row(compiled=1e-3)
+    timed_row = row(compiled=1e-3)
     assert COPY.bandwidth == pytest.approx((512 << 20) / 0.05)
-    assert made.bandwidth == pytest.approx((1 << 20) / 1e-3)
-    assert made.of_copy == pytest.approx(((1 << 20) / 1e-3) / ((512 << 20) / 0.05))
+    assert timed_row.bandwidth == pytest.approx((1 << 20) / 1e-3)
+    assert timed_row.of_copy == pytest.approx(((1 << 20) / 1e-3) / ((512 << 20) / 0.05))
     assert row(copy=None).of_copy is None and row(traffic=None).bandwidth is None
 
 
@@ -52,8 +52,8 @@ def test_the_schema_is_draft_07_and_knows_every_status() -> None:
 
 
 def test_reports_fit_the_schema() -> None:
-    made = report(row(), missing(), missing("timeout", "no answer after 5 s", cold=row().cold), interrupted=True)
-    jsonschema.Draft7Validator(SCHEMA).validate(json.loads(json.dumps(made.to_dict(), allow_nan=False)))
+    full_report = report(row(), missing(), missing("timeout", "no answer after 5 s", cold=row().cold), interrupted=True)
+    jsonschema.Draft7Validator(SCHEMA).validate(json.loads(json.dumps(full_report.to_dict(), allow_nan=False)))
 
 
 def spoilt(path: list[Any], value: Any) -> dict[str, Any]:

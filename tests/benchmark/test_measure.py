@@ -105,10 +105,10 @@ def test_without_a_copy_a_variant_is_timed_all_the_same(make: Callable[..., Plan
 
 
 def test_flags_are_as_users_have_them_unless_the_case_says_otherwise(make: Callable[..., Planned]) -> None:
-    for keys, wanted in (("", None), (f"config: {{{FLAG}: true}}", True)):
+    for keys, value in (("", None), (f"config: {{{FLAG}: true}}", True)):
         engine = Answering()
         measurer(engine).row(make(keys))
-        assert {job.config.get(FLAG) for job in engine.jobs} == {wanted}
+        assert {job.config.get(FLAG) for job in engine.jobs} == {value}
         assert not any(name in job.config for job in engine.jobs for name in PRECISION)
 
 
@@ -116,7 +116,7 @@ RAISED = {"raised": {"during": "eager", "summary": "ValueError: no"}}
 
 
 @pytest.mark.parametrize(
-    ("part", "change", "status", "said"),
+    ("part", "change", "status", "reason"),
     [
         ("cold", {"result": RAISED}, "eager-error", "eager raised ValueError: no"),
         ("cold", {"result": {"raised": {"during": "compile", "summary": "E: x"}}}, "compile-error", "the backend raised E: x"),
@@ -131,17 +131,17 @@ RAISED = {"raised": {"during": "eager", "summary": "ValueError: no"}}
     ],
 )  # fmt: skip
 def test_what_keeps_it_from_being_timed_is_the_reason(
-    make: Callable[..., Planned], part: str, change: Mapping[str, Any], status: str, said: str
+    make: Callable[..., Planned], part: str, change: Mapping[str, Any], status: str, reason: str
 ) -> None:
     engine = Answering({part: change})
     row = measurer(engine).row(make())
-    assert row.status == status and said in row.reason and row.speedup is None
+    assert row.status == status and reason in row.reason and row.speedup is None
     assert [job.arguments["part"] for job in engine.jobs][-1] == part, "nothing is asked after it"
     assert (row.cold is not None) is (part == "warm")
 
 
 @pytest.mark.parametrize(
-    ("keys", "changes", "said"),
+    ("keys", "changes", "reason"),
     [
         ('requires: {torch: "<2"}', {}, "needs torch <2"),
         ("", {"device": "cuda"}, "built for the CPU alone"),
@@ -150,8 +150,8 @@ def test_what_keeps_it_from_being_timed_is_the_reason(
     ],
 )
 def test_what_cannot_run_here_is_not_asked_for(
-    make: Callable[..., Planned], keys: str, changes: dict[str, Any], said: str
+    make: Callable[..., Planned], keys: str, changes: dict[str, Any], reason: str
 ) -> None:
     engine = Answering()
     row = measurer(engine).row(make(keys, **changes))
-    assert row.status == "skip" and said in row.reason and not engine.jobs
+    assert row.status == "skip" and reason in row.reason and not engine.jobs

@@ -54,9 +54,9 @@ class Result:
     @cached_property
     def finished(self) -> dict[str, dict[str, Any]]:
         """Finished variants by the part of their id after the file: ``relu[float32,cpu]@inductor``."""
-        done = [e for e in self.events if e["event"] == "variant-finished"]
-        named = {e["id"].partition("::")[2]: e for e in done}
-        assert len(named) == len(done), "two variants have one name; look at events instead"
+        events = [e for e in self.events if e["event"] == "variant-finished"]
+        named = {e["id"].partition("::")[2]: e for e in events}
+        assert len(named) == len(events), "two variants have one name; look at events instead"
         return named
 
     @cached_property
@@ -66,9 +66,9 @@ class Result:
 
     def of(self, name: str) -> dict[str, Any]:
         """The finished variant ``case@backend``."""
-        found = [event for key, event in self.finished.items() if brief(key) == name]
-        assert len(found) == 1, f"{name} is not among {[*self.finished]}\n{self.text}"
-        return found[0]
+        matches = [event for key, event in self.finished.items() if brief(key) == name]
+        assert len(matches) == 1, f"{name} is not among {[*self.finished]}\n{self.text}"
+        return matches[0]
 
     @cached_property
     def junit(self) -> ElementTree.Element:
@@ -79,8 +79,8 @@ class Result:
 
 def brief(name: str) -> str:
     """``relu[float32,cpu]@inductor`` without its axes."""
-    case, _, rest = name.partition("[")
-    return case + rest.rpartition("]")[2]
+    case, _, tail = name.partition("[")
+    return case + tail.rpartition("]")[2]
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -98,13 +98,13 @@ def command(*args: object) -> list[str]:
 
 def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Result:
     """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once."""
-    before = latest(cwd)
+    old_folder = latest(cwd)
     words, variables = [*map(str, args)], environment(env)
     reads = bool(words) and words[0] in (*READING, "ledger") and "--build" not in words  # which starts processes
     if reads and not any(key.startswith("PYTHON") for key in env or ()):
-        done = FORKS.run(words, cwd, variables, limit)
+        process = FORKS.run(words, cwd, variables, limit)
     else:
-        done = subprocess.run(
+        process = subprocess.run(
             command(*words),
             cwd=cwd,
             env=variables,
@@ -113,9 +113,11 @@ def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit
             timeout=limit,
             stdin=subprocess.DEVNULL,
         )
-    after = latest(cwd)
-    result = Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)
-    assert "Traceback (most recent call last)" not in done.stderr, done.stderr
+    new_folder = latest(cwd)
+    result = Result(
+        process.returncode, process.stdout, process.stderr, cwd, new_folder if new_folder != old_folder else None
+    )
+    assert "Traceback (most recent call last)" not in process.stderr, process.stderr
     return result
 
 
@@ -141,14 +143,14 @@ def spec(*cases: str) -> str:
 
 def processes_of(marker: str) -> list[int]:
     """Processes whose environment or command line holds ``marker``; zombies have neither."""
-    found = []
+    pids = []
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
         try:
-            held = Path("/proc", entry, "environ").read_bytes() + Path("/proc", entry, "cmdline").read_bytes()
+            content = Path("/proc", entry, "environ").read_bytes() + Path("/proc", entry, "cmdline").read_bytes()
         except OSError:
             continue
-        if marker.encode() in held:
-            found.append(int(entry))
-    return found
+        if marker.encode() in content:
+            pids.append(int(entry))
+    return pids

@@ -62,11 +62,11 @@ class Forks:
             self._server = None
 
     def _start(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            words = [sys.executable, __file__, str(theirs.fileno())]
-            self._server = subprocess.Popen(words, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
-        return ours
+        own_end, server_end = socket.socketpair()
+        with server_end:
+            words = [sys.executable, __file__, str(server_end.fileno())]
+            self._server = subprocess.Popen(words, pass_fds=[server_end.fileno()], stdin=subprocess.DEVNULL)
+        return own_end
 
 
 def _serve(connection: socket.socket) -> None:

@@ -35,9 +35,9 @@ def whole(stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> Result:
     """One whole run; its folder is copied from where later runs are to know it."""
     folder = tmp_path_factory.mktemp("again")
     write(folder, {"a.spec.yaml": CASES})
-    done = run_in(folder, *PLAIN)
-    assert done.code == 1 and "5 passed, 1 failed" in done.out, done.text
-    return done
+    result = run_in(folder, *PLAIN)
+    assert result.code == 1 and "5 passed, 1 failed" in result.out, result.text
+    return result
 
 
 def ran(result: Result) -> set[str]:
@@ -50,7 +50,7 @@ def cut(result: Result, target: Path, finished: int) -> Path:
     write(target, {"a.spec.yaml": CASES})
     folder = target / ".runner" / "runs" / result.folder.name
     folder.mkdir(parents=True)
-    kept, count = [], 0
+    lines, count = [], 0
     for line in (result.folder / "events.jsonl").read_text().splitlines():
         event = json.loads(line)
         count += event["event"] == "variant-finished"
@@ -60,8 +60,8 @@ def cut(result: Result, target: Path, finished: int) -> Path:
             start = from_json(json.loads(line.replace(str(result.cwd), str(target))))
             assert isinstance(start, RunStarted)
             line = json.dumps({**event, **to_json(replace(start, signature=signature_of(start)))})
-        kept.append(line)
-    (folder / "events.jsonl").write_text("\n".join([*kept, kept[-1][:20]]))  # the last line is torn
+        lines.append(line)
+    (folder / "events.jsonl").write_text("\n".join([*lines, lines[-1][:20]]))  # the last line is torn
     (target / ".runner" / "latest").symlink_to(Path("runs") / result.folder.name)
     return folder
 
@@ -76,15 +76,15 @@ def test_a_killed_run_goes_on_where_it_ended_and_one_process_at_a_time_writes_to
 ) -> None:
     folder = cut(whole, tmp_path, 2)
     write(tmp_path, {"a.spec.yaml": "# a comment changes nothing\n" + CASES})
-    both = [
+    processes = [
         subprocess.Popen(command("resume"), cwd=tmp_path, env=environment(), stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]  # fmt: skip
-    said = {process.pid: (*process.communicate(timeout=240), process.returncode) for process in both}
-    assert sorted(code for _, _, code in said.values()) == [1, 4], said
-    holder, out = next((pid, out) for pid, (out, _, code) in said.items() if code == 1)
-    error = next(error for _, error, code in said.values() if code == 4)
+    outputs = {process.pid: (*process.communicate(timeout=240), process.returncode) for process in processes}
+    assert sorted(code for _, _, code in outputs.values()) == [1, 4], outputs
+    holder, out = next((pid, out) for pid, (out, _, code) in outputs.items() if code == 1)
+    error = next(error for _, error, code in outputs.values() if code == 4)
     assert "another process writes to" in error and f"process {holder} on " in error
     assert "5 passed, 1 failed" in out
     assert latest(tmp_path) == folder.resolve()
@@ -101,29 +101,29 @@ def test_a_run_killed_while_it_said_its_plan(whole: Result, tmp_path: Path) -> N
     folder = cut(whole, tmp_path, 0)
     text = (folder / "events.jsonl").read_text().splitlines()
     (folder / "events.jsonl").write_text("\n".join(text[:3]) + "\n")  # the start and two of six variants
-    done = run_in(tmp_path, "resume")
-    assert "5 passed, 1 failed" in done.out, done.text
+    result = run_in(tmp_path, "resume")
+    assert "5 passed, 1 failed" in result.out, result.text
 
 
 def test_changed_cases_are_no_part_of_an_old_run(whole: Result, tmp_path: Path) -> None:
     cut(whole, tmp_path, 2)
     write(tmp_path, {"a.spec.yaml": CASES.replace("torch.relu", "F.relu")})
-    done = run_in(tmp_path, "resume")
-    assert done.code == 4 and "have changed since" in done.err
+    result = run_in(tmp_path, "resume")
+    assert result.code == 4 and "have changed since" in result.err
 
 
 def test_what_failed_is_run_again(whole: Result) -> None:
-    done = run_in(whole.cwd, "rerun", whole.folder, "--failed", "--", "--stress", "3")
-    assert (done.code, ran(done)) == (1, {BAD})
-    assert done.of(f"bad@{BROKEN}")["attempts"] == 3
+    result = run_in(whole.cwd, "rerun", whole.folder, "--failed", "--", "--stress", "3")
+    assert (result.code, ran(result)) == (1, {BAD})
+    assert result.of(f"bad@{BROKEN}")["attempts"] == 3
 
 
 def test_last_failed_and_failed_first(whole: Result) -> None:
     good = run_in(whole.cwd, *PLAIN, "--lf", "-k", "good and backend:eager")  # does not make the failure forgotten
     assert good.code == 0 and len(ran(good)) == 2  # none of them failed: all run
-    done = run_in(whole.cwd, *PLAIN, "--lf")
-    assert (done.code, ran(done)) == (1, {BAD})
-    assert "--lf: 1 of 6 variants" in done.out
+    result = run_in(whole.cwd, *PLAIN, "--lf")
+    assert (result.code, ran(result)) == (1, {BAD})
+    assert "--lf: 1 of 6 variants" in result.out
     for flags in (["--ff"], ["--order", "smart"]):
         first = run_in(whole.cwd, *PLAIN, *flags, "-x")
         assert (first.code, ran(first)) == (1, {BAD}), first.text
@@ -140,9 +140,9 @@ def test_shards_are_joined(whole: Result, tmp_path: Path) -> None:
         parts.append(part)
     assert ran(parts[0]) | ran(parts[1]) == ran(whole) and not ran(parts[0]) & ran(parts[1])
     write(tmp_path, {"a.spec.yaml": CASES})
-    done = run_in(tmp_path, "merge", parts[1].folder, parts[0].folder, "-o", "joined", "--junit", "j.xml")
-    assert done.code == 1 and "5 passed, 1 failed" in done.out, done.text
-    cases = [name for name in done.out.split() if name.startswith("a.spec.yaml::good[n=")]
+    result = run_in(tmp_path, "merge", parts[1].folder, parts[0].folder, "-o", "joined", "--junit", "j.xml")
+    assert result.code == 1 and "5 passed, 1 failed" in result.out, result.text
+    cases = [name for name in result.out.split() if name.startswith("a.spec.yaml::good[n=")]
     places = [cases.index(f"a.spec.yaml::good[n={n},float32,cpu]@eager") for n in (1, 2)]
     assert places == sorted(places)
     assert (tmp_path / "j.xml").read_text() == (tmp_path / "joined" / "junit.xml").read_text()
@@ -161,14 +161,14 @@ def test_a_budget_ends_the_run_and_resume_goes_on(tmp_path: Path) -> None:
         "a.spec.yaml": CASES,
         "slowly/__init__.py": "import time\ndef slowly(module, inputs):\n    time.sleep(4)\n    return module\n",
     })  # fmt: skip
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "slowly:slowly", "--budget", "6s", "-j", "1")
-    assert done.code == 2, done.text
-    assert "the budget of 6 s is used up" in done.out and "not run" in done.out
-    before = len(ran(done))
-    assert before < 3
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "slowly:slowly", "--budget", "6s", "-j", "1")
+    assert result.code == 2, result.text
+    assert "the budget of 6 s is used up" in result.out and "not run" in result.out
+    count = len(ran(result))
+    assert count < 3
     again = run_in(tmp_path, "resume")
-    assert (tmp_path / ".runner" / "latest").resolve() == done.folder
-    assert f"{before} passed" not in again.out or before == 0
+    assert (tmp_path / ".runner" / "latest").resolve() == result.folder
+    assert f"{count} passed" not in again.out or count == 0
 
 
 @pytest.mark.usefixtures("real_torch")
@@ -217,10 +217,10 @@ def test_runs_that_go_on_or_are_killed_or_interrupted(tmp_path: Path) -> None:
 
     def begin(*words: object, variants: int) -> subprocess.Popen[bytes]:
         """Start a command and wait until it has begun so many variants."""
-        wanted = count_starts() + variants
+        target = count_starts() + variants
         process = subprocess.Popen(command(*words), cwd=tmp_path, env=environment(), stdout=subprocess.DEVNULL)
         until = time.monotonic() + 120
-        while count_starts() < wanted:
+        while count_starts() < target:
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.05)
         return process
@@ -237,8 +237,8 @@ def test_runs_that_go_on_or_are_killed_or_interrupted(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     assert process.wait(60) == 2
     (tmp_path / "open").touch()
-    done = run_in(tmp_path, "resume")
-    assert done.code == 0 and "6 passed" in done.out, done.text
+    result = run_in(tmp_path, "resume")
+    assert result.code == 0 and "6 passed" in result.out, result.text
     finished = [line["id"] for line in lines_of(log.parent) if line["event"] == "variant-finished"]
     assert len(finished) == len(set(finished)) == 6
 
@@ -267,10 +267,10 @@ def test_a_log_from_elsewhere_runs_nothing_of_its_own(whole: Result, tmp_path: P
     (tmp_path / "log.jsonl").write_text(json.dumps({**start, "cwd": "/"}) + "\n")
     refused = run_in(tmp_path, "rerun", "log.jsonl")
     assert refused.code == 4 and "pass --yes" in refused.err and "  runner run a.spec.yaml" in refused.err
-    done = run_in(tmp_path, "rerun", "log.jsonl", "--yes", "--", "--backend", "eager")
-    assert done.code == 0 and "1 passed" in done.out and "left out: --python" in done.err, done.text
+    result = run_in(tmp_path, "rerun", "log.jsonl", "--yes", "--", "--backend", "eager")
+    assert result.code == 0 and "1 passed" in result.out and "left out: --python" in result.err, result.text
     assert not mark.exists() and (tmp_path / "mine.txt").read_text() == "kept\n"
-    start_of_new = done.events[0]
+    start_of_new = result.events[0]
     assert start_of_new["argv"] == [
         "runner",
         "run",
@@ -304,5 +304,5 @@ def test_a_log_from_elsewhere_runs_nothing_of_its_own(whole: Result, tmp_path: P
 )
 def test_what_cannot_be_is_said(words: tuple[str, ...], why: str, tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": CASES})
-    done = run_in(tmp_path, *words)
-    assert done.code == 4 and why in done.err, done.text
+    result = run_in(tmp_path, *words)
+    assert result.code == 4 and why in result.err, result.text

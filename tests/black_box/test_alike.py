@@ -74,9 +74,9 @@ def signatures(ran: Result, backend: str) -> dict[str, str]:
 
 
 def test_one_bug_has_one_signature(ran: Result) -> None:
-    one = "compile-error at backend: AssertionError: no kernel for dtype of shape (…) in broken.py:"
+    signature = "compile-error at backend: AssertionError: no kernel for dtype of shape (…) in broken.py:"
     for backend, function in (("compile_error", "fails"), ("elsewhere", "refuses")):
-        assert {*signatures(ran, backend).values()} == {one + function}
+        assert {*signatures(ran, backend).values()} == {signature + function}
     assert signatures(ran, "wrong") == {
         "plain": "value of torch.sin at backend",
         "larger": "value of torch.sin at backend",

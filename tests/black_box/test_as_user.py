@@ -44,12 +44,12 @@ def test_a_user_s_settings_are_torchs_own(tmp_path: Path) -> None:
     case = "name: a\ninputs: {x: [8]}\nchain: [torch.sin]"
     write(tmp_path, {"a.spec.yaml": spec(case), "noting.py": BACKEND})
     variables = {"TORCHINDUCTOR_COMPILE_THREADS": "3"}  # else the default is 1 on a machine with one core
-    done = run_in(
+    result = run_in(
         tmp_path, "run", "a.spec.yaml", "--backend", "noting:always", "--backend", "noting:under_our_threads", "-j", 2,
         env=variables,
     )  # fmt: skip
-    assert done.code == 1, done.text
-    events = {event["backend"]: event for event in done.finished.values()}
+    assert result.code == 1, result.text
+    events = {event["backend"]: event for event in result.finished.values()}
     assert {name: event["stages"]["as-user"] for name, event in events.items()} == {
         "noting:always": "value",
         "noting:under_our_threads": "ok",

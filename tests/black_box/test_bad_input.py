@@ -84,15 +84,15 @@ def listed(folder: Path) -> Result:
 @pytest.mark.parametrize("name", FILES)
 def test_names_the_place_and_the_reason(name: str, validated: Result, listed: Result) -> None:
     _, place, words = FILES[name]
-    for done in (validated, listed):
-        assert done.code == 4
+    for result in (validated, listed):
+        assert result.code == 4
         message = rf"^{name}\.spec\.yaml:{place}: error: (?:(?!: error: )[\s\S])*?{words.replace('.*', '(?:(?!: error: )[^$])*?')}"
-        assert re.search(message, done.err, re.MULTILINE), done.err
+        assert re.search(message, result.err, re.MULTILINE), result.err
 
 
 def test_shows_the_line_and_a_caret(validated: Result) -> None:
-    shown = "unknown_key.spec.yaml:4:5: error: unknown key 'chian'\n   4 |     chian: [torch.neg]\n     |     ^^^^^\n"
-    assert shown in validated.err
+    excerpt = "unknown_key.spec.yaml:4:5: error: unknown key 'chian'\n   4 |     chian: [torch.neg]\n     |     ^^^^^\n"
+    assert excerpt in validated.err
 
 
 def test_a_file_that_is_not_utf8(validated: Result) -> None:
@@ -119,10 +119,10 @@ def test_nothing_that_is_broken_is_listed(listed: Result) -> None:
 
 
 def test_what_is_valid_beside_it_runs(stand_in_here: None, folder: Path, tmp_path: Path) -> None:
-    done = run_in(tmp_path, "run", folder / "beside.spec.yaml", "--backend", "eager")
-    assert done.code == 4
-    assert done.verdicts == {"good@eager": "PASS"}
-    assert "unknown operator 'torch.nge'" in done.err
+    result = run_in(tmp_path, "run", folder / "beside.spec.yaml", "--backend", "eager")
+    assert result.code == 4
+    assert result.verdicts == {"good@eager": "PASS"}
+    assert "unknown operator 'torch.nge'" in result.err
 
 
 PATHS = [
@@ -191,17 +191,17 @@ PATHS = [
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("paths")
-    one = spec(GOOD.replace("good", "one"))
+    text = spec(GOOD.replace("good", "one"))
     named = "suite: s\nspecs: ['../one.spec.yaml']\nbackends: [{}]\nmanual: true\n"
     manual = "suite: by_hand\nmanual: true\nspecs: ['*.spec.yaml']\n"
     write(
         folder,
         {
-            "one.spec.yaml": one,
+            "one.spec.yaml": text,
             "others/notes.txt": "",
             "manual/hand.suite.yaml": manual,
-            "manual/one.spec.yaml": one,
-            "plain/one.spec.yaml": one,
+            "manual/one.spec.yaml": text,
+            "plain/one.spec.yaml": text,
             "suites/unknown.suite.yaml": named.format("indutcor"),
             "suites/system.suite.yaml": named.format("'torch:os.system'"),
         },
@@ -212,10 +212,10 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(("args", "code", "words"), PATHS, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
 def test_paths_and_arguments(args: list[str], code: int, words: str, paths: Path) -> None:
-    done = run_in(paths, *args, limit=20)
-    assert done.code == code, done.text
-    assert re.search(words, done.err, re.DOTALL), done.err
-    assert done.folder is None, "something ran"
+    result = run_in(paths, *args, limit=20)
+    assert result.code == code, result.text
+    assert re.search(words, result.err, re.DOTALL), result.err
+    assert result.folder is None, "something ran"
 
 
 def test_a_case_named_by_its_folder_beside_a_broken_file(tmp_path: Path) -> None:
@@ -235,16 +235,16 @@ def test_a_case_named_by_its_folder_beside_a_broken_file(tmp_path: Path) -> None
     ids=lambda env: next(iter(env)),
 )
 def test_an_environment_that_is_poor(env: dict[str, str], paths: Path) -> None:
-    done = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--backend", "eager", env=env)
-    assert (done.code, done.err) == (0, ""), done.text
+    result = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--backend", "eager", env=env)
+    assert (result.code, result.err) == (0, ""), result.text
 
 
 def test_an_interpreter_without_torch(paths: Path, tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bare], check=True)
-    done = run_in(paths, "run", "one.spec.yaml", "--python", bare / "bin" / "python", limit=20)
-    assert done.code == 4
-    assert re.search(r"bare/bin/python .* has no torch: .*pip install torch", done.err)
+    result = run_in(paths, "run", "one.spec.yaml", "--python", bare / "bin" / "python", limit=20)
+    assert result.code == 4
+    assert re.search(r"bare/bin/python .* has no torch: .*pip install torch", result.err)
 
 
 def test_a_module_needs_the_persons_word(paths: Path, tmp_path: Path) -> None:
@@ -255,21 +255,21 @@ def test_a_module_needs_the_persons_word(paths: Path, tmp_path: Path) -> None:
     assert refused.code == 4
     assert refused.folder is None
     assert run_in(tmp_path, "list", "own.spec.yaml", "--allow-python").code == 0
-    taken = run_in(tmp_path, "run", "own.spec.yaml", "--allow-python", "--events", "model.py", limit=20)
-    assert (taken.code, "--events model.py: this command reads that file" in taken.err) == (4, True)
+    refusal = run_in(tmp_path, "run", "own.spec.yaml", "--allow-python", "--events", "model.py", limit=20)
+    assert (refusal.code, "--events model.py: this command reads that file" in refusal.err) == (4, True)
     assert (tmp_path / "model.py").read_text() == model
 
 
 def test_an_absent_device_is_skipped(paths: Path) -> None:
-    done = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--backend", "eager")
-    cuda = done.finished["one[float32,cuda]@eager"]
+    result = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--backend", "eager")
+    cuda = result.finished["one[float32,cuda]@eager"]
     if cuda["verdict"] == "PASS":
         pytest.skip("this machine has CUDA")
-    assert done.code == 0
+    assert result.code == 0
     assert cuda["verdict"] == "SKIP"
     assert "no device cuda" in cuda["reason"]
-    assert re.search(r"SKIP \[ +0\.\d\ds\] one\.spec\.yaml::one\[float32,cuda\]@eager .* - no device cuda", done.out)
-    skipped = done.junit.find(".//testcase/skipped")
+    assert re.search(r"SKIP \[ +0\.\d\ds\] one\.spec\.yaml::one\[float32,cuda\]@eager .* - no device cuda", result.out)
+    skipped = result.junit.find(".//testcase/skipped")
     assert skipped is not None
     assert skipped.get("type") == "requires"
 
@@ -285,14 +285,14 @@ def test_odd_files_do_not_hide_their_neighbours(tmp_path: Path) -> None:
     (tmp_path / "nul.spec.yaml").write_text("cases: \0")
     (tmp_path / "deep.spec.yaml").write_text("cases: " + "[" * 5000 + "]" * 5000)
     (tmp_path / "large.spec.yaml").write_text("# " + "x" * (5 << 20))
-    done = run_in(tmp_path, "list", ".", limit=20)
-    assert done.code == 4
-    assert [line.partition("::good")[0] for line in done.out.splitlines()] == [
+    result = run_in(tmp_path, "list", ".", limit=20)
+    assert result.code == 4
+    assert [line.partition("::good")[0] for line in result.out.splitlines()] == [
         "a::b/two words.spec.yaml", "crlf.spec.yaml", "dotted.spec.yaml", "good.spec.yaml",
     ]  # fmt: skip
     for words in ("utf16.spec.yaml:1:1: error: .*not UTF-8", "nul.spec.yaml:1:8: error: .*U\\+0000", "deep.spec.yaml:1:\\d+: error: nested deeper",
                   "large.spec.yaml:1:1: error: .*larger than 1 MiB"):  # fmt: skip
-        assert re.search(words, done.err), done.err
+        assert re.search(words, result.err), result.err
     named = run_in(tmp_path, "list", "a::b/two words.spec.yaml::good")
     assert named.out == "a::b/two words.spec.yaml::good[float32,cpu]@inductor\n"
 
@@ -304,8 +304,8 @@ def test_what_is_no_file_does_not_hide_its_neighbours(command: str, tmp_path: Pa
     (tmp_path / "loop.spec.yaml").symlink_to("loop.spec.yaml")
     (tmp_path / "folder.spec.yaml").mkdir()
     os.mkfifo(tmp_path / "fifo.spec.yaml")
-    done = run_in(tmp_path, command, ".", limit=20)
-    assert ("good.spec.yaml::good" if command == "list" else "1 valid case") in done.out
+    result = run_in(tmp_path, command, ".", limit=20)
+    assert ("good.spec.yaml::good" if command == "list" else "1 valid case") in result.out
 
 
 def test_too_many_variants_do_not_hide_their_neighbours(tmp_path: Path) -> None:
@@ -313,41 +313,42 @@ def test_too_many_variants_do_not_hide_their_neighbours(tmp_path: Path) -> None:
     axes = "name: axes\nparams: {" + ", ".join(f"{name}: [{digits}]" for name in "abcdef") + "}\n"
     axes += 'inputs: {x: ["${a}", "${b}", "${c}", "${d}", "${e}", "${f}"]}\nchain: [torch.neg]'
     write(tmp_path, {"good.spec.yaml": spec(GOOD), "axes.spec.yaml": spec(axes)})
-    done = run_in(tmp_path, "list", ".", limit=20)
-    assert done.code == 4
+    result = run_in(tmp_path, "list", ".", limit=20)
+    assert result.code == 4
     assert (
-        "axes.spec.yaml:2:11: error: the axes of case 'axes' multiply to 1000000 variants, more than 100000" in done.err
+        "axes.spec.yaml:2:11: error: the axes of case 'axes' multiply to 1000000 variants, more than 100000"
+        in result.err
     )
-    assert done.out == "good.spec.yaml::good[float32,cpu]@inductor\n"
+    assert result.out == "good.spec.yaml::good[float32,cpu]@inductor\n"
 
 
 def test_output_that_cannot_be_encoded(tmp_path: Path) -> None:
     write(tmp_path, {"h\u00e9.spec.yaml": spec(GOOD)})
-    done = run_in(tmp_path, "list", ".", env={"PYTHONIOENCODING": "ascii"})
-    assert (done.code, done.out) == (0, "h\\xe9.spec.yaml::good[float32,cpu]@inductor\n")
+    result = run_in(tmp_path, "list", ".", env={"PYTHONIOENCODING": "ascii"})
+    assert (result.code, result.out) == (0, "h\\xe9.spec.yaml::good[float32,cpu]@inductor\n")
 
 
 def test_output_that_is_closed(paths: Path) -> None:
     words = f"{sys.executable} -m runner run one.spec.yaml --device cuda --backend eager >&-"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", words], cwd=paths, env=environment(), capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_a_working_directory_that_is_gone(paths: Path, tmp_path: Path) -> None:
     words = f"mkdir gone; cd gone; rmdir ../gone; {sys.executable} -m runner list {paths}/one.spec.yaml"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", words], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (4, "runner: the current folder is gone\n")
+    assert (process.returncode, process.stderr) == (4, "runner: the current folder is gone\n")
 
 
 def test_somebodys_own_file_where_runs_are_kept(paths: Path, tmp_path: Path) -> None:
     (tmp_path / ".runner").write_text("mine")
-    done = run_in(tmp_path, "run", paths / "one.spec.yaml", "--device", "cuda", "--backend", "eager")
-    assert done.code == 0
-    assert "warning: cannot keep runs here" in done.out
+    result = run_in(tmp_path, "run", paths / "one.spec.yaml", "--device", "cuda", "--backend", "eager")
+    assert result.code == 0
+    assert "warning: cannot keep runs here" in result.out
     assert (tmp_path / ".runner").read_text() == "mine"
 
 
@@ -358,8 +359,8 @@ def test_somebodys_own_file_where_runs_are_kept(paths: Path, tmp_path: Path) -> 
 def mounted(folder: Path, options: str) -> Iterator[Path]:
     """A small file system of its own, if this process may mount one."""
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
-    if done.returncode != 0:
+    process = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, check=False)
+    if process.returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
     try:
         yield folder
@@ -382,18 +383,18 @@ def test_a_full_disk_does_not_end_the_run(unwritable: Callable[[str], Path], pat
     with contextlib.suppress(OSError), open(full / "filler", "wb", buffering=0) as filler:
         while True:
             filler.write(b"x" * 512)
-    done = run_in(
+    result = run_in(
         full, "run", paths / "one.spec.yaml", "--device", "cuda:99", "--junit", "junit.xml", "--events", "device"
     )
-    assert "SKIP [" in done.out
-    assert "1 skip" in done.out
-    assert done.code == 3  # what was asked for is not there
+    assert "SKIP [" in result.out
+    assert "1 skip" in result.out
+    assert result.code == 3  # what was asked for is not there
     assert re.search(
-        r"warning: the journal device cannot be written \(No space left on device\); the run goes on", done.out
+        r"warning: the journal device cannot be written \(No space left on device\); the run goes on", result.out
     )
-    assert re.search(r"warning: .*/junit\.xml could not be written: .*No space left on device", done.out)
+    assert re.search(r"warning: .*/junit\.xml could not be written: .*No space left on device", result.out)
     assert (full / "junit.xml").read_text() == "what was there before"
-    closing = next(line for line in done.out.splitlines() if line.startswith("reports:"))
+    closing = next(line for line in result.out.splitlines() if line.startswith("reports:"))
     assert "device" not in closing and f"{full}/junit.xml" not in closing and ", junit.xml" not in closing
     assert not [*full.glob(".*.tmp")]
     assert device.is_char_device()
@@ -403,21 +404,21 @@ def test_a_read_only_working_directory(
     stand_in_here: None, unwritable: Callable[[str], Path], paths: Path, tmp_path: Path
 ) -> None:
     folder = unwritable("ro")
-    taken = tmp_path / "taken"
-    taken.mkdir()
-    done = run_in(folder, "run", paths / "one.spec.yaml", "--backend", "eager")
-    said = re.search(r"warning: cannot keep runs here \(Read-only file system\); this one is in (/\S+)", done.out)
-    assert said is not None, done.text
-    assert "1 passed" in done.out
-    assert done.code == 0
-    asked = run_in(folder, "run", paths / "one.spec.yaml", "--junit", "report.xml")
-    assert (asked.code, "no permission to write in" in asked.err) == (4, True)
-    kept = Path(said[1])
-    assert "<testsuites" in (kept / "junit.xml").read_text()
-    again = run_in(folder, "report", kept)
+    occupied_folder = tmp_path / "taken"
+    occupied_folder.mkdir()
+    result = run_in(folder, "run", paths / "one.spec.yaml", "--backend", "eager")
+    warning = re.search(r"warning: cannot keep runs here \(Read-only file system\); this one is in (/\S+)", result.out)
+    assert warning is not None, result.text
+    assert "1 passed" in result.out
+    assert result.code == 0
+    junit_run = run_in(folder, "run", paths / "one.spec.yaml", "--junit", "report.xml")
+    assert (junit_run.code, "no permission to write in" in junit_run.err) == (4, True)
+    run_folder = Path(warning[1])
+    assert "<testsuites" in (run_folder / "junit.xml").read_text()
+    again = run_in(folder, "report", run_folder)
     assert again.code == 0
     assert "1 passed" in again.out
-    refused = run_in(folder, "report", kept, "--junit", taken)
+    refused = run_in(folder, "report", run_folder, "--junit", occupied_folder)
     assert (refused.code, "this is a folder" in refused.err) == (4, True)
     assert run_in(folder, "validate", paths / "one.spec.yaml").code == 0
 
@@ -425,14 +426,14 @@ def test_a_read_only_working_directory(
 def test_a_full_disk_under_the_runs_own_folder(stand_in_here: None, paths: Path, tmp_path: Path) -> None:
     """No file may pass 2 KiB: the log does, the report does not."""
     words = f"ulimit -f 2; exec {sys.executable} -m runner run {paths}/one.spec.yaml --backend eager"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", words], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
     )
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert re.search(r"warning: the journal .*/events\.jsonl cannot be written \(File too large\)", done.stdout)
-    closing = next(line for line in done.stdout.splitlines() if line.startswith("reports:"))
+    assert process.returncode == 3, process.stdout + process.stderr
+    assert re.search(r"warning: the journal .*/events\.jsonl cannot be written \(File too large\)", process.stdout)
+    closing = next(line for line in process.stdout.splitlines() if line.startswith("reports:"))
     assert "junit.xml" in closing and "events.jsonl" not in closing
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
 
 
 # --- streams that cannot be written ------------------------------------------------------------
@@ -462,18 +463,18 @@ def test_a_stream_that_cannot_be_written(words: str, code: int, message: str, pa
     )
     write(tmp_path, {"many.spec.yaml": spec(many), "bad.spec.yaml": FILES["unknown_key"][0]})
     write(tmp_path, {"one.spec.yaml": spec(GOOD)})
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m runner {words}; exit ${{PIPESTATUS[0]}}"],
         cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == code, done.stdout[-500:] + done.stderr
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert process.returncode == code, process.stdout[-500:] + process.stderr
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr and "Exception ignored" not in process.stderr
 
 
 def test_the_log_of_an_earlier_run_is_replaced(paths: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text("old\n")
-    done = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--events", log)
-    assert done.folder is not None
-    assert log.read_text() == (done.folder / "events.jsonl").read_text()
+    result = run_in(paths, "run", "one.spec.yaml", "--device", "cuda", "--events", log)
+    assert result.folder is not None
+    assert log.read_text() == (result.folder / "events.jsonl").read_text()

@@ -23,9 +23,9 @@ CASES = spec(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("bench")
-    write(made, {"a.spec.yaml": CASES, "broken.spec.yaml": "cases:\n  - name: x\n    chian: [F.relu]\n"})
-    return made
+    path = tmp_path_factory.mktemp("bench")
+    write(path, {"a.spec.yaml": CASES, "broken.spec.yaml": "cases:\n  - name: x\n    chian: [F.relu]\n"})
+    return path
 
 
 RUNS = {
@@ -46,31 +46,31 @@ def results(folder: Path) -> dict[str, Result]:
 
 
 @pytest.fixture(scope="module")
-def done(results: dict[str, Result]) -> Result:
+def result(results: dict[str, Result]) -> Result:
     return results["all"]
 
 
 @pytest.fixture(scope="module")
-def rows(done: Result) -> dict[str, dict[str, Any]]:
-    document = json.loads((done.cwd / "a.json").read_text())
+def rows(result: Result) -> dict[str, dict[str, Any]]:
+    document = json.loads((result.cwd / "a.json").read_text())
     schema = json.loads((REPOSITORY / "schema" / "bench.schema.json").read_text())
     jsonschema.Draft7Validator(schema).validate(document)
     return {row["id"].partition("::")[2].partition("[")[0]: row for row in document["rows"]}
 
 
-def test_what_can_be_timed_is(done: Result, rows: dict[str, dict[str, Any]]) -> None:
-    assert done.code == 0, done.text
+def test_what_can_be_timed_is(result: Result, rows: dict[str, dict[str, Any]]) -> None:
+    assert result.code == 0, result.text
     row = rows["quick"]
     assert row["status"] == "timed" and row["cold"]["seconds"] > 0 and row["warm"]["seconds"] > 0
     assert row["speedup"] == row["eager"]["seconds"]["median"] / row["compiled"]["seconds"]["median"]
     assert row["eager"]["seconds"]["count"] >= 12 and row["graphs"] == 1
     assert row["moved"] == {"bytes": 2 * 8 * 8 * 4, "source": "inputs+outputs"}
     assert row["of_copy"] > 0 and row["threads"] >= 1
-    assert "quick[float32,cpu]@aot_eager" in done.out and "geometric mean of 1 variant" in done.out
+    assert "quick[float32,cpu]@aot_eager" in result.out and "geometric mean of 1 variant" in result.out
 
 
 @pytest.mark.parametrize(
-    ("name", "status", "said"),
+    ("name", "status", "reason"),
     [
         ("wrong", "eager-error", "eager raised RuntimeError: shape '[7]' is invalid"),
         ("elsewhere", "skip", "needs torch <2"),
@@ -78,32 +78,32 @@ def test_what_can_be_timed_is(done: Result, rows: dict[str, dict[str, Any]]) -> 
     ],
 )
 def test_what_cannot_be_timed_has_a_line_with_the_reason(
-    done: Result, rows: dict[str, dict[str, Any]], name: str, status: str, said: str
+    result: Result, rows: dict[str, dict[str, Any]], name: str, status: str, reason: str
 ) -> None:
-    assert rows[name]["status"] == status and said in rows[name]["reason"]
-    line = next(line for line in done.out.split("not timed\n")[1].splitlines() if f"::{name}[" in line)
-    assert status in line and said in line
+    assert rows[name]["status"] == status and reason in rows[name]["reason"]
+    line = next(line for line in result.out.split("not timed\n")[1].splitlines() if f"::{name}[" in line)
+    assert status in line and reason in line
 
 
-def test_the_plot_has_a_bar_for_what_was_timed(done: Result, rows: dict[str, dict[str, Any]]) -> None:
-    root = ElementTree.parse(done.cwd / "a.svg").getroot()
+def test_the_plot_has_a_bar_for_what_was_timed(result: Result, rows: dict[str, dict[str, Any]]) -> None:
+    root = ElementTree.parse(result.cwd / "a.svg").getroot()
     texts = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    bars = [one for one in root.iter("{http://www.w3.org/2000/svg}rect") if one.get("class") != "paper"]
+    bars = [element for element in root.iter("{http://www.w3.org/2000/svg}rect") if element.get("class") != "paper"]
     assert len(bars) == 1 and sum("not timed" in text for text in texts) == 3
     assert any(text.startswith(f"{rows['quick']['speedup']:.2f} (") for text in texts)
 
 
 def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(results: dict[str, Result]) -> None:
-    done = results["inductor"]
-    assert done.code == 0, done.text
-    (row,) = json.loads(done.out)["rows"]  # nothing else is on standard output
+    result = results["inductor"]
+    assert result.code == 0, result.text
+    (row,) = json.loads(result.out)["rows"]  # nothing else is on standard output
     assert row["cold"]["caches"]["graph_misses"] == 1 and row["cold"]["caches"]["graph_hits"] == 0
     assert row["warm"]["caches"]["graph_misses"] == 0 and row["warm"]["caches"]["graph_hits"] == 1
     assert row["generated"] == 1 and row["moved"] == {"bytes": 2 * 8 * 8 * 4, "source": "inductor"}
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["a.spec.yaml", "-k", "nobody"], 5, "nothing selected"),
         (["a.spec.yaml", "--plot", "a.png"], 4, "ends in .svg or .html"),
@@ -115,6 +115,6 @@ def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(result
         (["a.spec.yaml::elsewhere", "--backend", "eager"], 5, "needs torch <2"),
     ],
 )
-def test_exit_codes_say_whether_anything_was_timed(folder: Path, words: list[str], code: int, said: str) -> None:
-    done = run_in(folder, "bench", *words)
-    assert done.code == code and said in done.text
+def test_exit_codes_say_whether_anything_was_timed(folder: Path, words: list[str], code: int, message: str) -> None:
+    result = run_in(folder, "bench", *words)
+    assert result.code == code and message in result.text

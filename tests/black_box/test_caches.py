@@ -51,19 +51,19 @@ class Caches:
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory: pytest.TempPathFactory) -> Caches:
     """Caches of a first run."""
-    made = Caches(tmp_path_factory.mktemp("caches"))
-    made.run()
-    return made
+    instance = Caches(tmp_path_factory.mktemp("caches"))
+    instance.run()
+    return instance
 
 
 @pytest.fixture(autouse=True)
 def as_after_the_first_run(caches: Caches) -> None:
     """The folder as the first run has left it."""
-    kept = caches.folder / "kept"
-    if not kept.exists():
-        shutil.copytree(caches.kernels, kept)
+    copy = caches.folder / "kept"
+    if not copy.exists():
+        shutil.copytree(caches.kernels, copy)
     shutil.rmtree(caches.kernels)
-    shutil.copytree(kept, caches.kernels)
+    shutil.copytree(copy, caches.kernels)
 
 
 def notices(result: Result) -> list[str]:

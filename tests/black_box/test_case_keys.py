@@ -47,11 +47,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 @pytest.fixture(scope="module")
-def shown(ran: Result) -> dict[str, str]:
+def programs(ran: Result) -> dict[str, str]:
     """What ``runner show`` prints of each case."""
-    done = run_in(ran.cwd, "show", ".")
-    assert done.code == 0, done.text
-    texts = re.split(r"^(?=# id: )", done.out, flags=re.MULTILINE)[1:]
+    result = run_in(ran.cwd, "show", ".")
+    assert result.code == 0, result.text
+    texts = re.split(r"^(?=# id: )", result.out, flags=re.MULTILINE)[1:]
     return {text.partition("::")[2].partition("[")[0]: text for text in texts}
 
 
@@ -60,9 +60,9 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What ``runner validate`` says of all files that it refuses."""
     folder = tmp_path_factory.mktemp("wrong")
     write(folder, WRONG)
-    done = run_in(folder, "validate", ".")
-    assert done.code == 4 and "0 valid cases" in done.text, done.text
-    return done.text
+    result = run_in(folder, "validate", ".")
+    assert result.code == 4 and "0 valid cases" in result.text, result.text
+    return result.text
 
 
 # --- tolerance ------------------------------------------------------------------------------
@@ -109,9 +109,9 @@ RIGHT += [OUT]
 WRONG["names.spec.yaml"] = spec(OUT.replace("out: [$a, $b]", "out: [a, b]"))
 
 
-def test_the_argument_out_of_an_operator(ran: Result, shown: dict[str, str], refused: str) -> None:
+def test_the_argument_out_of_an_operator(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert ran.verdicts["given@aot_eager"] == "PASS", ran.text
-    assert "out=[a, b])" in shown["given"]
+    assert "out=[a, b])" in programs["given"]
     assert "names.spec.yaml:8:11: error: 'out' stands among the arguments" in refused
 
 
@@ -121,19 +121,19 @@ SEED = "name: {}\n{}inputs: {{x: [4]}}\nchain: [{{torch.mul: [$_, 2]}}]"
 OFF += [SEED.format("own", "seed: 5\n"), SEED.format("own_6", "seed: 6\n"), SEED.format("none", "")]
 
 
-def test_a_seed_of_the_case(ran: Result, shown: dict[str, str]) -> None:
+def test_a_seed_of_the_case(ran: Result, programs: dict[str, str]) -> None:
     """It comes before that of the command."""
     cases = [f"off.spec.yaml::{name}" for name in ("own", "none")]
-    other = run_in(ran.cwd, "run", *cases, "--backend", "nearly:off", "--no-confirm", "--seed", "6")
+    second_run = run_in(ran.cwd, "run", *cases, "--backend", "nearly:off", "--no-confirm", "--seed", "6")
 
-    def eager(done: Result, name: str) -> float:
-        return float(done.of(f"{name}@nearly:off")["findings"][0]["numbers"]["eager"])
+    def eager(result: Result, name: str) -> float:
+        return float(result.of(f"{name}@nearly:off")["findings"][0]["numbers"]["eager"])
 
-    assert eager(ran, "own") == eager(other, "own") != eager(ran, "none")
-    assert eager(ran, "own_6") == eager(other, "none") != eager(ran, "own")
+    assert eager(ran, "own") == eager(second_run, "own") != eager(ran, "none")
+    assert eager(ran, "own_6") == eager(second_run, "none") != eager(ran, "own")
     script = run_in(ran.cwd, "repro", "off.spec.yaml::own", "--backend", "nearly:off").out
     assert "torch.manual_seed(5)" in script
-    assert "seed:           5" in shown["own"]
+    assert "seed:           5" in programs["own"]
 
 
 RIGHT += ["name: smallest_seed\nseed: -9223372036854775808\ninputs: {x: [4]}\nchain: [torch.sin]"]
@@ -175,10 +175,10 @@ RIGHT += [COTANGENT.format("fits", "[1.0, 0.0, -2.0]"), COTANGENT.format("too_lo
 WRONG["cotangent.spec.yaml"] = spec(COTANGENT.format("b", "[1.0]").replace(", hidden: true", ""))
 
 
-def test_a_given_cotangent(ran: Result, shown: dict[str, str], refused: str) -> None:
+def test_a_given_cotangent(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert (ran.verdicts["fits@aot_eager"], ran.verdicts["too_long@aot_eager"]) == ("PASS", "INVALID")
     assert ran.of("too_long@aot_eager")["reason"] == "grad: output has the shape [3], its cotangent [4]"
-    assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in shown["fits"]
+    assert "def make_cotangents():\n    g = torch.tensor([1.0, 0.0, -2.0])\n    return [g]" in programs["fits"]
     assert "'g' is a cotangent, and the model gets it too" in refused
 
 
@@ -192,9 +192,9 @@ RIGHT += [LEAF.format("before", "true"), LEAF.format("after", "after_layout")]
 WRONG["leaf.spec.yaml"] = spec(LEAF.format("b", "after"))
 
 
-def test_a_leaf_behind_a_cast(ran: Result, shown: dict[str, str], refused: str) -> None:
+def test_a_leaf_behind_a_cast(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert (ran.verdicts["before@aot_eager"], ran.verdicts["after@aot_eager"]) == ("PASS", "PASS")
-    assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in shown["after"]
+    assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in programs["after"]
     assert "leaf.spec.yaml:3:72: error: expected true, false or after_layout, found the text 'after'" in refused
 
 
@@ -207,9 +207,9 @@ RIGHT += [COMPLEX]
 WRONG["complex.spec.yaml"] = spec(COMPLEX.replace("1+2j", "1e999j"))
 
 
-def test_complex_numbers(ran: Result, shown: dict[str, str], refused: str) -> None:
+def test_complex_numbers(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert ran.verdicts["complex@aot_eager"] == "PASS"
-    assert "torch.mul(x, (0.0+2.0j))" in shown["complex"]
+    assert "torch.mul(x, (0.0+2.0j))" in programs["complex"]
     assert "complex.spec.yaml:3:27: error: 1e999j is beyond the range" in refused
 
 
@@ -249,10 +249,10 @@ SLOW += [LIMIT.format("short", "1s"), LIMIT.format("long", "100s")]
 WRONG["limit.spec.yaml"] = spec(LIMIT.format("b", "1 parsec"))
 
 
-def test_a_limit_for_compiling(ran: Result, shown: dict[str, str], refused: str) -> None:
+def test_a_limit_for_compiling(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert (ran.verdicts["short@nearly:slow"], ran.verdicts["long@nearly:slow"]) == ("ERROR", "PASS")
     event = ran.of("short@nearly:slow")
     assert event["oracles"] == ["timeout"]
     assert event["reason"] == "timeout: compiling took more than 1 s, the case's limit for compiling"
-    assert "compile:        timeout=1.0" in shown["short"]
+    assert "compile:        timeout=1.0" in programs["short"]
     assert "limit.spec.yaml:5:24: error: expected a time above 0 with its unit" in refused

@@ -54,10 +54,10 @@ def test_what_is_not_claimed_is_skipped_with_that_reason(result: Result) -> None
 
 
 def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> None:
-    done = run_in(folder, "score")
+    score_result = run_in(folder, "score")
     rows = {
         words[0]: words[1:]
-        for words in map(str.split, done.out.split("\n"))
+        for words in map(str.split, score_result.out.split("\n"))
         if len(words) == 3 and words[1][:1].isdigit()
     }
     assert rows["conformance"] == ["100.0%", "100.0%"]
@@ -67,9 +67,9 @@ def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> N
 
 def test_a_profile_is_read_as_strictly_as_any_suite(folder: Path, tmp_path: Path) -> None:
     write(tmp_path, {"bad.suite.yaml": PROFILE.replace("gradients: true", "gradient: true"), "a.spec.yaml": CASES})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "bad.suite.yaml", "--backend", "eager", "-k", "written", "-j", 1)
-    assert done.code == 4
-    assert "bad.suite.yaml:3:" in done.err and "did you mean 'gradients'?" in done.err and "^^^^^^^^" in done.err
+    result = run_in(tmp_path, "run", "a.spec.yaml", "bad.suite.yaml", "--backend", "eager", "-k", "written", "-j", 1)
+    assert result.code == 4
+    assert "bad.suite.yaml:3:" in result.err and "did you mean 'gradients'?" in result.err and "^^^^^^^^" in result.err
 
 
 RANDOM = """\

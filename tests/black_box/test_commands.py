@@ -112,10 +112,14 @@ def test_show_prints_a_file_and_no_other_case_keeps_it_from_one(folder: Path) ->
     assert whole.code == 0 and whole.out.count("class Model(") == 2
     assert "# id:             a.spec.yaml::relu[float32,cpu]@inductor" in whole.out
     assert "# also:           a.spec.yaml::relu[float64,cpu]@inductor" in whole.out
-    one = run_in(folder, "show", "broken.spec.yaml::relu")
-    assert (one.code, one.err) == (0, "") and one.out.count("class Model(") == 1
-    both = run_in(folder, "show", "broken.spec.yaml")
-    assert both.code == 4 and both.out.count("class Model(") == 2 and "unknown operator 'F.rleu'" in both.err
+    case_result = run_in(folder, "show", "broken.spec.yaml::relu")
+    assert (case_result.code, case_result.err) == (0, "") and case_result.out.count("class Model(") == 1
+    file_result = run_in(folder, "show", "broken.spec.yaml")
+    assert (
+        file_result.code == 4
+        and file_result.out.count("class Model(") == 2
+        and "unknown operator 'F.rleu'" in file_result.err
+    )
 
 
 def test_validate_says_what_it_did_not_build(folder: Path) -> None:

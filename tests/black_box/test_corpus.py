@@ -25,17 +25,19 @@ def test_only_unused_names_are_refused(validated: Result) -> None:
 
 
 def test_all_but_two_cases_can_be_used(validated: Result) -> None:
-    written = sum(len(re.findall(r"^ *- name:", file.read_text(), re.MULTILINE)) for file in CORPUS.glob("*.spec.yaml"))
+    case_count = sum(
+        len(re.findall(r"^ *- name:", file.read_text(), re.MULTILINE)) for file in CORPUS.glob("*.spec.yaml")
+    )
     counted = re.match(r"(\d+) valid cases, (\d+) variants, \d errors?, \d+ warnings?\n", validated.out)
     assert counted is not None, validated.text
-    assert written >= 100
-    assert written - 2 <= int(counted[1]) <= written
+    assert case_count >= 100
+    assert case_count - 2 <= int(counted[1]) <= case_count
     assert int(counted[2]) >= int(counted[1])
 
 
 def test_python_in_it_needs_the_persons_word(tmp_path: Path) -> None:
-    done = run_in(tmp_path, "validate", CORPUS, limit=60)
-    refused = re.findall(r"error: case '\w+' brings Python of its own", done.err)
+    result = run_in(tmp_path, "validate", CORPUS, limit=60)
+    refused = re.findall(r"error: case '\w+' brings Python of its own", result.err)
     modules = sum(len(re.findall(r"^ +module:", file.read_text(), re.MULTILINE)) for file in CORPUS.glob("*.spec.yaml"))
     assert len(refused) == modules > 0
-    assert done.code == 4
+    assert result.code == 4

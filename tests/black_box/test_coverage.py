@@ -34,10 +34,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_prints_tables_and_writes_json(folder: Path) -> None:
-    done = run_in(folder, "coverage", "a.spec.yaml", "--json", "a.json")
-    assert done.code == 0, done.text
-    assert done.out.startswith("2 cases, 2 variants without their backends\n")
-    rows = [line.split() for line in done.out.split("\n")]
+    result = run_in(folder, "coverage", "a.spec.yaml", "--json", "a.json")
+    assert result.code == 0, result.text
+    assert result.out.startswith("2 cases, 2 variants without their backends\n")
+    rows = [line.split() for line in result.out.split("\n")]
     assert [row[5] for row in rows if row[:2] == ["names", "of"] and "database" in row] == ["3"]  # mul, __rmul__, relu
     assert ["empty", "1"] in rows and ["backward", "1"] in rows
     document = json.loads((folder / "a.json").read_text())
@@ -48,18 +48,18 @@ def test_it_prints_tables_and_writes_json(folder: Path) -> None:
 
 
 def test_it_lists_what_is_missing_of_a_selection(folder: Path) -> None:
-    done = run_in(folder, "coverage", "a.spec.yaml", "-k", "tag:other", "--missing")
-    assert done.code == 0, done.text
-    lines = done.out.split("\n")
+    result = run_in(folder, "coverage", "a.spec.yaml", "-k", "tag:other", "--missing")
+    assert result.code == 0, result.text
+    lines = result.out.split("\n")
     assert "mul: not exercised" in lines and "jiterator_unary: cannot be written in a case" in lines
     assert any(line.startswith("nn.functional.relu: without bfloat16") for line in lines)
 
 
 def test_what_a_run_reached_is_held_against_the_compiler_s_tables(folder: Path) -> None:
-    done = run_in(
+    result = run_in(
         folder, "run", "a.spec.yaml", "-k", "tag:other", "--backend", "aot_eager_decomp_partition", "--coverage"
     )
-    assert done.code == 0, done.text
+    assert result.code == 0, result.text
     covered = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--json", "reached.json")
     assert covered.code == 0, covered.text
     compiler = json.loads((folder / "reached.json").read_text())["compiler"]
@@ -86,9 +86,9 @@ def test_what_a_run_reached_is_held_against_the_compiler_s_tables(folder: Path) 
     ],
 )
 def test_what_has_no_coverage_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    done = run_in(folder, "coverage", *words)
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
+    result = run_in(folder, "coverage", *words)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err
 
 
 def test_lines_of_the_compiler_are_counted_on_request(folder: Path) -> None:

@@ -95,10 +95,10 @@ def ran(library: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     write(folder, {"deaths.spec.yaml": spec(survivors[0], victim, survivors[1])})
     flags = [word for name in BACKENDS for word in ("--backend", f"deadly:{name}")]
     mark = uuid.uuid4().hex
-    done = run_in(folder, "run", "deaths.spec.yaml", *flags, "--backend", "eager", "-j", 2, "--no-confirm", "-k", "victim or backend:eager",
+    result = run_in(folder, "run", "deaths.spec.yaml", *flags, "--backend", "eager", "-j", 2, "--no-confirm", "-k", "victim or backend:eager",
                   env={"PYTHONPATH": str(library), "DEATHS": mark})  # fmt: skip
     assert not processes_of(mark), "something outlived the run"
-    return done
+    return result
 
 
 def test_the_others_go_on(ran: Result) -> None:
@@ -173,12 +173,12 @@ def test_a_case_that_removes_the_temporary_folder_costs_itself(tmp_path: Path) -
     fine = [f"name: fine_{n}\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]
     cases = f"name: remover\n{model}Remover}}", fine[0], f"name: planted\n{model}Planted}}", fine[1]
     write(tmp_path, {"m.py": REMOVER, "a.spec.yaml": spec(*cases)})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "-j", 2, "--allow-python")
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "-j", 2, "--allow-python")
     verdicts = {"remover@eager": "ERROR", "fine_0@eager": "PASS", "planted@eager": "FAIL", "fine_1@eager": "PASS"}
-    assert (done.code, done.verdicts) == (1, verdicts)
-    event = done.of("remover@eager")
+    assert (result.code, result.verdicts) == (1, verdicts)
+    event = result.of("remover@eager")
     assert event["reason"].startswith("the case removed or changed the temporary folder of the run")
-    assert "a temporary folder was made anew 2 times" in done.out + done.err
+    assert "a temporary folder was made anew 2 times" in result.out + result.err
     assert "nothing is left to do" in run_in(tmp_path, "resume").err
 
 
@@ -272,16 +272,16 @@ def test_a_case_that_spoils_its_process_or_files_costs_itself(tmp_path: Path) ->
     write(tmp_path, {"m.py": SPOILERS, "own.py": SPOILERS, "a.spec.yaml": spec(*cases)})
     write(tmp_path, {"b.spec.yaml": spec("name: fine\ninputs: {x: [4]}\nchain: [torch.neg]")})
     words = ("a.spec.yaml", "b.spec.yaml", "--backend", "eager", "-j", 1, "--allow-python", "--no-confirm")
-    done = run_in(tmp_path, "run", *words, "--order", "plan")
-    assert done.code == 1 and "Traceback" not in done.err, done.text
-    verdicts = {name.removesuffix("@eager"): verdict for name, verdict in done.verdicts.items()}
-    assert verdicts.pop("fine") == verdicts.pop("logs") == verdicts.pop("deep") == "PASS", done.text
+    result = run_in(tmp_path, "run", *words, "--order", "plan")
+    assert result.code == 1 and "Traceback" not in result.err, result.text
+    verdicts = {name.removesuffix("@eager"): verdict for name, verdict in result.verdicts.items()}
+    assert verdicts.pop("fine") == verdicts.pop("logs") == verdicts.pop("deep") == "PASS", result.text
     assert verdicts.pop("error") == verdicts.pop("own_4") == "INVALID"
-    assert "cannot be read any more" in done.of("own_4@eager")["reason"]
+    assert "cannot be read any more" in result.of("own_4@eager")["reason"]
     assert {verdicts.pop(f"own_{n}") for n in range(4)} <= {"PASS", "INVALID"}  # what was written before is run
     assert verdicts == dict.fromkeys(("modules", "mode", "number", "nonsense"), "ERROR")
     for name in verdicts:
-        assert done.of(f"{name}@eager")["reason"].startswith("the worker failed while it had this case"), name
+        assert result.of(f"{name}@eager")["reason"].startswith("the worker failed while it had this case"), name
 
 
 def test_a_hang_ends_at_its_own_timeout(ran: Result) -> None:
@@ -382,10 +382,10 @@ def bench() -> ModuleType:
 
 
 def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(bench: ModuleType, tmp_path: Path) -> None:
-    told: list[str] = []
-    problems = bench.kill_loop(tmp_path, 4, backends=("eager",), say=told.append)
+    lines: list[str] = []
+    problems = bench.kill_loop(tmp_path, 4, backends=("eager",), say=lines.append)
     assert not problems, "\n".join(problems)
-    assert sum("was killed" in line for line in told) >= 2, told
+    assert sum("was killed" in line for line in lines) >= 2, lines
 
 
 def test_the_kill_loop_sees_what_is_wrong(bench: ModuleType, tmp_path: Path) -> None:

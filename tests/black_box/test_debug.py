@@ -38,8 +38,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     write(folder, {"a.spec.yaml": CASES})
 
     def run(name: str) -> Result:
-        case, backend, *more = RUNS[name]
-        return run_in(folder, "debug", f"a.spec.yaml::{case}", "--backend", backend, "-j", 1, "-o", name, *more)
+        case, backend, *options = RUNS[name]
+        return run_in(folder, "debug", f"a.spec.yaml::{case}", "--backend", backend, "-j", 1, "-o", name, *options)
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(RUNS, pool.map(run, RUNS), strict=True))
@@ -57,9 +57,9 @@ def bundle(results: dict[str, Result]) -> Path:
 
 
 def only(bundle: Path, pattern: str) -> list[str]:
-    found = sorted(bundle.glob(pattern))
-    assert found, f"{pattern} in {sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob('*'))}"
-    return [path.read_text() for path in found]
+    paths = sorted(bundle.glob(pattern))
+    assert paths, f"{pattern} in {sorted(path.relative_to(bundle).as_posix() for path in bundle.rglob('*'))}"
+    return [path.read_text() for path in paths]
 
 
 def test_info_and_debug_logs_of_each_part_of_the_compiler(bundle: Path) -> None:
@@ -99,7 +99,7 @@ def test_compile_times_by_phase(bundle: Path, results: dict[str, Result]) -> Non
     times = json.loads(only(bundle, "times.json")[0])
     phases = {row["phase"]: row["seconds"] for row in times["phases"]}
     assert any("compile_fx_inner" in name for name in phases) and all(seconds >= 0 for seconds in phases.values())
-    assert {one.get("co_name") for one in times["compilations"]} >= {"forward"}
+    assert {compilation.get("co_name") for compilation in times["compilations"]} >= {"forward"}
     assert "phase" in results["bundle"].out and times["phases"][0]["phase"] in results["bundle"].out
 
 
@@ -145,9 +145,9 @@ def test_the_function_filter_leaves_other_frames_alone(results: dict[str, Result
 
 
 def test_a_folder_in_use_is_refused(results: dict[str, Result]) -> None:
-    done = run_in(results["bundle"].cwd, "debug", "a.spec.yaml::plain", "--backend", "eager", "-o", "bundle")
-    assert done.code == 4
-    assert "there is something in it" in done.err
+    result = run_in(results["bundle"].cwd, "debug", "a.spec.yaml::plain", "--backend", "eager", "-o", "bundle")
+    assert result.code == 4
+    assert "there is something in it" in result.err
 
 
 NASTY = """
@@ -177,8 +177,8 @@ def test_what_a_case_puts_into_the_bundle_holds_up_nothing(tmp_path: Path) -> No
     case = "name: nasty\ninputs: {x: [4]}\nmodule: {file: nasty.py, name: Pipes}"
     write(tmp_path, {"nasty.py": NASTY, "a.spec.yaml": spec(case)})
     words = ("debug", "a.spec.yaml::nasty", "--backend", "aot_eager", "--allow-python", "-o", "bundle")
-    done = run_in(tmp_path, *words, limit=120)
-    assert done.code == 0, done.text
+    result = run_in(tmp_path, *words, limit=120)
+    assert result.code == 0, result.text
     files = [path for path in (tmp_path / "bundle").rglob("*") if not path.is_dir()]
     assert all(path.is_file() and not path.is_symlink() for path in files), files
     assert (tmp_path / "bundle" / "repro.py").read_text() and not (tmp_path / "bundle" / "link.txt").exists()

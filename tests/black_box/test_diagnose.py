@@ -32,15 +32,15 @@ CASES = spec(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("diagnose")
-    write(made, {"all.spec.yaml": CASES})
-    return made
+    path = tmp_path_factory.mktemp("diagnose")
+    write(path, {"all.spec.yaml": CASES})
+    return path
 
 
 def diagnosed(folder: Path, case: str, *words: str) -> tuple[Result, dict[str, Any]]:
-    done = run_in(folder, "diagnose", f"all.spec.yaml::{case}", "-j", 2, "--json", f"{case}.json", *words)
-    assert done.code in (0, 1), done.text
-    return done, json.loads((folder / f"{case}.json").read_text())
+    result = run_in(folder, "diagnose", f"all.spec.yaml::{case}", "-j", 2, "--json", f"{case}.json", *words)
+    assert result.code in (0, 1), result.text
+    return result, json.loads((folder / f"{case}.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -49,38 +49,40 @@ def wrong_relu(folder: Path) -> tuple[Result, dict[str, Any]]:
 
 
 def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
-    done, found = wrong_relu
-    assert done.code == 0
-    assert found["stage"] == "inductor" and found["signature"]["oracle"] == "value"
-    assert found["culprit"] == {
+    result, diagnosis = wrong_relu
+    assert result.code == 0
+    assert diagnosis["stage"] == "inductor" and diagnosis["signature"]["oracle"] == "value"
+    assert diagnosis["culprit"] == {
         "backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": "aten.relu.default",
         "step": "relu, the first of two", "place": "all.spec.yaml:5",
     }  # fmt: skip
     assert (
         "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default), of the step relu, the first of two, all.spec.yaml:5\n"
-        in done.out
+        in result.out
     )
     ladder = "dynamo ok · aot ok · decomposition ok · crossref ok · inductor value"
-    assert ladder in done.out
-    assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in done.out
+    assert ladder in result.out
+    assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in result.out
 
 
 def test_what_is_done_is_said(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
-    done, _ = wrong_relu
-    lines = done.err.splitlines()
+    result, _ = wrong_relu
+    lines = result.err.splitlines()
     parts = ["part 1 of 2, the ladder", "part 2 of 2, torch's bisector and changed settings"]
-    assert lines[:2] == ["diagnosing all.spec.yaml::wrong_relu[float32,cpu]@inductor", parts[0]], done.err
-    asked = [line.removeprefix(f"{parts[1]}: ") for line in lines if line.startswith(f"{parts[1]}: ")]
+    assert lines[:2] == ["diagnosing all.spec.yaml::wrong_relu[float32,cpu]@inductor", parts[0]], result.err
+    questions = [line.removeprefix(f"{parts[1]}: ") for line in lines if line.startswith(f"{parts[1]}: ")]
     # A question whose answer comes at once may go unsaid: standard error tells what is being asked, several times a second.
-    assert "as it is" in asked and 2 <= len(asked) < 20, done.err
-    assert all(question in ("as it is", "lowerings") or question.startswith("without ") for question in asked), done.err
+    assert "as it is" in questions and 2 <= len(questions) < 20, result.err
+    assert all(question in ("as it is", "lowerings") or question.startswith("without ") for question in questions), (
+        result.err
+    )
 
 
 def test_what_has_nothing_to_do_with_it_does_not_change_it(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
-    _, found = wrong_relu
-    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
+    _, diagnosis = wrong_relu
+    outcomes = {ablation["name"]: ablation["outcome"] for ablation in diagnosis["ablations"]}
     assert {"without vectorization", "without fusion", "compiled with -O0", "with dynamic shapes"} <= {*outcomes}
-    assert set(outcomes.values()) == {"same"}, found["ablations"]
+    assert set(outcomes.values()) == {"same"}, diagnosis["ablations"]
 
 
 def test_the_page_has_a_picture(wrong_relu: tuple[Result, dict[str, Any]], folder: Path) -> None:
@@ -90,45 +92,45 @@ def test_the_page_has_a_picture(wrong_relu: tuple[Result, dict[str, Any]], folde
 
 
 def test_of_a_twin_without_the_bug_there_is_nothing_to_say(folder: Path) -> None:
-    done, found = diagnosed(folder, "twin", "--backend", "aot_eager")
-    assert done.code == 1 and "it passes: nothing to diagnose" in done.out
-    assert found["signature"] is None and found["culprit"] is None and found["ablations"] == []
+    result, diagnosis = diagnosed(folder, "twin", "--backend", "aot_eager")
+    assert result.code == 1 and "it passes: nothing to diagnose" in result.out
+    assert diagnosis["signature"] is None and diagnosis["culprit"] is None and diagnosis["ablations"] == []
 
 
 def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
     backend = "runner.worker.planted:segfaults"
-    done = run_in(folder, "diagnose", "all.spec.yaml::twin", "--backend", backend, "--json", "-", "-j", 2)
-    found = json.loads(done.out)
-    assert done.code == 0 and found["stage"] == "backend"
-    assert found["signature"] == {"oracle": "signal", "stage": "backend", "error": "SIGSEGV", "pattern": ""}
-    assert found["stages"] == {"dynamo": "ok", "backend": "signal"}
-    assert found["culprit"] is None and "own backends" in found["bisect_note"]
+    result = run_in(folder, "diagnose", "all.spec.yaml::twin", "--backend", backend, "--json", "-", "-j", 2)
+    diagnosis = json.loads(result.out)
+    assert result.code == 0 and diagnosis["stage"] == "backend"
+    assert diagnosis["signature"] == {"oracle": "signal", "stage": "backend", "error": "SIGSEGV", "pattern": ""}
+    assert diagnosis["stages"] == {"dynamo": "ok", "backend": "signal"}
+    assert diagnosis["culprit"] is None and "own backends" in diagnosis["bisect_note"]
 
 
 @pytest.fixture(scope="module")
 def run_with_diagnoses(folder: Path) -> tuple[Result, dict[str, dict[str, Any]]]:
     """A run with --diagnose, and what it kept by the name of the case."""
     words = ("-k", "not wrong_relu", "--backend", "aot_eager", "--diagnose", "--no-confirm", "-j", 2)
-    done = run_in(folder, "run", "all.spec.yaml", *words)
-    assert done.code == 1 and done.folder is not None
-    kept = [json.loads(path.read_text()) for path in sorted(done.folder.glob("diagnosis-*.json"))]
-    return done, {one["id"].partition("::")[2].partition("[")[0]: one for one in kept}
+    result = run_in(folder, "run", "all.spec.yaml", *words)
+    assert result.code == 1 and result.folder is not None
+    documents = [json.loads(path.read_text()) for path in sorted(result.folder.glob("diagnosis-*.json"))]
+    return result, {document["id"].partition("::")[2].partition("[")[0]: document for document in documents}
 
 
 def test_a_run_diagnoses_its_failures_and_exits_as_without(
     run_with_diagnoses: tuple[Result, dict[str, dict[str, Any]]],
 ) -> None:
-    done, kept = run_with_diagnoses
-    stages = {case: one["stage"] for case, one in kept.items()}
+    result, documents = run_with_diagnoses
+    stages = {case: document["stage"] for case, document in documents.items()}
     assert stages == {"flipped": "dynamo", "overlapping": "aot"}  # neither what passes nor what is invalid
-    assert "backend aot_eager; torch's bisector cannot switch off parts of AOT autograd" in done.out
-    assert done.out.index("backend eager;") < done.out.index("backend aot_eager;")
+    assert "backend aot_eager; torch's bisector cannot switch off parts of AOT autograd" in result.out
+    assert result.out.index("backend eager;") < result.out.index("backend aot_eager;")
 
 
 def test_a_failure_of_dynamo_and_what_makes_it_go_away(
     run_with_diagnoses: tuple[Result, dict[str, dict[str, Any]]],
 ) -> None:
-    found = run_with_diagnoses[1]["flipped"]
-    assert found["culprit"]["backend"] == "eager" and "Dynamo" in found["bisect_note"]
-    outcomes = {one["name"]: one["outcome"] for one in found["ablations"]}
+    diagnosis = run_with_diagnoses[1]["flipped"]
+    assert diagnosis["culprit"]["backend"] == "eager" and "Dynamo" in diagnosis["bisect_note"]
+    outcomes = {ablation["name"]: ablation["outcome"] for ablation in diagnosis["ablations"]}
     assert outcomes == {"with static shapes": "gone"}

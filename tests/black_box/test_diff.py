@@ -33,19 +33,19 @@ def log(path: Path, *results: VariantFinished) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with logs: ``old`` is green, ``worse`` is not, ``both`` has two versions and two backends."""
-    made = tmp_path_factory.mktemp("diff")
+    path = tmp_path_factory.mktemp("diff")
     old = finished("PASS", torch="2.6.0"), finished("XFAIL", "known", torch="2.6.0", findings=failure().findings)
-    log(made / "old.jsonl", *old)
-    log(made / "same.jsonl", finished("PASS"), finished("XFAIL", "known", findings=failure().findings))
-    log(made / "worse.jsonl", failure(repro=COMMAND), finished("PASS", "known"))
-    log(made / "elsewhere.jsonl", finished("PASS", file="other/a.spec.yaml"))
-    log(made / "both.jsonl", *(finished("PASS", backend=b, torch=t) for b in ("eager", "aot_eager") for t in ("2.6.0", "2.13.0")),
+    log(path / "old.jsonl", *old)
+    log(path / "same.jsonl", finished("PASS"), finished("XFAIL", "known", findings=failure().findings))
+    log(path / "worse.jsonl", failure(repro=COMMAND), finished("PASS", "known"))
+    log(path / "elsewhere.jsonl", finished("PASS", file="other/a.spec.yaml"))
+    log(path / "both.jsonl", *(finished("PASS", backend=b, torch=t) for b in ("eager", "aot_eager") for t in ("2.6.0", "2.13.0")),
         finished("PASS", torch="2.6.0"), failure(torch="2.13.0", repro=COMMAND))  # fmt: skip
-    (made / ".runner" / "runs" / "run").mkdir(parents=True)
-    (made / ".runner" / "runs" / "run" / "events.jsonl").write_bytes((made / "worse.jsonl").read_bytes())
-    (made / ".runner" / "latest").symlink_to("runs/run")
-    (made / "cut.jsonl").write_text((made / "worse.jsonl").read_text().replace('"FAIL"', '"GONE"'))
-    return made
+    (path / ".runner" / "runs" / "run").mkdir(parents=True)
+    (path / ".runner" / "runs" / "run" / "events.jsonl").write_bytes((path / "worse.jsonl").read_bytes())
+    (path / ".runner" / "latest").symlink_to("runs/run")
+    (path / "cut.jsonl").write_text((path / "worse.jsonl").read_text().replace('"FAIL"', '"GONE"'))
+    return path
 
 
 @pytest.mark.parametrize(
@@ -65,10 +65,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_exit_code_says_whether_something_is_broken(
     folder: Path, words: tuple[str, ...], code: int, expected: str
 ) -> None:
-    done = run_in(folder, "diff", *words)
-    assert done.code == code, done.text
+    result = run_in(folder, "diff", *words)
+    assert result.code == code, result.text
     assert (
-        set(expected.strip().split(", ")) <= set(done.out.strip().split("\n")[-1].split(", ")) or expected in done.out
+        set(expected.strip().split(", ")) <= set(result.out.strip().split("\n")[-1].split(", "))
+        or expected in result.out
     )
 
 
@@ -90,14 +91,14 @@ def test_the_exit_code_says_whether_something_is_broken(
     ],
 )
 def test_what_cannot_be_compared_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    done = run_in(folder, "diff", *words)
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
+    result = run_in(folder, "diff", *words)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err
 
 
 def test_it_writes_markdown_json_and_a_page(folder: Path) -> None:
-    done = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--markdown", "a.md", "--json", "a.json", "--html", "a.html")  # fmt: skip
-    assert done.code == 1 and "broken: 1 variant" in done.out
+    result = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--markdown", "a.md", "--json", "a.json", "--html", "a.html")  # fmt: skip
+    assert result.code == 1 and "broken: 1 variant" in result.out
     assert COMMAND in (folder / "a.md").read_text()
     document = json.loads((folder / "a.json").read_text())
     jsonschema.Draft7Validator(json.loads((REPOSITORY / "schema" / "diff.schema.json").read_text())).validate(document)
@@ -106,16 +107,16 @@ def test_it_writes_markdown_json_and_a_page(folder: Path) -> None:
 
 
 def test_standard_output_holds_one_format(folder: Path) -> None:
-    done = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--json", "-")
-    assert json.loads(done.out)["pairs"] == 2 and done.code == 1
-    done = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--markdown", "-")
-    assert done.out.startswith("## Broken: 1 variant\n") and done.code == 1
+    result = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--json", "-")
+    assert json.loads(result.out)["pairs"] == 2 and result.code == 1
+    result = run_in(folder, "diff", "old.jsonl", "worse.jsonl", "--markdown", "-")
+    assert result.out.startswith("## Broken: 1 variant\n") and result.code == 1
 
 
 @pytest.mark.parametrize(
     ("environ", "coloured"), [({}, False), ({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False)]
 )
 def test_colours_are_for_those_who_ask(folder: Path, environ: Mapping[str, str], coloured: bool) -> None:
-    done = run_in(folder, "diff", "old.jsonl", "worse.jsonl", env=environ)
-    assert ("\x1b[31mbroken: 1 variant\x1b[0m" in done.out) == coloured
-    assert ("\x1b" in done.out) == coloured and "\\x1b" not in done.out
+    result = run_in(folder, "diff", "old.jsonl", "worse.jsonl", env=environ)
+    assert ("\x1b[31mbroken: 1 variant\x1b[0m" in result.out) == coloured
+    assert ("\x1b" in result.out) == coloured and "\\x1b" not in result.out

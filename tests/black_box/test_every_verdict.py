@@ -22,7 +22,7 @@ CHILD = {
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("every")
     parsers = script_module("junit_parsers")
     write(folder, parsers.FILES)
@@ -31,11 +31,11 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result
 
 
-def test_each_verdict_is_one_child_with_the_text_of_the_log(done: Result) -> None:
-    cases = {case.attrib["name"].partition("[")[0]: case for case in done.junit.iter("testcase")}
+def test_each_verdict_is_one_child_with_the_text_of_the_log(result: Result) -> None:
+    cases = {case.attrib["name"].partition("[")[0]: case for case in result.junit.iter("testcase")}
     assert cases.keys() == CHILD.keys()
     for name, case in cases.items():
-        event = done.of(f"{name}@verdicts:backend")
+        event = result.of(f"{name}@verdicts:backend")
         outcomes = [child for child in case if child.tag in ("failure", "error", "skipped")]
         assert [(child.tag, child.get("type")) for child in outcomes] == ([CHILD[name]] if CHILD[name] else [])
         assert (case.get("file"), case.get("line")) == ("verdicts.spec.yaml", str(event["line"]))
@@ -46,15 +46,15 @@ def test_each_verdict_is_one_child_with_the_text_of_the_log(done: Result) -> Non
     assert 'no <such> "library" & none here' in load and " --> broken.py:1:" in load
 
 
-def test_counts_are_those_of_the_children(done: Result) -> None:
-    root = done.junit
+def test_counts_are_those_of_the_children(result: Result) -> None:
+    root = result.junit
     assert [root.get(key) for key in ("tests", "failures", "errors")] == ["12", "4", "5"]
     assert root[0].get("skipped") == "2"
 
 
-def test_the_strict_file_passes_the_schema(done: Result, tmp_path: Path) -> None:
-    assert done.folder is not None
-    told = run_in(tmp_path, "report", done.folder, "--junit", "strict.xml", "--junit-dialect", "strict")
-    assert told.code == 0
+def test_the_strict_file_passes_the_schema(result: Result, tmp_path: Path) -> None:
+    assert result.folder is not None
+    report = run_in(tmp_path, "report", result.folder, "--junit", "strict.xml", "--junit-dialect", "strict")
+    assert report.code == 0
     xmlschema.XMLSchema(str(SCHEMA)).validate(str(tmp_path / "strict.xml"))
     assert ElementTree.parse(tmp_path / "strict.xml").getroot().get("tests") == "12"

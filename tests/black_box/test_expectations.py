@@ -35,9 +35,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("expectations")
     write(folder, {f"{name}.spec.yaml": text for name, text in FILES.items()})
     write(folder, {"my_backend.py": MY_BACKEND, "m.py": ASKED})
-    wanted = [f"{name}.spec and backend:{backend}" for name, backends in BACKENDS.items() for backend in backends]
+    selectors = [f"{name}.spec and backend:{backend}" for name, backends in BACKENDS.items() for backend in backends]
     flags = [word for backend in sorted({*sum(BACKENDS.values(), ())}) for word in ("--backend", backend)]
-    words = ("-k", " or ".join(wanted), "--allow-python", "--no-confirm", "-v", "-j", 2)
+    words = ("-k", " or ".join(selectors), "--allow-python", "--no-confirm", "-v", "-j", 2)
     return run_in(folder, "run", ".", *flags, *words)
 
 
@@ -47,12 +47,12 @@ LEAF = "name: a\ninputs: {x: {shape: [2], requires_grad: true}}\ngrad: backward\
 
 def test_backward_without_a_leaf_is_an_error_of_validate(run_runner: Callable[..., Result], tmp_path: Path) -> None:
     write(tmp_path, {"no.spec.yaml": spec(NO_LEAF), "leaf.spec.yaml": spec(LEAF)})
-    done = run_runner("validate", "no.spec.yaml")
-    assert done.code == 4
-    assert "no.spec.yaml:4:11: error: nothing in case 'a' requires a gradient" in done.err
+    result = run_runner("validate", "no.spec.yaml")
+    assert result.code == 4
+    assert "no.spec.yaml:4:11: error: nothing in case 'a' requires a gradient" in result.err
     assert (
         "     |           ^^^^^^^^\n     = write requires_grad: true for an input, such as x: {shape: [2, 3],"
-        in done.err
+        in result.err
     )
     assert run_runner("validate", "leaf.spec.yaml").code == 0
 
@@ -120,8 +120,8 @@ def test_v_says_what_was_compared(explained: Result) -> None:
 
 
 def test_report_has_v_too(explained: Result) -> None:
-    told = run_in(explained.cwd, "report", "-v")
-    assert told.code == 0 and "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements\n" in told.out
+    report = run_in(explained.cwd, "report", "-v")
+    assert report.code == 0 and "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements\n" in report.out
     assert "compared" not in run_in(explained.cwd, "report").out
 
 
@@ -192,10 +192,10 @@ def by_script(folder: Path, case: str, backend: str = "aot_eager") -> tuple[int,
     """The exit code of a case's script, and the last line of all that it prints."""
     script = run_in(folder, "repro", case, "--backend", backend)
     assert script.code == 0, script.text
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-"], input=script.out, cwd=folder, capture_output=True, text=True, timeout=LIMIT
     )
-    return done.returncode, (done.stdout + done.stderr).strip().splitlines()[-1]
+    return process.returncode, (process.stdout + process.stderr).strip().splitlines()[-1]
 
 
 # --- expect: {graphs: 0} --------------------------------------------------------------------
@@ -235,8 +235,8 @@ def test_strides_of_size_one_are_a_note_or_a_finding(ran: Result, tmp_path: Path
     assert f"note output: strides of dimensions of size one differ: {steps}\n" in ran.out
     assert f"stride at output: {steps}\n" in ran.out
     write(tmp_path, {"wrong.spec.yaml": FILES["strides"].replace("exact", "all")})
-    told = run_in(tmp_path, "validate", "wrong.spec.yaml")
-    assert told.code == 4 and "'all' is not one of significant, exact" in told.err
+    result = run_in(tmp_path, "validate", "wrong.spec.yaml")
+    assert result.code == 4 and "'all' is not one of significant, exact" in result.err
 
 
 # --- known: {sometimes: true} ---------------------------------------------------------------
@@ -263,13 +263,13 @@ def test_a_known_failure_may_show_only_now_and_then(tmp_path: Path) -> None:
     cases = spec(WAVERING.format("wrong_at_first", 3, "value"), WAVERING.format("right_at_first", 4, "value"))
     write(tmp_path, {"a.spec.yaml": cases, "my_backend.py": MY_BACKEND})
     command = ("--backend", "my_backend:odd", "-j", 1)
-    done = run_in(tmp_path, "run", "a.spec.yaml", *command)
+    result = run_in(tmp_path, "run", "a.spec.yaml", *command)
     verdicts = {"wrong_at_first@my_backend:odd": "XFAIL", "right_at_first@my_backend:odd": "PASS"}
-    assert (done.code, done.verdicts) == (0, verdicts), done.text
+    assert (result.code, result.verdicts) == (0, verdicts), result.text
     ledger = run_in(tmp_path, "ledger", "a.spec.yaml")
     assert ledger.code == 0 and len(re.findall(r"^matched .*sometimes: a race", ledger.out, re.MULTILINE)) == 2
-    done = run_in(tmp_path, "run", "a.spec.yaml::wrong_at_first", *command, "--stress", 4)
-    assert (done.code, done.verdicts) == (0, {"wrong_at_first@my_backend:odd": "XFAIL"}), done.text
+    result = run_in(tmp_path, "run", "a.spec.yaml::wrong_at_first", *command, "--stress", 4)
+    assert (result.code, result.verdicts) == (0, {"wrong_at_first@my_backend:odd": "XFAIL"}), result.text
 
 
 def test_a_failure_that_shows_now_and_then_is_the_one_that_is_known(ran: Result) -> None:
@@ -306,10 +306,10 @@ def test_a_case_may_set_how_cudnn_is_asked(ran: Result) -> None:
 def test_what_a_switch_of_cudnn_takes(tmp_path: Path, run_runner: Callable[..., Result]) -> None:
     case = "name: a\ninputs: {x: [3]}\nchain: [torch.neg]\nconfig: {torch.backends.cudnn.%s}"
     write(tmp_path, {"value.spec.yaml": spec(case % "benchmark: 1"), "name.spec.yaml": spec(case % "benchmrk: true")})
-    done = run_runner("validate", ".")
-    assert done.code == 4
-    assert "flag 'torch.backends.cudnn.benchmark' is refused: its value must be true or false" in done.err
-    assert "did you mean 'torch.backends.cudnn.benchmark'?" in done.err
+    result = run_runner("validate", ".")
+    assert result.code == 4
+    assert "flag 'torch.backends.cudnn.benchmark' is refused: its value must be true or false" in result.err
+    assert "did you mean 'torch.backends.cudnn.benchmark'?" in result.err
 
 
 # --- enums and options ----------------------------------------------------------------------
@@ -339,7 +339,7 @@ def test_enums_and_options_of_operators(ran: Result, tmp_path: Path) -> None:
     assert (ran.verdicts["scaled@aot_eager"], ran.verdicts["attention@aot_eager"]) == ("PASS", "PASS")
     text = FILES["options"].replace("TensorWise,", "TensorWide,").replace("num_warps", "BLOCK_M")
     write(tmp_path, {"b.spec.yaml": text})
-    told = run_in(tmp_path, "validate", "b.spec.yaml")
-    assert told.code == 4
-    assert "did you mean 'torch.nn.functional.ScalingType.TensorWise'?" in told.err
-    assert "kernel_options may not hold 'BLOCK_M' here: Inductor writes it into a kernel, which trusts it" in told.err
+    result = run_in(tmp_path, "validate", "b.spec.yaml")
+    assert result.code == 4
+    assert "did you mean 'torch.nn.functional.ScalingType.TensorWise'?" in result.err
+    assert "kernel_options may not hold 'BLOCK_M' here: Inductor writes it into a kernel, which trusts it" in result.err

@@ -39,10 +39,10 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Result]:
     write(folder, FILES)
 
     def run(name: str) -> Result:
-        case, backend, *more = RUNS[name]
-        done = run_in(folder, "explain", f"a.spec.yaml::{case}", "--backend", backend, "-j", 1, *more)
-        assert done.code == 0, done.text
-        return done
+        case, backend, *options = RUNS[name]
+        result = run_in(folder, "explain", f"a.spec.yaml::{case}", "--backend", backend, "-j", 1, *options)
+        assert result.code == 0, result.text
+        return result
 
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(RUNS, pool.map(run, RUNS), strict=True))
@@ -55,10 +55,10 @@ def busy(results: dict[str, Result]) -> dict[str, Any]:
 
 def test_a_break_is_placed_in_the_yaml(busy: dict[str, Any]) -> None:
     assert busy["id"] == "a.spec.yaml::busy[float32,cpu]@eager"
-    found = busy["graph_breaks"][0]
-    line, column = (int(part) for part in found["at"].split(":")[1:])
+    graph_break = busy["graph_breaks"][0]
+    line, column = (int(part) for part in graph_break["at"].split(":")[1:])
     assert FILES["a.spec.yaml"].splitlines()[line - 1][column - 1 :].lstrip("- ").startswith("builtin.print")
-    assert "print" in found["code"] and "print" in found["reason"]
+    assert "print" in graph_break["code"] and "print" in graph_break["reason"]
 
 
 def test_calls_tell_what_ran_what_was_compiled_again_and_what_was_not(busy: dict[str, Any]) -> None:
@@ -66,21 +66,21 @@ def test_calls_tell_what_ran_what_was_compiled_again_and_what_was_not(busy: dict
     assert (first["recompiled"], first["graph_breaks"], first["eager"]) == ([], 1, [])
     assert len(first["graphs_run"]) == len(second["graphs_run"]) == 2
     assert len(second["recompiled"]) == 2, "both halves of the function"
-    assert any("expected 2, actual 3" in reason for one in busy["recompiles"] for reason in one["reasons"])
+    assert any("expected 2, actual 3" in reason for recompile in busy["recompiles"] for reason in recompile["reasons"])
     assert "forward" in third["eager"] and not third["graphs_run"]
     assert busy["limits"][0]["value"] == 2
 
 
 def test_the_same_as_tables(results: dict[str, Result]) -> None:
-    done = results["busy"]
-    assert "NOT COMPILED: forward ran eagerly in call 2" in done.out
-    assert "graph break at" in done.out and "a.spec.yaml:" in done.out
-    assert "torch.relu" in done.out and "torch.add" in done.out
-    assert "\x1b" not in done.out
-    assert "compiling a.spec.yaml::busy" in done.err, "progress"
+    result = results["busy"]
+    assert "NOT COMPILED: forward ran eagerly in call 2" in result.out
+    assert "graph break at" in result.out and "a.spec.yaml:" in result.out
+    assert "torch.relu" in result.out and "torch.add" in result.out
+    assert "\x1b" not in result.out
+    assert "compiling a.spec.yaml::busy" in result.err, "progress"
 
 
 def test_of_what_is_in_order_nothing_is_made(results: dict[str, Result]) -> None:
-    done = results["quiet"]
-    assert "1 graph, 0 graph breaks, 0 recompiles in 2 calls" in done.out
-    assert "NOT COMPILED" not in done.out and "RAISED" not in done.out and "graph break at" not in done.out
+    result = results["quiet"]
+    assert "1 graph, 0 graph breaks, 0 recompiles in 2 calls" in result.out
+    assert "NOT COMPILED" not in result.out and "RAISED" not in result.out and "graph break at" not in result.out

@@ -77,20 +77,20 @@ def test_without_the_module_the_runner_s_own_oracles_let_that_pass(folder: Path)
 
 
 def test_a_reporter_writes_what_a_log_says(judged: Result, folder: Path) -> None:
-    told = run_in(folder, "report", judged.folder, *REPORT[2:])
-    assert told.code == 0, told.text
+    report = run_in(folder, "report", judged.folder, *REPORT[2:])
+    assert report.code == 0, report.text
     lines = (folder / "verdicts.txt").read_text().splitlines()
     assert sorted(line.split()[0] for line in lines) == ["FAIL", "PASS", "PASS", "PASS", "PASS", "XFAIL"]
     assert f"FAIL halves.spec.yaml::plain[float32,cpu] {NEARLY}" in lines
-    assert f"reports: {folder / 'verdicts.txt'}" in told.text or "verdicts.txt" in told.text
+    assert f"reports: {folder / 'verdicts.txt'}" in report.text or "verdicts.txt" in report.text
 
 
 def test_an_installed_package_adds_a_reporter_and_a_backend(folder: Path, tmp_path: Path) -> None:
     for kind in POINTS:
         env = installed(folder, kind)
     (tmp_path / "a.spec.yaml").write_text(FILES["halves.spec.yaml"])
-    asked = ("--backend", "nearly", "-k", "plain", "-j", 1, *INSTALLED[2:])
-    ran = run_in(tmp_path, "run", "a.spec.yaml", *asked, env=env)
+    options = ("--backend", "nearly", "-k", "plain", "-j", 1, *INSTALLED[2:])
+    ran = run_in(tmp_path, "run", "a.spec.yaml", *options, env=env)
     assert ran.code == 0, ran.text
     assert (tmp_path / "verdicts.txt").read_text() == "PASS a.spec.yaml::plain[float32,cpu] nearly\n"
     quiet = run_in(tmp_path, "report", "latest", env=env)

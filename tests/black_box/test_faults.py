@@ -98,10 +98,10 @@ FATAL = {
 HARMLESS = ("talkative", "closes_streams", "has_offspring", "has_a_thread")
 
 
-def cases(count: int, *more: str) -> str:
+def cases(count: int, *texts: str) -> str:
     """A spec of small cases."""
     return spec(
-        *more, *[f"name: small_{n}\ninputs: {{x: [4]}}\nchain: [{{torch.add: [$x, {n}]}}]" for n in range(count)]
+        *texts, *[f"name: small_{n}\ninputs: {{x: [4]}}\nchain: [{{torch.add: [$x, {n}]}}]" for n in range(count)]
     )
 
 
@@ -118,10 +118,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
     )
     flags = [word for name in (*FATAL, *HARMLESS) for word in ("--backend", f"harmful:{name}")]
     mark = uuid.uuid4().hex
-    done = run_in(folder, "run", "a.spec.yaml", *flags, "--backend", "eager", "-j", 2, "--no-confirm",
+    result = run_in(folder, "run", "a.spec.yaml", *flags, "--backend", "eager", "-j", 2, "--no-confirm",
                   "-k", "victim or backend:eager", env={"PYTHONPATH": str(folder), "FAULTS": mark})  # fmt: skip
     assert not processes_of(mark), "something outlived the run"
-    return done
+    return result
 
 
 @pytest.mark.parametrize("name", FATAL)
@@ -158,10 +158,10 @@ def test_a_compiler_that_sleeps_is_ended_with_its_variant(tmp_path: Path) -> Non
     })  # fmt: skip
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
     mark = uuid.uuid4().hex
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "inductor", "--no-confirm", "-j", 2,
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "inductor", "--no-confirm", "-j", 2,
                   env={"PATH": f"{compiler.parent}:{os.environ['PATH']}", "FAULTS": mark, **KNOWN_ISA})  # fmt: skip
-    assert done.verdicts == {"slow@inductor": "ERROR", "small_0@inductor": "PASS"}, done.text
-    assert (done.of("slow@inductor")["oracles"], done.of("slow@inductor")["stage"]) == (["timeout"], "inductor")
+    assert result.verdicts == {"slow@inductor": "ERROR", "small_0@inductor": "PASS"}, result.text
+    assert (result.of("slow@inductor")["oracles"], result.of("slow@inductor")["stage"]) == (["timeout"], "inductor")
     assert not processes_of(mark)
 
 
@@ -182,9 +182,9 @@ def in_small_disk(
 def test_a_full_disk_under_the_kernels_is_no_compiler_bug(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(1)})
     disk = tmp_path / "disk"
-    done = in_small_disk(tmp_path, disk, "64k", "run", "a.spec.yaml", "--backend", "inductor", "--backend", "aot_eager",
+    process = in_small_disk(tmp_path, disk, "64k", "run", "a.spec.yaml", "--backend", "inductor", "--backend", "aot_eager",
                          TORCHINDUCTOR_CACHE_DIR=str(disk), **KNOWN_ISA)  # fmt: skip
-    result = Result(done.returncode, done.stdout, done.stderr, tmp_path, latest(tmp_path))
+    result = Result(process.returncode, process.stdout, process.stderr, tmp_path, latest(tmp_path))
     assert result.code == 1, result.text
     assert "this machine cannot compile: " in result.out and "No space left on device" in result.out
     assert result.verdicts == {"small_0@aot_eager": "PASS", "small_0@inductor": "ERROR"}
@@ -197,12 +197,12 @@ def test_a_full_disk_under_the_reports_loses_no_verdict(tmp_path: Path) -> None:
     many = "name: many\ninputs: {x: [4]}\nparams: {n: NUMBERS}\nchain: [{torch.add: [$x, $n]}]\nrequires: {torch: '<2'}"
     write(tmp_path, {"a.spec.yaml": spec(many.replace("NUMBERS", str([*range(40)])))})
     disk = tmp_path / "disk"
-    done = in_small_disk(
+    process = in_small_disk(
         tmp_path, disk, "4k", "run", "a.spec.yaml", "--backend", "eager", "--junit", disk / "report.xml"
     )
-    assert done.returncode == 3, done.stdout + done.stderr
-    assert "could not be written" in done.stdout and "40 skip" in done.stdout
-    result = Result(done.returncode, done.stdout, done.stderr, tmp_path, latest(tmp_path))
+    assert process.returncode == 3, process.stdout + process.stderr
+    assert "could not be written" in process.stdout and "40 skip" in process.stdout
+    result = Result(process.returncode, process.stdout, process.stderr, tmp_path, latest(tmp_path))
     assert [event["verdict"] for event in result.finished.values()] == ["SKIP"] * 40
 
 
@@ -243,26 +243,26 @@ def test_the_clock_set_back(stand_in_here: None, tmp_path: Path) -> None:
     env = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "clock"), *STAND_IN.values()])}
     words = ("run", "a.spec.yaml", "--backend", broken, "--backend", "eager", "-j", 1, "--no-confirm")
     first = run_in(tmp_path, *words, "--device", "cuda:99")  # nothing of it runs
-    done = run_in(tmp_path, *words, env=env)
-    assert (first.code, done.code) == (0, 1) and done.folder is not None and first.folder is not None, done.text
-    assert done.folder.name < first.folder.name, "the clock did not go back"
-    assert done.verdicts == {f"a@{broken}": "FAIL", "a@eager": "PASS"}
-    assert all(0 <= event["seconds"] < LIMIT for event in done.finished.values())
-    assert float(done.junit.get("time", "-1")) >= 0
+    result = run_in(tmp_path, *words, env=env)
+    assert (first.code, result.code) == (0, 1) and result.folder is not None and first.folder is not None, result.text
+    assert result.folder.name < first.folder.name, "the clock did not go back"
+    assert result.verdicts == {f"a@{broken}": "FAIL", "a@eager": "PASS"}
+    assert all(0 <= event["seconds"] < LIMIT for event in result.finished.values())
+    assert float(result.junit.get("time", "-1")) >= 0
     last = run_in(tmp_path, *words, "--lf", env=env)
     assert [*last.verdicts] == [f"a@{broken}"]
 
 
 def children_of(pid: int) -> dict[int, str]:
     """The children of a process, with their command lines."""
-    found = {}
+    commands = {}
     for name in os.listdir("/proc"):
         try:
             if name.isdigit() and int(Path("/proc", name, "stat").read_text().rpartition(")")[2].split()[1]) == pid:
-                found[int(name)] = Path("/proc", name, "cmdline").read_bytes().decode(errors="replace")
+                commands[int(name)] = Path("/proc", name, "cmdline").read_bytes().decode(errors="replace")
         except (OSError, IndexError):
             continue
-    return found
+    return commands
 
 
 def test_a_killed_server_is_replaced_and_nothing_is_lost(stand_in_here: None, tmp_path: Path) -> None:
@@ -282,12 +282,12 @@ def test_a_killed_server_is_replaced_and_nothing_is_lost(stand_in_here: None, tm
 
 def test_two_runners_in_one_folder(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(4)})
-    both = [
+    processes = [
         subprocess.Popen(command("run", "a.spec.yaml", "--backend", "eager", "-j", 1, "--cached"), cwd=tmp_path,
                          env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]  # fmt: skip
-    for process in both:
+    for process in processes:
         out, _ = process.communicate(timeout=LIMIT)
         assert process.returncode == 0 and "4 passed" in out, out
     runs = [*(tmp_path / ".runner" / "runs").iterdir()]
@@ -300,8 +300,8 @@ def test_two_runners_in_one_folder(tmp_path: Path) -> None:
 def test_output_that_nobody_takes(stand_in_here: None, tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(2)})
     words = subprocess.list2cmdline(command("run", "a.spec.yaml", "--backend", "eager"))
-    done = subprocess.run(["sh", "-c", f"{words} >&- 2>&-"], cwd=tmp_path, env=environment(), timeout=LIMIT)
-    assert done.returncode == 0
+    process = subprocess.run(["sh", "-c", f"{words} >&- 2>&-"], cwd=tmp_path, env=environment(), timeout=LIMIT)
+    assert process.returncode == 0
     result = Result(0, "", "", tmp_path, latest(tmp_path))
     assert set(result.verdicts.values()) == {"PASS"}
 
@@ -310,8 +310,8 @@ def test_five_thousand_variants_in_one_file(stand_in_here: None, tmp_path: Path)
     """Most need a torch that nobody has, so that no process runs for them; control still carries them."""
     many = "name: many\ninputs: {x: [4]}\nparams: {n: NUMBERS}\nchain: [{torch.add: [$x, $n]}]\nrequires: {torch: '<2'}"
     write(tmp_path, {"a.spec.yaml": cases(10, many.replace("NUMBERS", str([*range(4990)])))})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "--no-confirm")
-    assert done.code == 0, done.text[-2000:]
-    words = [event["verdict"] for event in done.finished.values()]
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "--no-confirm")
+    assert result.code == 0, result.text[-2000:]
+    words = [event["verdict"] for event in result.finished.values()]
     assert (len(words), words.count("PASS"), words.count("SKIP")) == (5000, 10, 4990)
-    assert len([*done.junit.iter("testcase")]) == 5000
+    assert len([*result.junit.iter("testcase")]) == 5000

@@ -18,14 +18,14 @@ def files(folder: Path) -> dict[str, str]:
 
 def draw(folder: Path, slots: int) -> dict[str, str]:
     """Draw eight cases into ``folder``, which is made; the files."""
-    drawn = run_in(folder.parent, "generate", "--seed", 5, "--count", 8, "-o", folder.name, "-j", slots, limit=600)
-    assert drawn.code == 0, drawn.err
-    assert f"{folder.name}/wide_5.suite.yaml: 8 cases of " in drawn.out
+    result = run_in(folder.parent, "generate", "--seed", 5, "--count", 8, "-o", folder.name, "-j", slots, limit=600)
+    assert result.code == 0, result.err
+    assert f"{folder.name}/wide_5.suite.yaml: 8 cases of " in result.out
     return files(folder)
 
 
 @pytest.fixture(scope="module")
-def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with eight drawn cases."""
     folder = tmp_path_factory.mktemp("drawn") / "one"
     draw(folder, slots=1)
@@ -33,10 +33,10 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_a_seed_gives_the_same_valid_cases_again(one: Path, tmp_path: Path) -> None:
-    assert files(one) == draw(tmp_path / "two", slots=2)
-    assert run_in(one.parent, "validate", "one").out == "8 valid cases, 8 variants, 0 errors, 0 warnings\n"
-    judged = run_in(one.parent, "run", "one", "--backend", "eager", "-j", 2, limit=600)
+def test_a_seed_gives_the_same_valid_cases_again(drawn_folder: Path, tmp_path: Path) -> None:
+    assert files(drawn_folder) == draw(tmp_path / "two", slots=2)
+    assert run_in(drawn_folder.parent, "validate", "one").out == "8 valid cases, 8 variants, 0 errors, 0 warnings\n"
+    judged = run_in(drawn_folder.parent, "run", "one", "--backend", "eager", "-j", 2, limit=600)
     assert judged.code == 0, judged.out
     assert "8 passed" in judged.out
 
@@ -48,17 +48,17 @@ def test_a_seed_gives_the_same_cases_under_another_seed_of_hashes(
     """Torch's samples of this operator come in the order of a set, and these two seeds order it differently."""
     for hashes in ("3", "4"):
         words = ("--ops", "torch.meshgrid", "--depth", "1..1", "--seed", 1, "--count", 4, "-o", f"drawn_{hashes}")
-        drawn = run_runner("generate", *words, env={"PYTHONHASHSEED": hashes}, limit=600)
-        assert drawn.code == 0, drawn.out + drawn.err
+        result = run_runner("generate", *words, env={"PYTHONHASHSEED": hashes}, limit=600)
+        assert result.code == 0, result.out + result.err
     assert "meshgrid" in "".join(files(tmp_path / "drawn_3").values())
     assert files(tmp_path / "drawn_3") == files(tmp_path / "drawn_4")
 
 
 @pytest.mark.slow
 def test_the_command_in_a_doc_draws_that_case_again(
-    one: Path, run_runner: Callable[..., Result], tmp_path: Path
+    drawn_folder: Path, run_runner: Callable[..., Result], tmp_path: Path
 ) -> None:
-    text = (one / "wide_5_0.spec.yaml").read_text(encoding="utf-8")
+    text = (drawn_folder / "wide_5_0.spec.yaml").read_text(encoding="utf-8")
     last = text[text.rindex("  - name: ") :]
     command = last[last.index("runner generate") :].partition(" (generator")[0].split()[1:]
     assert run_runner(*command, "-o", "again", limit=600).code == 0
@@ -69,9 +69,9 @@ def test_the_command_in_a_doc_draws_that_case_again(
 def test_operators_that_read_values_are_drawn(run_runner: Callable[..., Result]) -> None:
     """Their cases are compiled before they are written. That failed in the harness for each of them, and nobody saw it."""
     pytest.importorskip("numpy")
-    drawn = run_runner("generate", "--ops", "torch.nonzero", "--depth", "2..3", "--count", 2, "-o", "drawn", limit=600)
-    assert drawn.code == 0, drawn.out
-    assert "the harness failed" not in drawn.out
+    result = run_runner("generate", "--ops", "torch.nonzero", "--depth", "2..3", "--count", 2, "-o", "drawn", limit=600)
+    assert result.code == 0, result.out
+    assert "the harness failed" not in result.out
 
 
 @pytest.mark.slow

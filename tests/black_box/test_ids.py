@@ -64,10 +64,10 @@ def test_ids_of_shipped_suites(tmp_path: Path, suite: str) -> None:
     result = run_in(tmp_path, "run", "--allow-python", f"suites/{suite}", "--budget", "0.001s")
     assert result.code == 2 and planned(result) == listed
     assert sorted(run_in(tmp_path, "list", "--allow-python", *listed).out.splitlines()) == sorted(listed)
-    some = [*{each.rpartition("@")[2]: each for each in listed}.values()]  # one of each backend
+    some = [*{node.rpartition("@")[2]: node for node in listed}.values()]  # one of each backend
     for identifier in some:
-        shown = run_in(tmp_path, "show", "--allow-python", identifier)
-        assert shown.code == 0 and f"# id:             {identifier}\n" in shown.out, shown.text
+        program = run_in(tmp_path, "show", "--allow-python", identifier)
+        assert program.code == 0 and f"# id:             {identifier}\n" in program.out, program.text
     again = run_in(tmp_path, "run", "--allow-python", *some, "--budget", "0.001s")
     assert sorted(planned(again)) == sorted(some), again.text
 
@@ -78,8 +78,8 @@ def test_an_id_of_the_latest_run_means_what_it_meant_there(folder: Path) -> None
         "backend:        name=eager, backend=eager", ""
     )
     assert run_in(folder, "run", "suites/strict.suite.yaml", "--budget", "0.001s").code == 2
-    shown = run_in(folder, "show", identifier).out
-    assert "backend=aot_eager" in shown and "exact=True" in shown
+    program = run_in(folder, "show", identifier).out
+    assert "backend=aot_eager" in program and "exact=True" in program
     row = identifier.partition("@")[0]
     assert run_in(folder, "list", row).out.splitlines() == [f"{row}@unfused", identifier]
     # A run that began elsewhere, or is not signed by this user, says nothing.
@@ -92,14 +92,14 @@ def test_an_id_of_the_latest_run_means_what_it_meant_there(folder: Path) -> None
 
 
 def test_a_backend_of_a_nearby_suite_brings_that_suites_defaults(folder: Path) -> None:
-    shown = run_in(folder, "show", "specs/a.spec.yaml::plain[float32,cpu]@unfused").out
-    assert "mode=max-autotune-no-cudagraphs" in shown and "exact=True" in shown
-    other = SUITE.replace("strict", "loose").replace("max-autotune-no-cudagraphs", "reduce-overhead")
-    write(folder, {"suites/loose.suite.yaml": other})
+    program = run_in(folder, "show", "specs/a.spec.yaml::plain[float32,cpu]@unfused").out
+    assert "mode=max-autotune-no-cudagraphs" in program and "exact=True" in program
+    loose_suite = SUITE.replace("strict", "loose").replace("max-autotune-no-cudagraphs", "reduce-overhead")
+    write(folder, {"suites/loose.suite.yaml": loose_suite})
     refused = run_in(folder, "show", "specs/a.spec.yaml::plain[float32,cpu]@unfused")
     assert refused.code == 4 and "suites/strict.suite.yaml::plain[float32,cpu]@unfused" in refused.err
-    shown = run_in(folder, "show", "suites/loose.suite.yaml::specs/a.spec.yaml::plain[float32,cpu]@unfused").out
-    assert "mode=reduce-overhead" in shown
+    program = run_in(folder, "show", "suites/loose.suite.yaml::specs/a.spec.yaml::plain[float32,cpu]@unfused").out
+    assert "mode=reduce-overhead" in program
 
 
 def test_the_command_that_reproduces_a_failure_says_the_id(folder: Path) -> None:
@@ -109,8 +109,8 @@ def test_the_command_that_reproduces_a_failure_says_the_id(folder: Path) -> None
     red = run_in(folder, "run", "specs/a.spec.yaml::relu", "--no-confirm", "--device", "cpu", "--backend", planted)
     lines = [line.strip() for line in red.out.splitlines() if "reproduce:" in line]
     assert lines == [f"reproduce: runner run 'specs/a.spec.yaml::relu[float32,cpu]@{planted}'"]
-    done = run_in(folder, "run", "suites/strict.suite.yaml", "-k", "relu and unfused", "--no-confirm")
-    (line,) = [line.strip() for line in done.out.splitlines() if "reproduce:" in line]
+    result = run_in(folder, "run", "suites/strict.suite.yaml", "-k", "relu and unfused", "--no-confirm")
+    (line,) = [line.strip() for line in result.out.splitlines() if "reproduce:" in line]
     command = "suites/strict.suite.yaml::specs/a.spec.yaml::relu[float32,cpu]@unfused"
     assert line == f"reproduce: runner run '{command}'"
     shutil.rmtree(folder / ".runner")

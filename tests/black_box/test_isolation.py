@@ -40,9 +40,9 @@ def smoke(folder: Path, *flags: str) -> dict[str, str]:
     """Verdicts of the smoke suite."""
     for name in ("suites", "specs"):  # so that ids, which decide about shards, do not hold the path of this folder
         shutil.copytree(REPOSITORY / name, folder / name, dirs_exist_ok=True)
-    done = run_in(folder, "run", "suites/smoke.suite.yaml", *flags, limit=900)
-    assert done.code == 0, done.text
-    return {name: event["verdict"] for name, event in done.finished.items()}
+    result = run_in(folder, "run", "suites/smoke.suite.yaml", *flags, limit=900)
+    assert result.code == 0, result.text
+    return {name: event["verdict"] for name, event in result.finished.items()}
 
 
 # Forked processes are the default. Exit code 0 says that each variant has the verdict that its file expects, so that
@@ -74,29 +74,29 @@ def run_leaky(folder: Path, backend: str, *flags: str) -> Result:
 
 
 def test_what_an_earlier_variant_left_behind_is_not_the_next_ones_fault(leaky: Path) -> None:
-    done = run_leaky(leaky, "remembers", "--isolation", "living")
-    assert (done.code, set(done.verdicts.values())) == (0, {"PASS"}), done.text
-    marked = [event for event in done.finished.values() if "order-dependent" in event["labels"]]
+    result = run_leaky(leaky, "remembers", "--isolation", "living")
+    assert (result.code, set(result.verdicts.values())) == (0, {"PASS"}), result.text
+    marked = [event for event in result.finished.values() if "order-dependent" in event["labels"]]
     assert marked, "the backend leaks into the next variant of its process, and nothing says so"
     (note,) = marked[0]["notes"]
     assert "in one process after a.spec.yaml::case_" in note and note.endswith("alone in a fresh process: passes")
 
 
 def test_a_pass_by_what_an_earlier_variant_left_behind_is_an_error_of_the_runner(leaky: Path) -> None:
-    done = run_leaky(leaky, "forgives", "--isolation", "living")
-    assert done.code == 3, done.text
-    assert done.verdicts["case_0@leaky:forgives"] == "PASS"
-    event = done.of("case_1@leaky:forgives")
+    result = run_leaky(leaky, "forgives", "--isolation", "living")
+    assert result.code == 3, result.text
+    assert result.verdicts["case_0@leaky:forgives"] == "PASS"
+    event = result.of("case_1@leaky:forgives")
     assert (event["verdict"], event["labels"]) == ("FAIL", ["order-dependent"])
-    assert "case_1[float32,cpu]@leaky:forgives: the harness failed" in done.text
-    assert "in one process after a.spec.yaml::case_0[float32,cpu]@leaky:forgives: passes; alone" in done.text
+    assert "case_1[float32,cpu]@leaky:forgives: the harness failed" in result.text
+    assert "in one process after a.spec.yaml::case_0[float32,cpu]@leaky:forgives: passes; alone" in result.text
 
 
 def test_a_failure_that_only_a_warm_process_shows_is_flaky(leaky: Path) -> None:
     flags = ("--isolation", "fork", "--backend", "eager", "-k", "case_0")
-    done = run_leaky(leaky, "knows_its_parent", *flags)
-    assert done.code == 1
-    event = done.of("case_0@leaky:knows_its_parent")
+    result = run_leaky(leaky, "knows_its_parent", *flags)
+    assert result.code == 1
+    event = result.of("case_0@leaky:knows_its_parent")
     assert (event["verdict"], event["labels"]) == ("FLAKY", ["order-dependent"]), event["reason"]
     assert event["reason"].startswith("run again in a fresh process: passes; at first:")
-    assert done.verdicts["case_0@eager"] == "PASS"
+    assert result.verdicts["case_0@eager"] == "PASS"

@@ -26,18 +26,18 @@ CASES = spec(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("issue")
-    write(made, {"a.spec.yaml": CASES})
-    return made
+    path = tmp_path_factory.mktemp("issue")
+    write(path, {"a.spec.yaml": CASES})
+    return path
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> Result:
+def result(folder: Path) -> Result:
     return run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-reduce", "--similar", "-o", "report.md", "-j", 2)  # fmt: skip
 
 
-def test_a_planted_bug_gives_a_whole_report(done: Result, folder: Path) -> None:
-    assert done.code == 0, done.text
+def test_a_planted_bug_gives_a_whole_report(result: Result, folder: Path) -> None:
+    assert result.code == 0, result.text
     text = (folder / "report.md").read_text()
     for section in ("# [backend] torch.tanh, torch.relu", "### 🐛 Describe the bug", "#### Ablation", "### Error logs", "### Versions",
                     "PyTorch version: ", "topic: fuzzer", "AssertionError: Tensor-likes are not close!"):  # fmt: skip
@@ -46,12 +46,12 @@ def test_a_planted_bug_gives_a_whole_report(done: Result, folder: Path) -> None:
     assert len(re.sub(r"(?s)<details>.*?</details>", "", text).splitlines()) < 120
 
 
-def test_similar_failures_are_printed_and_named(done: Result, folder: Path) -> None:
-    assert LINK in done.out and "relu, tanh" in done.out
+def test_similar_failures_are_printed_and_named(result: Result, folder: Path) -> None:
+    assert LINK in result.out and "relu, tanh" in result.out
     assert f"- {LINK} (relu, tanh)" in (folder / "report.md").read_text()
 
 
-def test_the_script_in_the_report_fails_alone(done: Result, folder: Path) -> None:
+def test_the_script_in_the_report_fails_alone(result: Result, folder: Path) -> None:
     script = re.findall(r"```python\n(.*?)\n```\n", (folder / "report.md").read_text(), re.DOTALL)[-1]
     (folder / "alone.py").write_text(script)
     ran = subprocess.run([sys.executable, "-I", "alone.py"], cwd=folder, env=environment(), capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
@@ -60,12 +60,12 @@ def test_the_script_in_the_report_fails_alone(done: Result, folder: Path) -> Non
 
 
 def test_what_passes_is_refused(folder: Path) -> None:
-    done = run_in(folder, "issue", "a.spec.yaml::fine", "--backend", PLANTED, "-o", "none.md", "-j", 1)
-    assert done.code == 1
-    assert "not met: fails with the newest torch tried" in done.err and "is PASS" in done.err
-    assert done.out == "" and not (folder / "none.md").exists()
+    result = run_in(folder, "issue", "a.spec.yaml::fine", "--backend", PLANTED, "-o", "none.md", "-j", 1)
+    assert result.code == 1
+    assert "not met: fails with the newest torch tried" in result.err and "is PASS" in result.err
+    assert result.out == "" and not (folder / "none.md").exists()
 
 
 def test_a_list_that_is_not_there_is_an_error_at_once(folder: Path) -> None:
-    done = run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--similar", "absent.jsonl")
-    assert done.code == 5 and "absent.jsonl: No such file" in done.err
+    result = run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--similar", "absent.jsonl")
+    assert result.code == 5 and "absent.jsonl: No such file" in result.err

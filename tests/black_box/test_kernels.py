@@ -145,7 +145,7 @@ REFERENCES = {"strides": "Tensor.t, Tensor.contiguous, Tensor.t", "values": "Ten
 """What a reference does besides, by what of it then differs from the kernel's result."""
 
 
-def planted(folder: Path, device: str, *more: str) -> Result:
+def planted(folder: Path, device: str, *options: str) -> Result:
     """One run: every fault in a folder of its own, the same variants as shipped, and ``more``."""
     nodes = []
     for name, fault in FAULTS.items():
@@ -157,7 +157,7 @@ def planted(folder: Path, device: str, *more: str) -> Result:
         nodes.append(fault.id(name, device))
     shutil.copytree(SHIPPED, folder / "clean")
     nodes += dict.fromkeys(fault.id("clean", device) for fault in FAULTS.values())
-    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", device, *nodes, *more)
+    return run_in(folder, "run", "-j", 2, "--allow-python", "--no-confirm", "--device", device, *nodes, *options)
 
 
 @pytest.fixture(scope="module")
@@ -180,8 +180,8 @@ def ran_on_cuda(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return planted(tmp_path_factory.mktemp("kernels"), "cuda")
 
 
-def event_of(ran: Result, wanted: str) -> dict[str, object]:
-    return next(e for e in ran.events if e["event"] == "variant-finished" and e["id"] == wanted)
+def event_of(ran: Result, identifier: str) -> dict[str, object]:
+    return next(e for e in ran.events if e["event"] == "variant-finished" and e["id"] == identifier)
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -222,9 +222,9 @@ def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
     path = tmp_path / "k" / fault.file
     path.write_text(path.read_text(encoding="utf-8").replace(fault.old, fault.new), encoding="utf-8")
     case = [f"k/{fault.spec}.spec.yaml::add_between", "--backend", "triton", "--device", "cpu"]
-    done = run_in(tmp_path, "reduce", *case, "--allow-python", "-j", 2, "--output", "small", "--budget", 60)
-    assert done.code == 0 and "4 -> 1 operators" in done.out, done.out + done.err
-    assert "signature: out-of-bounds at backend" in done.out
+    result = run_in(tmp_path, "reduce", *case, "--allow-python", "-j", 2, "--output", "small", "--budget", 60)
+    assert result.code == 0 and "4 -> 1 operators" in result.out, result.out + result.err
+    assert "signature: out-of-bounds at backend" in result.out
     again = run_in(tmp_path, "diagnose", "small/case.spec.yaml", "--allow-python", "--backend", "triton", "-j", 2)
     assert again.code == 0 and "compiles nothing that could be bisected" in again.out, again.out + again.err
 

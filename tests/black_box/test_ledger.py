@@ -50,9 +50,9 @@ def test_a_whole_run_warns_of_a_stale_entry(ran: Result) -> None:
 
 
 def test_the_states_of_the_latest_run(ran: Result) -> None:
-    done = run_in(ran.cwd, "ledger", "s.suite.yaml")
-    assert done.code == 1
-    assert [line.split()[:2] for line in done.out.splitlines()[2:5]] == [
+    result = run_in(ran.cwd, "ledger", "s.suite.yaml")
+    assert result.code == 1
+    assert [line.split()[:2] for line in result.out.splitlines()[2:5]] == [
         ["fixed", "a.spec.yaml:6"], ["stale", "a.spec.yaml:12"], ["matched", "a.spec.yaml:11"],
     ]  # fmt: skip
 
@@ -60,14 +60,14 @@ def test_the_states_of_the_latest_run(ran: Result) -> None:
 def test_an_update_from_it(ran: Result) -> None:
     path: Path = ran.cwd / "a.spec.yaml"
     old = path.read_text()
-    done = run_in(ran.cwd, "ledger", "s.suite.yaml", "--update", "latest")
+    result = run_in(ran.cwd, "ledger", "s.suite.yaml", "--update", "latest")
     known, entry = old.splitlines(keepends=True)[4:6]
     assert path.read_text() == old.replace(known + entry, "", 1)
-    assert f"-{known}-{entry}" in done.out
-    assert done.code == 1 and "a.spec.yaml:10:9: stale" in done.err  # which is left to the person
+    assert f"-{known}-{entry}" in result.out
+    assert result.code == 1 and "a.spec.yaml:10:9: stale" in result.err  # which is left to the person
     path.write_text(old)
 
 
 def test_a_narrowed_run_calls_nothing_stale(ran: Result) -> None:
-    done = run_in(ran.cwd, "run", "s.suite.yaml", "-k", "broken", "-j", 1)
-    assert done.code == 0 and "warning" not in done.out and done.events[0]["full"] is False
+    result = run_in(ran.cwd, "run", "s.suite.yaml", "-k", "broken", "-j", 1)
+    assert result.code == 0 and "warning" not in result.out and result.events[0]["full"] is False

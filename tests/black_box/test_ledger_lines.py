@@ -31,9 +31,9 @@ def test_as_shipped_it_is_green(tmp_path: Path) -> None:
 
 def test_without_its_line_and_with_a_false_one_it_is_red(tmp_path: Path) -> None:
     assert ENTRY in SPEC
-    before, after = SPEC[: SPEC.index(ENTRY)], SPEC[SPEC.index(ENTRY) + len("    known:\n") :]
-    copy(tmp_path, "without", before)
-    copy(tmp_path, "false", before + FALSE + after)
+    head, tail = SPEC[: SPEC.index(ENTRY)], SPEC[SPEC.index(ENTRY) + len("    known:\n") :]
+    copy(tmp_path, "without", head)
+    copy(tmp_path, "false", head + FALSE + tail)
     ran = run_in(tmp_path, "run", ".", "--no-confirm")
     verdicts = {name: [] for name in ("without", "false")}
     for event in ran.events:

@@ -70,7 +70,7 @@ def minify(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "operator", "error"),
+    ("name", "count", "operator", "error"),
     [
         ("crash", 3, "aten.relu", "CppCompileError"),
         pytest.param("wrong", 3, "aten.relu", "AccuracyError", marks=pytest.mark.nightly),
@@ -80,11 +80,11 @@ def minify(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
     ],
 )
 def test_one_operator_is_left_and_fails_alike(
-    minify: Callable[[str], Result], name: str, before: int, operator: str, error: str
+    minify: Callable[[str], Result], name: str, count: int, operator: str, error: str
 ) -> None:
     result = minify(name)
     assert result.code == 0, result.text
-    assert f"{before} operators -> 1 operator" in result.out, result.text
+    assert f"{count} operators -> 1 operator" in result.out, result.text
     assert operator in result.out
     assert "in a fresh process fails alike: " in result.out and error in result.out.split("fails alike: ")[1]
     assert "looking for the graph" in result.err and "nodes left" in result.err, "progress"
@@ -92,12 +92,12 @@ def test_one_operator_is_left_and_fails_alike(
 
 def test_the_script_runs_alone_from_any_folder(minify: Callable[[str], Result], tmp_path: Path) -> None:
     folder = minify("custom").cwd / "custom"
-    moved = folder.rename(tmp_path / "moved")
-    done = subprocess.run([sys.executable, str(moved / "repro.py")], cwd=tmp_path, env=environment(), capture_output=True,
+    new_folder = folder.rename(tmp_path / "moved")
+    process = subprocess.run([sys.executable, str(new_folder / "repro.py")], cwd=tmp_path, env=environment(), capture_output=True,
                           text=True, timeout=120)  # fmt: skip
-    assert done.returncode != 0
-    assert "AccuracyError" in done.stderr
-    assert "generating random data" not in done.stderr, "its inputs lie beside it"
+    assert process.returncode != 0
+    assert "AccuracyError" in process.stderr
+    assert "generating random data" not in process.stderr, "its inputs lie beside it"
 
 
 def test_what_does_not_fail_is_refused(minify: Callable[[str], Result]) -> None:

@@ -19,9 +19,9 @@ ALL = [*mistakes_page.TEN, *mistakes_page.MORE]
 @pytest.mark.parametrize("mistake", ALL, ids=lambda mistake: mistake.typed.strip())
 def test_the_answer_is_on_the_page(mistake: mistakes_page.Mistake, tmp_path: Path) -> None:
     (tmp_path / mistakes_page.FILE).write_text(mistake.text)
-    done = run_in(tmp_path, *mistake.words, limit=60)
-    assert mistakes_page.row(mistake, done.err) in PAGE, f"run: python tools/mistakes_page.py\n{done.text}"
-    assert done.code in (4, 5) or ": warning: " in done.err
+    result = run_in(tmp_path, *mistake.words, limit=60)
+    assert mistakes_page.row(mistake, result.err) in PAGE, f"run: python tools/mistakes_page.py\n{result.text}"
+    assert result.code in (4, 5) or ": warning: " in result.err
 
 
 def test_the_page_has_no_other_rows() -> None:
@@ -31,8 +31,8 @@ def test_the_page_has_no_other_rows() -> None:
 
 def test_the_file_of_the_page_passes(tmp_path: Path) -> None:
     write(tmp_path, {mistakes_page.FILE: mistakes_page.RIGHT})
-    done = run_in(tmp_path, "run", mistakes_page.FILE, "--backend", "eager")
-    assert (done.code, done.verdicts) == (0, {"scaled@eager": "PASS"}), done.text
+    result = run_in(tmp_path, "run", mistakes_page.FILE, "--backend", "eager")
+    assert (result.code, result.verdicts) == (0, {"scaled@eager": "PASS"}), result.text
 
 
 def test_what_the_messages_offer_is_right(tmp_path: Path) -> None:
@@ -51,16 +51,16 @@ def test_what_the_messages_offer_is_right(tmp_path: Path) -> None:
         line = line.replace("[$x, 1]", "[$_, 1]")  # here there is a value of the step before too, which must be used
         text = mistakes_page.RIGHT.replace(mistake.line, f"      - {line}")
         (tmp_path / f"m{offered}.spec.yaml").write_text(text)
-    done = run_in(tmp_path, "validate", ".")
-    assert offered >= 8 and (done.code, done.err) == (0, ""), done.text
+    result = run_in(tmp_path, "validate", ".")
+    assert offered >= 8 and (result.code, result.err) == (0, ""), result.text
 
 
 def test_a_wrong_call_does_not_pass_as_the_error_that_is_expected(tmp_path: Path) -> None:
     """Eager raises for F.softmax(-1), and so would every backend."""
     text = mistakes_page.RIGHT.replace("torch.add: [$_, 1]", "F.softmax: -1")
     write(tmp_path, {"raises.spec.yaml": text + "    expect: {raises: {type: Exception}}\n"})
-    done = run_in(tmp_path, "run", "raises.spec.yaml", "--backend", "eager")
-    assert done.code == 4 and "F.softmax gets no tensor here\n" in done.err, done.text
+    result = run_in(tmp_path, "run", "raises.spec.yaml", "--backend", "eager")
+    assert result.code == 4 and "F.softmax gets no tensor here\n" in result.err, result.text
 
 
 @pytest.mark.parametrize(

@@ -121,11 +121,11 @@ def verdicts_after(folder: Path, names: list[str], victims: tuple[str, ...]) -> 
     write(
         folder, {"nasty.py": module, "a.spec.yaml": spec("name: before\ninputs: {x: [4]}\nchain: [torch.sin]", *cases)}
     )
-    done = run_in(
+    result = run_in(
         folder, "run", "a.spec.yaml", "--allow-python", "--isolation", "living", "-j", "1", "--no-confirm", limit=3000
     )
-    assert done.code == 1, done.text
-    return {name: verdict for name, verdict in done.verdicts.items() if name.startswith("victim")}
+    assert result.code == 1, result.text
+    return {name: verdict for name, verdict in result.verdicts.items() if name.startswith("victim")}
 
 
 def test_a_bug_shows_after_some_cases_that_leave_something_behind(tmp_path: Path) -> None:
@@ -163,8 +163,8 @@ def test_no_case_is_its_own_judge(tmp_path: Path, names: tuple[str, ...]) -> Non
     cases = [f"name: {name}\ninputs: {{x: [4]}}\nmodule: {{file: nasty.py, name: Judges_{name}}}" for name in names]
     module = MODULE + "\n".join(map(judging, names))
     write(tmp_path, {"nasty.py": module, "a.spec.yaml": spec(*cases)})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm", limit=600)
-    assert (done.code, set(done.verdicts.values())) == (1, {"FAIL"}), done.text
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm", limit=600)
+    assert (result.code, set(result.verdicts.values())) == (1, {"FAIL"}), result.text
 
 
 def test_an_exception_that_cannot_be_printed_costs_one_variant(tmp_path: Path) -> None:
@@ -185,5 +185,5 @@ def test_an_exception_that_cannot_be_printed_costs_one_variant(tmp_path: Path) -
         """
     case = "name: odd\ninputs: {x: [4]}\nmodule: {file: odd.py, name: Model}"
     write(tmp_path, {"odd.py": module, "a.spec.yaml": spec(case, "name: good\ninputs: {x: [4]}\nchain: [torch.sin]")})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm")
-    assert (done.code, done.verdicts) == (1, {"odd@eager": "ERROR", "good@eager": "PASS"}), done.text
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--allow-python", "--backend", "eager", "--no-confirm")
+    assert (result.code, result.verdicts) == (1, {"odd@eager": "ERROR", "good@eager": "PASS"}), result.text

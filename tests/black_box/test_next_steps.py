@@ -19,27 +19,27 @@ CASES = spec(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("next")
-    write(made, {"a.spec.yaml": CASES})
-    return made
+    path = tmp_path_factory.mktemp("next")
+    write(path, {"a.spec.yaml": CASES})
+    return path
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> Result:
+def result(folder: Path) -> Result:
     words = ("--seed", 3, "-j", 2, "--no-confirm")
     return run_in(folder, "run", "a.spec.yaml", "--backend", PLANTED, *words, env={"COLUMNS": "80"})
 
 
-def commands_of(done: Result) -> list[str]:
-    lines = done.out.rstrip("\n").split("\n")
+def commands_of(result: Result) -> list[str]:
+    lines = result.out.rstrip("\n").split("\n")
     first = next(place for place, line in enumerate(lines) if line.startswith("next: "))
     return [line.removeprefix("next:").strip() for line in lines[first:]]
 
 
-def test_the_end_of_a_run_with_failures(done: Result) -> None:
-    assert done.code == 1, done.text
+def test_the_end_of_a_run_with_failures(result: Result) -> None:
+    assert result.code == 1, result.text
     case = f"'a.spec.yaml::wrong[float32,cpu]@{PLANTED}'"
-    assert commands_of(done) == [
+    assert commands_of(result) == [
         f"runner diagnose {case} --seed 3",
         f"runner reduce {case} --seed 3",
         f"runner repro {case} > repro.py",
@@ -47,15 +47,15 @@ def test_the_end_of_a_run_with_failures(done: Result) -> None:
     ]
 
 
-def test_a_wide_terminal_also_shows_what_the_group_is(done: Result, folder: Path) -> None:
+def test_a_wide_terminal_also_shows_what_the_group_is(result: Result, folder: Path) -> None:
     again = run_in(folder, "report", env={"COLUMNS": "160"})
-    assert commands_of(again)[0] == f"{commands_of(done)[0]}  # 2 failures alike: value of torch.relu at backend"
-    assert commands_of(again)[1:] == commands_of(done)[1:]
+    assert commands_of(again)[0] == f"{commands_of(result)[0]}  # 2 failures alike: value of torch.relu at backend"
+    assert commands_of(again)[1:] == commands_of(result)[1:]
 
 
-def test_what_it_names_can_be_typed(done: Result, folder: Path) -> None:
-    diagnose, _, repro, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(done))
+def test_what_it_names_can_be_typed(result: Result, folder: Path) -> None:
+    diagnose, _, repro, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(result))
     diagnosed = run_in(folder, *diagnose, "--no-bisect", "-j", 2)
     assert diagnosed.code == 0 and "stage     backend" in diagnosed.out, diagnosed.text
-    written = run_in(folder, *repro[:-2])
-    assert written.code == 0 and "def run(compiled):" in written.out, written.text
+    export = run_in(folder, *repro[:-2])
+    assert export.code == 0 and "def run(compiled):" in export.out, export.text

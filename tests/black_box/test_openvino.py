@@ -95,6 +95,6 @@ def test_its_defects_are_seen_and_put_down_to_whom_they_belong(result: Result) -
 def test_its_score_counts_what_it_does_not_claim(result: Result) -> None:
     assert result.folder is not None
     score = Path(result.cwd, "score.json")
-    done = run_in(result.cwd, "score", result.folder, "--json", score)
-    assert done.code == 0, done.text
-    assert "openvino" in done.out and "claim" in done.out and json.loads(score.read_text())
+    score_result = run_in(result.cwd, "score", result.folder, "--json", score)
+    assert score_result.code == 0, score_result.text
+    assert "openvino" in score_result.out and "claim" in score_result.out and json.loads(score.read_text())

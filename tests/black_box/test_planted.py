@@ -121,9 +121,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ran(folder: Path) -> Result:
-    done = run_in(folder, "run", ".", "--allow-python", "--no-confirm", "-j", 2)
-    assert done.code == 1, done.text
-    return done
+    result = run_in(folder, "run", ".", "--allow-python", "--no-confirm", "-j", 2)
+    assert result.code == 1, result.text
+    return result
 
 
 @pytest.mark.parametrize(
@@ -192,23 +192,23 @@ def test_an_expected_failure_that_passes_is_red(ran: Result) -> None:
 
 
 def test_another_signature_is_red(ran: Result) -> None:
-    other = ran.of("another_signature@planted")
-    assert other["verdict"] == "FAIL"
-    assert "the ledger expects compile-error at stage backend (line " in other["reason"]
+    event = ran.of("another_signature@planted")
+    assert event["verdict"] == "FAIL"
+    assert "the ledger expects compile-error at stage backend (line " in event["reason"]
     assert ran.of("another_stage@planted")["verdict"] == "FAIL"
 
 
 def test_without_the_ledger_known_failures_are_failures(folder: Path) -> None:
-    done = run_in(folder, "run", "ledger.suite.yaml", "--no-known", "--no-confirm")
-    assert done.code == 1
-    assert done.verdicts == {
+    result = run_in(folder, "run", "ledger.suite.yaml", "--no-known", "--no-confirm")
+    assert result.code == 1
+    assert result.verdicts == {
         "expected@planted": "FAIL",
         "repaired@planted": "PASS",
         "another_signature@planted": "FAIL",
         "another_stage@planted": "FAIL",
         "outside_the_range@planted": "PASS",
     }
-    assert "--no-known" in done.of("expected@planted")["repro"]
+    assert "--no-known" in result.of("expected@planted")["repro"]
 
 
 def test_an_invalid_case_names_the_step(ran: Result) -> None:

@@ -65,8 +65,8 @@ def variables(**changes: str) -> dict[str, str]:
 
 def run_pytest(cwd: Path, *words: str) -> Result:
     """Run pytest as a person does. ``folder`` is that of the run behind it."""
-    before = latest(cwd)
-    done = subprocess.run(
+    old_folder = latest(cwd)
+    process = subprocess.run(
         [*COMMAND, *words],
         cwd=cwd,
         env=variables(),
@@ -75,8 +75,10 @@ def run_pytest(cwd: Path, *words: str) -> Result:
         timeout=LIMIT,
         stdin=subprocess.DEVNULL,
     )
-    after = latest(cwd)
-    return Result(done.returncode, done.stdout, done.stderr, cwd, after if after != before else None)
+    new_folder = latest(cwd)
+    return Result(
+        process.returncode, process.stdout, process.stderr, cwd, new_folder if new_folder != old_folder else None
+    )
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +99,12 @@ def result(request: pytest.FixtureRequest, folder: Path, plain: Result) -> Resul
     return run_pytest(folder, "suites", "-rA", "--junitxml", "j.xml", *request.param)
 
 
-@pytest.mark.parametrize("more", [(), ("-n", "2")], ids=["alone", "xdist"])
-def test_the_page_s_command_line_loads_nothing_of_a_folder(more: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_the_page_s_command_line_loads_nothing_of_a_folder(options: tuple[str, ...], tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "pytest.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if "pytest -c /dev/null" in line]
     variable, _, words = line.removeprefix("$ ").partition(" pytest ")
-    if more and sys.version_info < (3, 11):
+    if options and sys.version_info < (3, 11):
         pytest.skip("this Python does not know PYTHONSAFEPATH")
     mark = f"open({str(tmp_path / 'ran')!r}, 'a').write(__name__ + ' ')"
     names = [
@@ -124,10 +126,10 @@ def test_the_page_s_command_line_loads_nothing_of_a_folder(more: tuple[str, ...]
     elsewhere.mkdir()
     for name in (".pytest_cache", ".runner"):
         (tmp_path / name).symlink_to(elsewhere)
-    command = [Path(sys.executable).with_name("pytest"), *words.split(), *more, "-q"]
+    command = [Path(sys.executable).with_name("pytest"), *words.split(), *options, "-q"]
     env = {**os.environ, **dict([variable.split("=")])}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT)
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    process = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=LIMIT)
+    assert "1 passed" in process.stdout, process.stdout + process.stderr
     assert not (tmp_path / "ran").exists(), (tmp_path / "ran").read_text()
     assert not [*elsewhere.rglob("*")]
     subprocess.run([*command[:1], "suites/"], cwd=tmp_path, capture_output=True, timeout=LIMIT)
@@ -138,7 +140,7 @@ def outcomes(folder: Path) -> dict[str, tuple[str, str]]:
     """Each variant's verdict and outcome, from pytest's own JUnit file."""
     table = {}
     for case in ElementTree.parse(folder / "j.xml").iter("testcase"):
-        values = {each.get("name", ""): each.get("value", "") for each in case.iter("property")}
+        values = {entry.get("name", ""): entry.get("value", "") for entry in case.iter("property")}
         kinds = [child.tag for child in case if child.tag in ("failure", "skipped", "error")]
         table[values["id"]] = values["verdict"], {"failure": "failed"}.get(*kinds, *kinds) if kinds else "passed"
     return table
@@ -167,10 +169,10 @@ def test_the_run_is_kept_as_that_of_runner_run(folder: Path, plain: Result, resu
     assert result.folder is not None and f"run folder: .runner/runs/{result.folder.name}\n" in result.out
     start = result.events[0]
     assert start["argv"][:2] == ["runner", "run"] and start["argv"][-1] == "suites" and start["full"]
-    kept = {event["id"]: event["verdict"] for event in result.events if event["event"] == "variant-finished"}
-    assert kept == {event["id"]: event["verdict"] for event in plain.events if event["event"] == "variant-finished"}
+    verdicts = {event["id"]: event["verdict"] for event in result.events if event["event"] == "variant-finished"}
+    assert verdicts == {event["id"]: event["verdict"] for event in plain.events if event["event"] == "variant-finished"}
     assert result.events[-1]["event"] == "run-finished" and not result.events[-1]["interrupted"]
-    identifier = next(name for name, verdict in kept.items() if verdict == "FAIL")
+    identifier = next(name for name, verdict in verdicts.items() if verdict == "FAIL")
     assert run_in(folder, "show", identifier).code == 0
     assert "nothing is left to do" in run_in(folder, "resume").text
 
@@ -238,9 +240,9 @@ def test_nothing_stays_behind(short_folder: Path, number: signal.Signals, words:
         while processes_of(str(short_folder)) and time.monotonic() < end:
             time.sleep(0.1)
         assert processes_of(str(short_folder)) == []
-    kept = latest(short_folder)
-    assert kept is not None
-    last = json.loads((kept / "events.jsonl").read_text().splitlines()[-1])
+    folder = latest(short_folder)
+    assert folder is not None
+    last = json.loads((folder / "events.jsonl").read_text().splitlines()[-1])
     assert last["event"] == "run-finished" and last["interrupted"] and last["exit_code"] == 2
     if number == signal.SIGINT:
         assert [*short_folder.glob("runner-scratch-*")] == []

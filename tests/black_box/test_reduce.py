@@ -56,17 +56,17 @@ def reduce(folder: Path, *args: object, case: str = "chained[n=16,float32,cpu]")
 @pytest.fixture(scope="module")
 def short(folder: Path) -> str:
     """The smallest case so far when a budget is used up, which is gone before the first verdict is there."""
-    done = reduce(folder, "-o", "out", "--budget", "1s")
-    assert done.code == 0 and "--resume goes on" in done.out, done.text
+    result = reduce(folder, "-o", "out", "--budget", "1s")
+    assert result.code == 0 and "--resume goes on" in result.out, result.text
     return (folder / "out" / "case.spec.yaml").read_text()
 
 
 @pytest.fixture(scope="module")
 def reduced(folder: Path, short: str) -> Result:
     """What resuming it makes. ``test_kernels.py`` reduces in one go."""
-    done = reduce(folder, "-o", "out", "--resume")
-    assert done.code == 0, done.text
-    return done
+    result = reduce(folder, "-o", "out", "--resume")
+    assert result.code == 0, result.text
+    return result
 
 
 def test_a_budget_leaves_the_best_so_far(short: str, folder: Path) -> None:
@@ -95,10 +95,10 @@ def test_it_is_a_valid_case_that_fails_alike(reduced: Result, folder: Path) -> N
 
 def test_its_script_fails(reduced: Result, folder: Path) -> None:
     script = folder / "out" / "repro.py"
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=240
     )
-    assert done.returncode == 1 and "AssertionError: " in done.stderr, done.stdout + done.stderr
+    assert process.returncode == 1 and "AssertionError: " in process.stderr, process.stdout + process.stderr
 
 
 def test_the_steps_are_written_down(reduced: Result, folder: Path) -> None:
@@ -113,14 +113,14 @@ def test_the_steps_are_written_down(reduced: Result, folder: Path) -> None:
 def test_a_reduction_that_is_done_is_not_done_again(reduced: Result, folder: Path) -> None:
     again = reduce(folder, "-o", "out", "--resume")
     assert again.code == 0 and "nothing is left to try" in again.out, again.text
-    other = reduce(folder, "-o", "out", "--resume", case="sound")
-    assert other.code == 4 and "holds a reduction of" in other.err
+    result = reduce(folder, "-o", "out", "--resume", case="sound")
+    assert result.code == 4 and "holds a reduction of" in result.err
 
 
 def test_what_does_not_fail_is_not_reduced(folder: Path) -> None:
-    done = reduce(folder, case="sound")
-    assert done.code == 1
-    assert "does not fail: PASS" in done.err
+    result = reduce(folder, case="sound")
+    assert result.code == 1
+    assert "does not fail: PASS" in result.err
 
 
 def test_there_must_be_something_to_resume(folder: Path) -> None:
@@ -133,9 +133,9 @@ def test_an_interrupted_reduction_leaves_a_case(folder: Path) -> None:
     with subprocess.Popen(
         words, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        tried = folder / "cut" / "tried.jsonl"
+        trials = folder / "cut" / "tried.jsonl"
         until = time.monotonic() + 200
-        while process.poll() is None and not (tried.is_file() and tried.read_text()) and time.monotonic() < until:
+        while process.poll() is None and not (trials.is_file() and trials.read_text()) and time.monotonic() < until:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -147,15 +147,15 @@ def test_an_interrupted_reduction_leaves_a_case(folder: Path) -> None:
 
 def test_a_folder_with_files_of_others_is_left_alone(folder: Path) -> None:
     write(folder, {"used/case.spec.yaml": CASES, "used/repro.py": "mine", "used/reduce.txt": "mine"})
-    done = reduce(folder, "-o", "used")
-    assert done.code == 4 and "there is something in it" in done.err
+    result = reduce(folder, "-o", "used")
+    assert result.code == 4 and "there is something in it" in result.err
     assert (folder / "used" / "repro.py").read_text() == "mine"
 
 
 def test_the_case_that_is_reduced_is_not_replaced(short: str, folder: Path) -> None:
     write(folder, {"again/case.spec.yaml": short, "again/reduce.json": "{}"})
-    done = run_in(folder, "reduce", "again/case.spec.yaml::chained", "--backend", BACKEND, "-o", "again")
-    assert done.code == 4 and "it holds the case that is reduced" in done.err
+    result = run_in(folder, "reduce", "again/case.spec.yaml::chained", "--backend", BACKEND, "-o", "again")
+    assert result.code == 4 and "it holds the case that is reduced" in result.err
     assert (folder / "again" / "case.spec.yaml").read_text() == short
 
 
@@ -165,8 +165,8 @@ def test_nothing_is_written_through_a_link_of_the_folder(folder: Path, tmp_path:
     (tmp_path / "precious").write_text("precious")
     (folder / name / "out" / "reduce.json").write_text("{}")
     (folder / name / "out" / name).symlink_to(tmp_path / "precious")
-    done = reduce(folder, "-o", f"{name}/out")
-    assert done.code == 4 and "is a link to" in done.err
+    result = reduce(folder, "-o", f"{name}/out")
+    assert result.code == 4 and "is a link to" in result.err
     assert (tmp_path / "precious").read_text() == "precious"
 
 
@@ -174,8 +174,8 @@ def test_a_link_beside_a_deep_folder_is_found(folder: Path, dig: Dig) -> None:
     write(folder, {"deep/reduce.json": "{}"})
     (folder / "deep" / "link").symlink_to("reduce.json")
     dig(folder / "deep")
-    done = reduce(folder, "-o", "deep")
-    assert done.code == 4 and "is a link to" in done.err
+    result = reduce(folder, "-o", "deep")
+    assert result.code == 4 and "is a link to" in result.err
 
 
 @pytest.mark.parametrize(
@@ -185,8 +185,8 @@ def test_a_damaged_folder_is_no_traceback(folder: Path, text: str) -> None:
     (folder / "damaged").mkdir(exist_ok=True)
     (folder / "damaged" / "reduce.json").write_bytes(text.encode(errors="surrogateescape"))
     for words in ((), ("--resume",)):
-        done = reduce(folder, "-o", "damaged", *words)
-        assert done.code == 4 and "--output damaged: " in done.err
+        result = reduce(folder, "-o", "damaged", *words)
+        assert result.code == 4 and "--output damaged: " in result.err
 
 
 @pytest.mark.parametrize("words", [(), ("--resume",)], ids=["anew", "resume"])
@@ -207,16 +207,16 @@ def test_a_file_of_somebody_else_is_not_replaced(
     write(tmp_path, {"all.spec.yaml": CASES})
     shutil.copytree(folder / "out", tmp_path / "out")
     (tmp_path / "out" / name).write_text(text)
-    done = reduce(tmp_path, "-o", "out", *words)
-    assert done.code == 4 and f"{name} there " in done.err and "name another folder" in done.err, done.text
+    result = reduce(tmp_path, "-o", "out", *words)
+    assert result.code == 4 and f"{name} there " in result.err and "name another folder" in result.err, result.text
     assert (tmp_path / "out" / name).read_text() == text
 
 
 def test_a_folder_of_another_variant_is_left_alone(reduced: Result, folder: Path) -> None:
-    before = {path: path.read_bytes() for path in (folder / "out").iterdir()}
-    done = reduce(folder, "-o", "out", case="sound")
-    assert done.code == 4 and "it holds a reduction of all.spec.yaml::chained[" in done.err
-    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == before
+    old_files = {path: path.read_bytes() for path in (folder / "out").iterdir()}
+    result = reduce(folder, "-o", "out", case="sound")
+    assert result.code == 4 and "it holds a reduction of all.spec.yaml::chained[" in result.err
+    assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == old_files
 
 
 def test_a_folder_of_the_same_variant_is_used_anew(reduced: Result, folder: Path, tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ def test_a_folder_of_the_same_variant_is_used_anew(reduced: Result, folder: Path
     for name in ("notes.txt", "candidate.spec.yaml"):
         (tmp_path / "out" / name).write_text("mine")
     for words in ((), ("--resume",)):
-        done = reduce(tmp_path, "-o", "out", "--budget", "1s", *words)
-        assert done.code == 0 and "nothing is left to try" not in done.out, done.text
+        result = reduce(tmp_path, "-o", "out", "--budget", "1s", *words)
+        assert result.code == 0 and "nothing is left to try" not in result.out, result.text
     for name in ("notes.txt", "candidate.spec.yaml"):
         assert (tmp_path / "out" / name).read_text() == "mine"
     assert len([*(tmp_path / "out").glob("*.spec.yaml")]) == 2

@@ -44,19 +44,19 @@ def test_the_failing_frame_is_recorded(recorded: Result) -> None:
 
 
 def test_it_fails_again(recorded: Result) -> None:
-    found = run_in(recorded.cwd, "replay", file_of(recorded), "--import", "broken")
-    assert found.code == 0, found.text
-    assert "planted in Dynamo" in found.out
+    result = run_in(recorded.cwd, "replay", file_of(recorded), "--import", "broken")
+    assert result.code == 0, result.text
+    assert "planted in Dynamo" in result.out
 
 
 def test_it_ends_well_once_dynamo_is_mended(recorded: Result) -> None:
-    found = run_in(recorded.cwd, "replay", file_of(recorded))
-    assert found.code == 1, found.text
-    assert "without an error" in found.out
+    result = run_in(recorded.cwd, "replay", file_of(recorded))
+    assert result.code == 1, result.text
+    assert "without an error" in result.out
 
 
 @pytest.mark.parametrize(("name", "says"), [("none.rec", "no such file"), ("text.rec", "no recording")])
 def test_what_cannot_be_replayed(recorded: Result, name: str, says: str) -> None:
-    found = run_in(recorded.cwd, "replay", name)
-    assert found.code == 4, found.text
-    assert says in found.err
+    result = run_in(recorded.cwd, "replay", name)
+    assert result.code == 4, result.text
+    assert says in result.err

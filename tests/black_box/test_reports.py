@@ -21,7 +21,7 @@ CASES = f"suite: a\nbackends: [{BROKEN}]\n" + spec(
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     folder = tmp_path_factory.mktemp("reports")
     write(folder, {"repo/a.suite.yaml": CASES})
     words = ("--html", "site", "--ctrf", "ctrf.json", "--junit", "junit.xml", "--github", "--no-confirm", "-j", "1")
@@ -35,8 +35,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result
 
 
-def test_the_pages_of_a_run_are_whole(done: Result) -> None:
-    site = done.cwd / "site"
+def test_the_pages_of_a_run_are_whole(result: Result) -> None:
+    site = result.cwd / "site"
     index = Read((site / "index.html").read_text())
     assert index.text.startswith("a: 1 FAIL, 1 PASS, 1 XFAIL")
     for words in (
@@ -51,28 +51,28 @@ def test_the_pages_of_a_run_are_whole(done: Result) -> None:
     assert all((site / str(link)).is_file() for link in links)
     pages = {page.name: Read(page.read_text()).text for page in (site / "failures").glob("*.html")}
     assert len(pages) == 2 and any("torch.relu" in text and "mismatched" in text for text in pages.values())
-    assert "site/index.html" in done.out.split("reports: ")[1]
+    assert "site/index.html" in result.out.split("reports: ")[1]
 
 
-def test_a_report_makes_the_pages_again(done: Result) -> None:
-    again = run_in(done.cwd, "report", "latest", "--html", "again")
+def test_a_report_makes_the_pages_again(result: Result) -> None:
+    again = run_in(result.cwd, "report", "latest", "--html", "again")
     assert again.code == 0
-    assert (done.cwd / "again" / "index.html").read_text() == (done.cwd / "site" / "index.html").read_text()
+    assert (result.cwd / "again" / "index.html").read_text() == (result.cwd / "site" / "index.html").read_text()
 
 
-def test_the_job_shows_a_summary_and_the_line(done: Result) -> None:
-    commands = [line for line in done.out.split("\n") if line.startswith("::")]
+def test_the_job_shows_a_summary_and_the_line(result: Result) -> None:
+    commands = [line for line in result.out.split("\n") if line.startswith("::")]
     failure, stale = commands
     assert failure.startswith("::error file=repo/a.suite.yaml,line=") and "title=FAIL bad[float32%2Ccpu]" in failure
     assert stale.startswith("::warning file=repo/a.suite.yaml,line=7,") and "matched nothing" in stale
-    summary = (done.cwd.parent / "summary.md").read_text()
+    summary = (result.cwd.parent / "summary.md").read_text()
     assert "<h3>runner: 1 red result of 3</h3>" in summary and "a.suite.yaml::bad[float32,cpu]" in summary
 
 
-def test_the_other_files_count_alike(done: Result) -> None:
-    summary = json.loads((done.cwd / "ctrf.json").read_text())["results"]["summary"]
+def test_the_other_files_count_alike(result: Result) -> None:
+    summary = json.loads((result.cwd / "ctrf.json").read_text())["results"]["summary"]
     assert [summary[key] for key in ("tests", "passed", "failed", "skipped")] == [3, 1, 1, 1]
-    assert done.junit.get("tests") == "3" and (done.cwd / "junit.xml").is_file()
+    assert result.junit.get("tests") == "3" and (result.cwd / "junit.xml").is_file()
 
 
 def test_merged_shards_have_pages_too(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_merged_shards_have_pages_too(tmp_path: Path) -> None:
     for shard in ("1/2", "2/2"):
         words = ("--shard", shard, "--events", f"{shard[0]}.jsonl", "--no-confirm", "-j", "1")
         assert run_in(tmp_path, "run", "a.suite.yaml", *words).code in (0, 1)
-    done = run_in(tmp_path, "merge", "1.jsonl", "2.jsonl", "-o", "joined", "--html", "site", "--ctrf", "ctrf.json")
-    assert done.code == 1, done.text
+    result = run_in(tmp_path, "merge", "1.jsonl", "2.jsonl", "-o", "joined", "--html", "site", "--ctrf", "ctrf.json")
+    assert result.code == 1, result.text
     text = Read((tmp_path / "site" / "index.html").read_text()).text
     assert all(f"a.suite.yaml::{name}[float32,cpu]" in text for name in ("good", "bad", "expected"))
     assert json.loads((tmp_path / "ctrf.json").read_text())["results"]["summary"]["tests"] == 3

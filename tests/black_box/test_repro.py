@@ -97,16 +97,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     backends = ["inductor", PLANTED, *(f"wrong_backward:{name}" for name in ("doubled", "hangs", "aborts"))]
     some = " or ".join(f"({case} and {backend})" for case, backend in [*RUN.items(), ("short", "aborts")])
     words = [word for backend in backends for word in ("--backend", backend)]
-    done = run_in(folder, "run", "all.spec.yaml", "--allow-python", "--no-confirm", "-j", 2, "-k", some, *words)
-    assert len(done.verdicts) == len(RUN) + 1 and not {"PASS", "INVALID"} & {*done.verdicts.values()}, done.text
+    result = run_in(folder, "run", "all.spec.yaml", "--allow-python", "--no-confirm", "-j", 2, "-k", some, *words)
+    assert len(result.verdicts) == len(RUN) + 1 and not {"PASS", "INVALID"} & {*result.verdicts.values()}, result.text
     return folder
 
 
 def exported(folder: Path, command: str, name: str) -> str:
     case, _, backend = name.partition("@")
-    done = run_in(folder, command, f"all.spec.yaml::{case}", "--backend", backend, "--allow-python")
-    assert done.code == 0, done.text
-    return done.out
+    result = run_in(folder, command, f"all.spec.yaml::{case}", "--backend", backend, "--allow-python")
+    assert result.code == 0, result.text
+    return result.out
 
 
 # Runs scripts, two at a time, each in a fork of a process that has imported torch: an import takes longer than most scripts.
@@ -144,15 +144,15 @@ AS_PEOPLE_DO = "wrong@inductor"
 def run_scripts(folder: Path, *words: str, python_path: str = "") -> str:
     """Run Python in another folder without an environment of ours, and without user site unless ``python_path`` is given."""
     changes = {"TORCHINDUCTOR_COMPILE_THREADS": "1", **({"PYTHONPATH": python_path} if python_path else {})}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *([] if python_path else ["-I"]), *words], cwd=folder / "elsewhere", env=environment(changes),
         capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     if words[0] != "-c":
-        (folder / "elsewhere" / f"{words[0]}.out").write_text(done.stdout + done.stderr)
-        return f"{words[0]} {done.returncode}\n"
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+        (folder / "elsewhere" / f"{words[0]}.out").write_text(process.stdout + process.stderr)
+        return f"{words[0]} {process.returncode}\n"
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +162,9 @@ def results(folder: Path) -> dict[str, tuple[int, str]]:
     for name, script in scripts.items():
         (folder / "elsewhere" / script).write_text(exported(folder, "repro", name))
     own = [script for name, script in scripts.items() if ":" in name]  # such a backend must be found, which -I forbids
-    others = [script for name, script in scripts.items() if ":" not in name and name != AS_PEOPLE_DO]
+    plain_scripts = [script for name, script in scripts.items() if ":" not in name and name != AS_PEOPLE_DO]
     ends = run_scripts(folder, scripts[AS_PEOPLE_DO])
-    ends += run_scripts(folder, "-c", FORKS, *others)
+    ends += run_scripts(folder, "-c", FORKS, *plain_scripts)
     ends += run_scripts(folder, "-c", FORKS, *own, python_path=str(folder))
     codes = dict(line.split() for line in ends.splitlines())
     return {
@@ -211,16 +211,18 @@ def test_show_prints_python(name: str, folder: Path) -> None:
     """It is what workers load: the facts as comments, a Model and its inputs."""
     text = exported(folder, "show", f"{name}@aot_eager")
     assert text.startswith(f"# id:             all.spec.yaml::{name}[")
-    made = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-    assert made >= {"Scaled" if name == "own" else "Model", "make_inputs", "make_model"}
+    definitions = {node.name for node in ast.parse(text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert definitions >= {"Scaled" if name == "own" else "Model", "make_inputs", "make_model"}
 
 
 def test_what_is_shown_runs(folder: Path) -> None:
-    shown = folder / "elsewhere" / "shown.txt"
-    shown.write_text(exported(folder, "show", "trained@aot_eager"))
-    code = f"exec(open({str(shown)!r}).read()); print(tuple(make_model()(*make_inputs()).shape))"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=100, check=False)
-    assert done.stdout == "(4, 8)\n", done.stderr
+    program = folder / "elsewhere" / "shown.txt"
+    program.write_text(exported(folder, "show", "trained@aot_eager"))
+    code = f"exec(open({str(program)!r}).read()); print(tuple(make_model()(*make_inputs()).shape))"
+    process = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert process.stdout == "(4, 8)\n", process.stderr
 
 
 def test_show_names_the_other_variants_and_settings(folder: Path) -> None:

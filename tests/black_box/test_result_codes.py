@@ -17,18 +17,18 @@ RULE = "exit codes: 0 the result was made, 1 it was not (the failure did not sho
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("codes")
-    write(made, {"a.spec.yaml": spec("name: fine\ninputs: {x: [4]}\ngrad: off\nchain: [torch.tanh]")})
-    return made
+    path = tmp_path_factory.mktemp("codes")
+    write(path, {"a.spec.yaml": spec("name: fine\ninputs: {x: [4]}\ngrad: off\nchain: [torch.tanh]")})
+    return path
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_says_the_rule(command: str, folder: Path) -> None:
-    done = run_in(folder, command, "--help")
-    assert done.code == 0 and f"\n{RULE}" in done.out, done.text
+    result = run_in(folder, command, "--help")
+    assert result.code == 0 and f"\n{RULE}" in result.out, result.text
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_file_that_is_not_there_is_an_argument(command: str, folder: Path) -> None:
-    done = run_in(folder, command, "absent.spec.yaml::fine" if command != "replay" else "absent.rec")
-    assert done.code == 4 and "absent" in done.err, done.text
+    result = run_in(folder, command, "absent.spec.yaml::fine" if command != "replay" else "absent.rec")
+    assert result.code == 4 and "absent" in result.err, result.text

@@ -173,10 +173,10 @@ def test_the_printed_command_runs_that_variant_alone(ran: Result, folder: Path) 
     assert len(printed) == 1
     words = shlex.split(printed[0])
     assert words[0] == "runner"
-    done = run_in(folder, *words[1:], "--no-confirm")
-    assert done.verdicts == {"wrong@inductor": "FAIL"}
-    assert done.code == 1
-    assert [f["oracle"] for f in done.of("wrong@inductor")["findings"]] == ["value"]
+    result = run_in(folder, *words[1:], "--no-confirm")
+    assert result.verdicts == {"wrong@inductor": "FAIL"}
+    assert result.code == 1
+    assert [f["oracle"] for f in result.of("wrong@inductor")["findings"]] == ["value"]
 
 
 # --- selection: `list` shows what a run would run ---------------------------------------------------
@@ -198,11 +198,11 @@ def test_the_printed_command_runs_that_variant_alone(ran: Result, folder: Path) 
     ids=str,
 )
 def test_selection(args: list[str], expected: str, folder: Path) -> None:
-    done = run_in(folder, "list", "chains.spec.yaml", *args)
-    names = [brief(line.partition("::")[2]) for line in done.out.splitlines()]
+    result = run_in(folder, "list", "chains.spec.yaml", *args)
+    names = [brief(line.partition("::")[2]) for line in result.out.splitlines()]
     assert [n if "@" in expected else n.partition("@")[0] for n in names] == expected.split()
     if "--device" in args:
-        assert "[float32,cuda]" in done.out
+        assert "[float32,cuda]" in result.out
 
 
 @pytest.mark.parametrize(
@@ -220,15 +220,15 @@ def test_selection(args: list[str], expected: str, folder: Path) -> None:
     ids=str,
 )
 def test_node_ids(nodes: list[str], expected: list[str], folder: Path) -> None:
-    done = run_in(folder, "list", *[f"chains.spec.yaml{node}" for node in nodes])
-    assert done.code == 0
-    assert done.out.splitlines() == [f"chains.spec.yaml::{name}@inductor" for name in expected]
+    result = run_in(folder, "list", *[f"chains.spec.yaml{node}" for node in nodes])
+    assert result.code == 0
+    assert result.out.splitlines() == [f"chains.spec.yaml::{name}@inductor" for name in expected]
 
 
 def test_a_node_that_is_not_there_beside_one_that_is(folder: Path) -> None:
-    done = run_in(folder, "list", "chains.spec.yaml::raises", "chains.spec.yaml::rises")
-    assert done.code == 4
-    assert "no case matches 'rises'" in done.err
+    result = run_in(folder, "list", "chains.spec.yaml::raises", "chains.spec.yaml::rises")
+    assert result.code == 4
+    assert "no case matches 'rises'" in result.err
 
 
 # --- suites ---------------------------------------------------------------------------------------------
@@ -277,14 +277,14 @@ def suites(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def both(suites: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+def suites_result(suites: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     with no_torch(tmp_path_factory.mktemp("stand_in")):
         return run_in(suites, "run", "suites", "-j", 2)
 
 
-def test_suites_select_and_name_their_backends(both: Result) -> None:
-    assert both.code == 0
-    assert {name: (event["verdict"], event["suites"]) for name, event in both.finished.items()} == {
+def test_suites_select_and_name_their_backends(suites_result: Result) -> None:
+    assert suites_result.code == 0
+    assert {name: (event["verdict"], event["suites"]) for name, event in suites_result.finished.items()} == {
         "quick[float32,cpu]@eager": ("PASS", ["first", "second"]),
         "quick[float32,cpu]@made_dynamic": ("PASS", ["first"]),
         "quick[float64,cpu]@eager": ("PASS", ["second"]),
@@ -293,20 +293,20 @@ def test_suites_select_and_name_their_backends(both: Result) -> None:
         "inline[float32,cpu]@eager": ("PASS", ["first"]),
         "inline[float32,cpu]@made_dynamic": ("PASS", ["first"]),
     }
-    declared = {e["id"].partition("::")[0] for e in both.finished.values()}
+    declared = {e["id"].partition("::")[0] for e in suites_result.finished.values()}
     assert declared == {"specs/one.spec.yaml", "suites/first.suite.yaml"}
 
 
-def test_a_run_without_a_failure_has_no_next_step(both: Result) -> None:
-    assert "next: " not in both.out and "runner diagnose" not in both.out
+def test_a_run_without_a_failure_has_no_next_step(suites_result: Result) -> None:
+    assert "next: " not in suites_result.out and "runner diagnose" not in suites_result.out
 
 
-def test_a_variant_of_two_suites_runs_once_and_is_reported_in_both(both: Result) -> None:
-    assert both.out.count("::quick[float32,cpu]@eager (") == 1
-    shared = [case for case in both.junit.iter("testcase") if case.get("name") == "quick[float32,cpu]@eager"]
+def test_a_variant_of_two_suites_runs_once_and_is_reported_in_both(suites_result: Result) -> None:
+    assert suites_result.out.count("::quick[float32,cpu]@eager (") == 1
+    shared = [case for case in suites_result.junit.iter("testcase") if case.get("name") == "quick[float32,cpu]@eager"]
     assert len(shared) == 2
     assert len({case.get("classname") for case in shared}) == 2
-    table = both.out[both.out.index("\n\nfirst\n") :]
+    table = suites_result.out[suites_result.out.index("\n\nfirst\n") :]
     first, second = table.split("\n\nsecond\n")
     assert "::quick[float32,cpu]" in first
     assert "::quick[float32,cpu]" in second
@@ -315,26 +315,26 @@ def test_a_variant_of_two_suites_runs_once_and_is_reported_in_both(both: Result)
     assert "made_dynamic" not in second
 
 
-def test_a_manual_suite_runs_only_when_named(both: Result, suites: Path) -> None:
-    assert "slow" not in both.verdicts
+def test_a_manual_suite_runs_only_when_named(suites_result: Result, suites: Path) -> None:
+    assert "slow" not in suites_result.verdicts
     assert "::slow" not in run_in(suites, "list", "suites").out
     named = run_in(suites, "list", "suites/hand.suite.yaml").out
     assert re.fullmatch(r"(specs/)?one\.spec\.yaml::slow\[float32,cpu\]@eager\n", named)
 
 
 def test_a_suites_backend_can_be_asked_for_by_its_name(suites: Path) -> None:
-    done = run_in(suites, "list", "suites/first.suite.yaml", "--backend", "made_dynamic")
-    assert {line.rpartition("@")[2] for line in done.out.splitlines()} == {"made_dynamic"}
-    shown = run_in(suites, "show", "suites/first.suite.yaml::quick[float32,cpu]@made_dynamic").out
-    assert "backend=aot_eager" in shown
-    assert "dynamic=True" in shown
-    assert "77 s" in shown
+    result = run_in(suites, "list", "suites/first.suite.yaml", "--backend", "made_dynamic")
+    assert {line.rpartition("@")[2] for line in result.out.splitlines()} == {"made_dynamic"}
+    program = run_in(suites, "show", "suites/first.suite.yaml::quick[float32,cpu]@made_dynamic").out
+    assert "backend=aot_eager" in program
+    assert "dynamic=True" in program
+    assert "77 s" in program
 
 
 def test_a_backend_that_only_one_of_the_suites_configures(suites: Path) -> None:
-    done = run_in(suites, "list", "suites", "--backend", "made_dynamic", "-k", "quick")
-    assert done.code == 0, done.err
-    assert {line.rpartition("@")[2] for line in done.out.splitlines()} == {"made_dynamic"}
+    result = run_in(suites, "list", "suites", "--backend", "made_dynamic", "-k", "quick")
+    assert result.code == 0, result.err
+    assert {line.rpartition("@")[2] for line in result.out.splitlines()} == {"made_dynamic"}
 
 
 def test_a_suite_cannot_widen_a_cases_axes(suites: Path) -> None:
@@ -379,8 +379,8 @@ def test_exitfirst_stops_and_says_what_did_not_run(stopped: Result) -> None:
 
 def test_a_reader_that_goes_away_is_no_trouble(folder: Path) -> None:
     piped = f"{shlex.quote(sys.executable)} -m runner list chains.spec.yaml {'chains.spec.yaml::wrong ' * 3}| true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", piped], cwd=folder, env=environment(), capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0
-    assert done.stderr == ""
+    assert process.returncode == 0
+    assert process.stderr == ""

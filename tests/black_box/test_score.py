@@ -52,14 +52,14 @@ def row(text: str, name: str) -> list[str]:
 def test_it_prints_the_shares_of_each_backend(
     folder: Path, words: tuple[str, ...], conformance: list[str], overall: list[str]
 ) -> None:
-    done = run_in(folder, "score", *words)
-    assert done.code == 0, done.text
-    assert row(done.out, "conformance") == conformance and row(done.out, "overall") == overall
+    result = run_in(folder, "score", *words)
+    assert result.code == 0, result.text
+    assert row(result.out, "conformance") == conformance and row(result.out, "overall") == overall
 
 
 def test_it_writes_markdown_json_and_a_badge(folder: Path) -> None:
-    done = run_in(folder, "score", "one.jsonl", "--markdown", "a.md", "--json", "a.json", "--svg", "a.svg")
-    assert done.code == 0, done.text
+    result = run_in(folder, "score", "one.jsonl", "--markdown", "a.md", "--json", "a.json", "--svg", "a.svg")
+    assert result.code == 0, result.text
     assert "| | inductor | openvino |" in (folder / "a.md").read_text()
     document = json.loads((folder / "a.json").read_text())
     jsonschema.Draft7Validator(json.loads((REPOSITORY / "schema" / "score.schema.json").read_text())).validate(document)
@@ -88,6 +88,6 @@ def test_standard_output_holds_one_format(folder: Path) -> None:
     ],
 )
 def test_what_has_no_score_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
-    done = run_in(folder, "score", *words)
-    assert (done.code, done.out) == (code, "")
-    assert message in done.err
+    result = run_in(folder, "score", *words)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err

@@ -148,5 +148,5 @@ def test_what_a_killed_run_left_goes_at_the_next_start(temporary: Path) -> None:
         process.kill()
     assert no_process_is_left(temporary)  # the workers notice
     assert len([*temporary.glob("runner-*")]) == 1
-    done = run_in(temporary.parent, *RUN, "--device", "cuda", env={"TMPDIR": str(temporary)})
-    assert done.code == 0 and [*temporary.glob("runner-*")] == []
+    result = run_in(temporary.parent, *RUN, "--device", "cuda", env={"TMPDIR": str(temporary)})
+    assert result.code == 0 and [*temporary.glob("runner-*")] == []

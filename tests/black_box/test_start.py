@@ -24,8 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     poison = "raise RuntimeError('control imported torch')\n"
     write(folder, {"one.spec.yaml": ONE, "all.suite.yaml": SUITE, "poison/torch/__init__.py": poison})
     with no_torch(folder / "stand_in"):
-        done = run_in(folder, "run", ".")
-    assert done.code == 0, done.text
+        result = run_in(folder, "run", ".")
+    assert result.code == 0, result.text
     return folder
 
 
@@ -36,9 +36,9 @@ def without_torch(folder: Path) -> Callable[..., Result]:
 
 def test_the_poison_works(folder: Path, tmp_path: Path) -> None:
     """Else the tests below would prove nothing: the worker, which imports torch, must fail."""
-    done = run_in(tmp_path, "run", folder / "one.spec.yaml", env={"PYTHONPATH": str(folder / "poison")})
-    assert done.code == 3
-    assert "control imported torch" in done.text
+    result = run_in(tmp_path, "run", folder / "one.spec.yaml", env={"PYTHONPATH": str(folder / "poison")})
+    assert result.code == 3
+    assert "control imported torch" in result.text
 
 
 @pytest.mark.parametrize(
@@ -58,22 +58,22 @@ def test_the_poison_works(folder: Path, tmp_path: Path) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_answers_without_torch(args: list[str], expected: str, without_torch: Callable[..., Result]) -> None:
-    done = without_torch(*args)
-    assert done.code == 0, done.text
-    assert re.search(expected, done.out)
-    assert "control imported torch" not in done.text
+    result = without_torch(*args)
+    assert result.code == 0, result.text
+    assert re.search(expected, result.out)
+    assert "control imported torch" not in result.text
 
 
 @pytest.mark.parametrize("name", ["spec", "suite", "definitions"])
 def test_schemas_stand_alone(name: str, without_torch: Callable[..., Result]) -> None:
     """An editor gets one file: the repository's own, with the definitions that it refers to inside."""
-    done = without_torch("schema", name)
-    assert done.code == 0
-    schema = json.loads(done.out)
+    result = without_torch("schema", name)
+    assert result.code == 0
+    schema = json.loads(result.out)
     jsonschema.Draft7Validator.check_schema(schema)
-    assert "$ref" not in done.out or set(re.findall(r'"\$ref": "([^"]*)#', done.out)) == {""}
-    kept = json.loads((REPOSITORY / "schema" / f"{name}.schema.json").read_text())
-    assert {**schema.get("properties", {})}.keys() == {**kept.get("properties", {})}.keys()
+    assert "$ref" not in result.out or set(re.findall(r'"\$ref": "([^"]*)#', result.out)) == {""}
+    document = json.loads((REPOSITORY / "schema" / f"{name}.schema.json").read_text())
+    assert {**schema.get("properties", {})}.keys() == {**document.get("properties", {})}.keys()
     if name == "spec":
         jsonschema.validate({"cases": [{"name": "a", "inputs": {"x": [2]}, "chain": ["torch.neg"]}]}, schema)
         with pytest.raises(jsonschema.ValidationError):
@@ -83,9 +83,9 @@ def test_schemas_stand_alone(name: str, without_torch: Callable[..., Result]) ->
 @pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, {"TERM": "dumb"}], ids=str)
 def test_piped_output_is_plain(env: dict[str, str], folder: Path) -> None:
     for args in (["report"], ["--help"], ["list", "."]):
-        done = run_in(folder, *args, env=env)
-        assert done.code == 0
-        assert "\x1b" not in done.text
+        result = run_in(folder, *args, env=env)
+        assert result.code == 0
+        assert "\x1b" not in result.text
 
 
 def test_forced_colour_is_there(folder: Path) -> None:

@@ -16,36 +16,36 @@ TAKEN = "runner: taken over from runner diagnose at "
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("taken")
-    write(made, {"a.spec.yaml": CASE})
-    done = run_in(made, "diagnose", *WORDS)
-    assert done.code == 0 and TAKEN not in done.text, done.text
-    return made
+    path = tmp_path_factory.mktemp("taken")
+    write(path, {"a.spec.yaml": CASE})
+    result = run_in(path, "diagnose", *WORDS)
+    assert result.code == 0 and TAKEN not in result.text, result.text
+    return path
 
 
-def taken(done: Result) -> str:
-    (line,) = [line for line in done.err.splitlines() if line.startswith(TAKEN)]
+def taken(result: Result) -> str:
+    (line,) = [line for line in result.err.splitlines() if line.startswith(TAKEN)]
     return line.partition(": ")[2].partition(": ")[2]
 
 
 def test_reduce_takes_it_over(folder: Path) -> None:
-    done = run_in(folder, "reduce", *WORDS)
-    assert done.code == 0 and "2 -> 1 operators" in done.out, done.text
-    assert taken(done).startswith("inductor, subsystem lowerings, the 2nd application: relu")
-    assert "running the case as it is" not in done.err
+    result = run_in(folder, "reduce", *WORDS)
+    assert result.code == 0 and "2 -> 1 operators" in result.out, result.text
+    assert taken(result).startswith("inductor, subsystem lowerings, the 2nd application: relu")
+    assert "running the case as it is" not in result.err
 
 
 def test_issue_takes_it_over_whole(folder: Path) -> None:
-    done = run_in(folder, "issue", *WORDS, "--no-reduce")
-    assert done.code == 0 and done.out.startswith("# [inductor] torch.tanh, torch.relu"), done.text
-    assert taken(done) and "looking for what is to blame" not in done.err and "running it with" not in done.err
-    assert TAKEN not in done.out and "#### Bisection" in done.out
+    result = run_in(folder, "issue", *WORDS, "--no-reduce")
+    assert result.code == 0 and result.out.startswith("# [inductor] torch.tanh, torch.relu"), result.text
+    assert taken(result) and "looking for what is to blame" not in result.err and "running it with" not in result.err
+    assert TAKEN not in result.out and "#### Bisection" in result.out
 
 
 def test_a_changed_file_is_diagnosed_anew(folder: Path, tmp_path: Path) -> None:
     (folder / "a.spec.yaml").write_text(f"# changed\n{CASE}")
     try:
-        done = run_in(folder, "reduce", *WORDS, "--budget", "1s")  # as far as the question what the failure is
+        result = run_in(folder, "reduce", *WORDS, "--budget", "1s")  # as far as the question what the failure is
     finally:
         (folder / "a.spec.yaml").write_text(CASE)
-    assert done.code == 0 and TAKEN not in done.text and "running the case as it is" in done.err, done.text
+    assert result.code == 0 and TAKEN not in result.text and "running the case as it is" in result.err, result.text

@@ -82,9 +82,9 @@ def test_fallback_random_makes_random_operators_comparable(tmp_path: Path) -> No
     """Without the flag the numbers differ, and the verdict says what explains that."""
     case = "name: {}\ninputs: {{x: [64, 64]}}\ntrain: true\nconfig: {{{}}}\nchain: [{{F.dropout: [$_, 0.5, true]}}]"
     write(tmp_path, {"a.spec.yaml": spec(case.format("own", f"{RANDOM}: false"), case.format("eagers", ""))})
-    done = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager_decomp_partition", "-j", 2)
-    assert done.code == 0, done.text
-    labels = {name: event["labels"] for name, event in done.finished.items()}
-    assert [name.partition("[")[0] for name, found in labels.items() if "explained-by-fallback_random" in found] == [
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "aot_eager_decomp_partition", "-j", 2)
+    assert result.code == 0, result.text
+    labels = {name: event["labels"] for name, event in result.finished.items()}
+    assert [name.partition("[")[0] for name, marks in labels.items() if "explained-by-fallback_random" in marks] == [
         "own"
     ]

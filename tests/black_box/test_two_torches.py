@@ -23,7 +23,7 @@ def without_ledger(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Result:
+def with_ledger(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """The default python and the old one in one table, with the ledger."""
     return run_in(
         tmp_path_factory.mktemp("both"),
@@ -51,35 +51,35 @@ def test_the_padding_is_a_wrong_value(without_ledger: Result) -> None:
 
 
 def test_no_other_seed_changes(without_ledger: Result) -> None:
-    others = {
+    verdicts = {
         name: event["verdict"]
         for name, event in without_ledger.finished.items()
         if not name.startswith(("frexp_times_parts", "pad_view_chunk_distance"))
     }
-    assert len(others) >= 9
-    assert {name for name, verdict in others.items() if verdict != "PASS"} == {
+    assert len(verdicts) >= 9
+    assert {name for name, verdict in verdicts.items() if verdict != "PASS"} == {
         "linears_around_foobar[float32,cpu]@inductor",
         "mm_add_cannot_work[float32,cpu]@inductor",
     }
     assert without_ledger.of("mm_add_cannot_work@inductor")["verdict"] == "INVALID"
 
 
-def test_with_the_ledger_one_column_is_green_for_another_reason(both: Result) -> None:
-    assert both.code == 0, both.text
-    done = {
+def test_with_the_ledger_one_column_is_green_for_another_reason(with_ledger: Result) -> None:
+    assert with_ledger.code == 0, with_ledger.text
+    outcomes = {
         (e["case"].rpartition("::")[2], e["torch"][:4].rstrip(".")): e["verdict"]
-        for e in both.events
+        for e in with_ledger.events
         if e["event"] == "variant-finished"
     }
-    new = next(torch for _, torch in done if torch != "2.6")
-    assert done == {
+    new = next(torch for _, torch in outcomes if torch != "2.6")
+    assert outcomes == {
         ("frexp_times_parts", "2.6"): "XFAIL",
         ("frexp_times_parts", new): "PASS",
         ("pad_view_chunk_distance", "2.6"): "XFAIL",
         ("pad_view_chunk_distance", new): "PASS",
     }
-    assert re.search(r"^case +inductor 2\.6\.\d +inductor 2\.\d+\.\d *$", both.out, re.MULTILINE)
-    names = [case.get("name", "") for case in both.junit.iter("testcase")]
+    assert re.search(r"^case +inductor 2\.6\.\d +inductor 2\.\d+\.\d *$", with_ledger.out, re.MULTILINE)
+    names = [case.get("name", "") for case in with_ledger.junit.iter("testcase")]
     assert len(names) == 4
     assert all(re.search(r" \(torch 2\.\d+\.\d\)$", name) for name in names)
 
@@ -89,8 +89,8 @@ def test_a_bug_of_both_has_one_signature(tmp_path: Path) -> None:
     words = [SPECS / "lowering.spec.yaml", "-k", "case:cummin_of_no_window or case:log_softmax_of_a_scalar"]
     pythons = ["--python", OLD, "--python", sys.executable]
     ran = run_in(tmp_path, "run", *words, *pythons, "--no-known", "--no-confirm", "--allow-python", limit=500)
-    done = [event for event in ran.events if event["event"] == "variant-finished"]
-    assert {(event["case"].rpartition("::")[2], event["signature"]) for event in done} == {
+    results = [event for event in ran.events if event["event"] == "variant-finished"]
+    assert {(event["case"].rpartition("::")[2], event["signature"]) for event in results} == {
         (
             "cummin_of_no_window",
             "compile-error at inductor: AssertionError in _inductor/lowering.py:_validate_dim",
@@ -101,5 +101,5 @@ def test_a_bug_of_both_has_one_signature(tmp_path: Path) -> None:
             " in _inductor/fx_passes/joint_graph.py:_other_is_broadcasted_in_dim",
         ),
     }
-    assert len(done) == 4 and len({event["findings"][0]["error"]["type"] for event in done}) > 2
+    assert len(results) == 4 and len({event["findings"][0]["error"]["type"] for event in results}) > 2
     assert ran.out.count("  1 more of this signature:\n") == 2

@@ -43,7 +43,7 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
         *,
         warm: str = "none",
         environments: tuple[str, ...] = ("here",),
-        **more: Any,
+        **fields: Any,
     ) -> LocalEngine:
         engines.append(
             LocalEngine(
@@ -52,7 +52,7 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
                 warm=dict.fromkeys(environments, warm),
                 environ={**fake, **(environ or {})},
                 log_folder=log_folder,
-                **more,
+                **fields,
             )
         )
         return engines[-1]
@@ -60,4 +60,6 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
     yield build
     for engine in engines:
         engine.close()
-    assert [one for one in process_tree.processes().values() if one.parent == os.getpid() and not one.zombie] == []
+    assert [
+        child for child in process_tree.processes().values() if child.parent == os.getpid() and not child.zombie
+    ] == []

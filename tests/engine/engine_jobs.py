@@ -31,15 +31,15 @@ def set_num_threads(count): pass
 """
 
 
-def job(source: str, key: str = "k", timeout: float = 20.0, memory: int | None = None, **more: object) -> Job:
+def job(source: str, key: str = "k", timeout: float = 20.0, memory: int | None = None, **fields: object) -> Job:
     text = textwrap.dedent(source)
-    options = {"environment": "here", "task": "snippet", **more}  # records of the task "judge" are checked
+    options = {"environment": "here", "task": "snippet", **fields}  # records of the task "judge" are checked
     return Job(key, f"id-{key}", name=f"m {key}", source=text, backend={}, timeout=timeout, memory=memory, **options)  # type: ignore[arg-type]
 
 
 def finish(engine: LocalEngine, *jobs: Job, limit: float = 40.0) -> dict[str, Outcome]:
-    for one in jobs:
-        engine.submit(one)
+    for job in jobs:
+        engine.submit(job)
     outcomes: dict[str, Outcome] = {}
     end = time.monotonic() + limit
     while engine.pending() and time.monotonic() < end:
@@ -50,16 +50,16 @@ def finish(engine: LocalEngine, *jobs: Job, limit: float = 40.0) -> dict[str, Ou
     return outcomes
 
 
-def one(engine: LocalEngine, source: str, **more: object) -> Outcome:
-    return finish(engine, job(source, **more))["k"]  # type: ignore[arg-type]
+def one(engine: LocalEngine, source: str, **fields: object) -> Outcome:
+    return finish(engine, job(source, **fields))["k"]  # type: ignore[arg-type]
 
 
 def gone(pid: int, within: float = 3.0) -> bool:
     """Whether a process has ended, or will in time."""
     end = time.monotonic() + within
     while time.monotonic() < end:
-        found = process_tree.processes().get(pid)
-        if found is None or found.zombie:
+        process = process_tree.processes().get(pid)
+        if process is None or process.zombie:
             return True
         time.sleep(0.02)
     return False

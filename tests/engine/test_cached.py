@@ -51,15 +51,15 @@ class FakeEngine:
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         self.waited.append(timeout)
-        done, self.queue = self.queue, []
-        return [self.answers(job) for job in done]
+        jobs, self.queue = self.queue, []
+        return [self.answers(job) for job in jobs]
 
     def running(self) -> list[tuple[Job, float, str]]:
         return [(job, 1.0, "eager") for job in self.queue]
 
     def cancel_all(self) -> list[Job]:
-        done, self.queue = self.queue, []
-        return done
+        jobs, self.queue = self.queue, []
+        return jobs
 
     def notices(self) -> list[str]:
         return ["from behind"]
@@ -78,8 +78,8 @@ class Unwanted(FakeEngine):
         raise AssertionError("nothing runs")
 
 
-def result(record: dict[str, Any] = PASSED, **more: Any) -> Answers:
-    return lambda job: Outcome(job, "result", 1.5, "judge", record, **more)
+def result(record: dict[str, Any] = PASSED, **fields: Any) -> Answers:
+    return lambda job: Outcome(job, "result", 1.5, "judge", record, **fields)
 
 
 PASSES = result()
@@ -121,9 +121,9 @@ def test_a_later_run_gets_the_outcome_and_no_worker_starts(tmp_path: Path) -> No
 
 
 def test_a_run_never_answers_itself(tmp_path: Path) -> None:
-    both = engine(tmp_path)
-    assert ask(both).cached == "" and ask(both, replace(JOB, key="retry")).cached == ""
-    assert len(both.engine.jobs) == 2  # type: ignore[attr-defined]
+    cached_engine = engine(tmp_path)
+    assert ask(cached_engine).cached == "" and ask(cached_engine, replace(JOB, key="retry")).cached == ""
+    assert len(cached_engine.engine.jobs) == 2  # type: ignore[attr-defined]
     assert later(tmp_path).cached == "r1"
 
 
@@ -142,14 +142,14 @@ def test_what_another_run_found_meanwhile_is_no_second_opinion(tmp_path: Path) -
 def test_a_hit_does_not_keep_what_runs_waiting(tmp_path: Path) -> None:
     ask(engine(tmp_path))
     mixed = engine(tmp_path, run="r2")
-    other = replace(JOB, key="other", seed=3)
+    second_job = replace(JOB, key="other", seed=3)
     mixed.submit(JOB)
-    mixed.submit(other)
+    mixed.submit(second_job)
     assert mixed.pending() == 2 and [job.key for job, _, _ in mixed.running()] == ["other"]
     assert [(outcome.job.key, outcome.cached) for outcome in mixed.wait(9.0)] == [(JOB.key, "r1"), ("other", "")]
     assert mixed.engine.waited == [0.0]  # type: ignore[attr-defined]
-    mixed.submit(replace(other, key="third", seed=4))
-    assert mixed.cancel_all() == [replace(other, key="third", seed=4)] and mixed.pending() == 0
+    mixed.submit(replace(second_job, key="third", seed=4))
+    assert mixed.cancel_all() == [replace(second_job, key="third", seed=4)] and mixed.pending() == 0
 
 
 def test_whatever_else_the_engine_has_is_there(tmp_path: Path) -> None:
@@ -182,9 +182,9 @@ def different(value: Any) -> Any:
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Job)])
 def test_every_field_of_a_job_is_in_the_key_but_names_and_limits(name: str) -> None:
-    other = replace(JOB, **{name: different(getattr(JOB, name))})
-    assert other != JOB
-    assert (make_cache_key(other, FACTS) == make_cache_key(JOB, FACTS)) == (name in NOT_IN_KEY)
+    variant = replace(JOB, **{name: different(getattr(JOB, name))})
+    assert variant != JOB
+    assert (make_cache_key(variant, FACTS) == make_cache_key(JOB, FACTS)) == (name in NOT_IN_KEY)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +233,8 @@ def test_a_result_whose_code_is_gone_is_not_kept(tmp_path: Path) -> None:
 
 def test_the_order_of_options_and_the_checkout_s_folder_change_nothing(tmp_path: Path) -> None:
     ask(engine(tmp_path))
-    moved = replace(JOB, source=SOURCE.replace("a/b.yaml:3", "/home/x/checkout/a/b.yaml:7"))
-    assert later(tmp_path, moved).cached == "r1"
+    job = replace(JOB, source=SOURCE.replace("a/b.yaml:3", "/home/x/checkout/a/b.yaml:7"))
+    assert later(tmp_path, job).cached == "r1"
     assert later(tmp_path, replace(JOB, backend={"options": {"a": 2, "b": 1}, "backend": "inductor"})).cached == "r1"
 
 
@@ -244,19 +244,19 @@ def test_only_the_docstring_s_own_line_is_left_out() -> None:
         'x = """\nWritten from one\n"""\n',
         "# Written from one\n",
     ):
-        one, other = (replace(JOB, source=text.replace("from ", f"from {word} ")) for word in ("a", "b"))
-        assert make_cache_key(one, FACTS) != make_cache_key(other, FACTS)
+        first_job, second_job = (replace(JOB, source=text.replace("from ", f"from {word} ")) for word in ("a", "b"))
+        assert make_cache_key(first_job, FACTS) != make_cache_key(second_job, FACTS)
 
 
 def test_isolation_that_shares_less_will_do_and_never_more(tmp_path: Path) -> None:
     ask(engine(tmp_path), replace(JOB, isolation="fork"))
-    found = {name: later(tmp_path, replace(JOB, isolation=name)).cached for name in ("living", "fork", "fresh")}
-    assert found == {"living": "r1", "fork": "r1", "fresh": ""}
+    runs = {name: later(tmp_path, replace(JOB, isolation=name)).cached for name in ("living", "fork", "fresh")}
+    assert runs == {"living": "r1", "fork": "r1", "fresh": ""}
     ask(engine(tmp_path / "other"), replace(JOB, isolation="living"))
-    found = {
+    runs = {
         name: later(tmp_path / "other", replace(JOB, isolation=name)).cached for name in ("living", "fork", "fresh")
     }
-    assert found == {"living": "r1", "fork": "", "fresh": ""}
+    assert runs == {"living": "r1", "fork": "", "fresh": ""}
 
 
 def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
@@ -268,13 +268,13 @@ def test_a_stored_pass_is_not_believed_once_the_worker_s_code_is_another(
     shutil.copytree(fingerprint.WORKER.parent, copied)
     shutil.copytree(fingerprint.WORKER.parent.with_name("contract"), tmp_path / "contract")
     monkeypatch.setattr(fingerprint, "WORKER", copied / "__main__.py")
-    before = take_fingerprint(sys.executable)
-    ask(engine(tmp_path / "cache", facts=before))  # a judge that lets everything pass
+    old_facts = take_fingerprint(sys.executable)
+    ask(engine(tmp_path / "cache", facts=old_facts))  # a judge that lets everything pass
     assert later(tmp_path / "cache", facts=take_fingerprint(sys.executable)).cached == "r1"
     with (copied / "judge.py").open("a") as file:
         file.write("# now it finds what is wrong\n")
-    after = take_fingerprint(sys.executable)
-    honest = engine(tmp_path / "cache", result(WRONG), after, "r2")
+    new_facts = take_fingerprint(sys.executable)
+    honest = engine(tmp_path / "cache", result(WRONG), new_facts, "r2")
     assert ask(honest).result["findings"] and ask(honest).cached == ""
 
 
@@ -364,8 +364,8 @@ def test_what_a_process_that_others_had_used_got_wrong_is_kept_once_a_fresh_one_
 )
 @pytest.mark.parametrize("again", ["fork", "fresh"])
 def test_two_answers_of_one_run_leave_nothing(tmp_path: Path, order: tuple[dict[str, Any], ...], again: str) -> None:
-    left = list(order)
-    retried = engine(tmp_path, lambda job: result(left.pop(0))(job))
+    queue = list(order)
+    retried = engine(tmp_path, lambda job: result(queue.pop(0))(job))
     for number in range(len(order)):
         ask(retried, replace(JOB, key=f"try {number}", isolation="fork" if number == 0 else again))
     assert entries(tmp_path) == [] and later(tmp_path).ended == "asked"
@@ -451,12 +451,12 @@ def test_an_answer_that_somebody_else_wrote_is_a_miss(tmp_path: Path, monkeypatc
         assert read(path) is None
     path.write_text(content)
     assert read(path) is not None
-    other = path.with_name("0" * 64 + ".json")  # of another question
-    other.write_text(content)
-    assert read(other) is None
-    other.unlink()
-    os.mkfifo(other)
-    assert read(other) is None
+    other_path = path.with_name("0" * 64 + ".json")  # of another question
+    other_path.write_text(content)
+    assert read(other_path) is None
+    other_path.unlink()
+    os.mkfifo(other_path)
+    assert read(other_path) is None
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
     assert read(path) is None
 
@@ -464,9 +464,9 @@ def test_an_answer_that_somebody_else_wrote_is_a_miss(tmp_path: Path, monkeypatc
 def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state").write_text("somebody's own file")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made = engine(tmp_path / "results")
-    assert ask(made).ended == "result" and entries(tmp_path / "results") == []
-    behind, notice = made.notices()
+    cached_engine = engine(tmp_path / "results")
+    assert ask(cached_engine).ended == "result" and entries(tmp_path / "results") == []
+    behind, notice = cached_engine.notices()
     assert behind == "from behind"
     assert "results cannot be kept" in notice and "state/runner/key cannot be used" in notice
 
@@ -526,8 +526,8 @@ def test_hits_need_no_writable_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def _write_many(folder: str, writer: int) -> None:
     for number in range(60):
-        kept = {"seconds": 1.0, "phase": "judge", "result": {"by": writer, "text": "x" * 20_000}, "output": str(number)}
-        write(Path(folder, f"{number % 3:02d}", "entry.json"), f"r{writer}", kept)
+        data = {"seconds": 1.0, "phase": "judge", "result": {"by": writer, "text": "x" * 20_000}, "output": str(number)}
+        write(Path(folder, f"{number % 3:02d}", "entry.json"), f"r{writer}", data)
 
 
 def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
@@ -535,14 +535,14 @@ def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
     writers = [context.Process(target=_write_many, args=(str(tmp_path), writer)) for writer in range(4)]
     for writer in writers:
         writer.start()
-    seen = 0
+    reads = 0
     while any(writer.is_alive() for writer in writers):
         for path in tmp_path.glob("*/entry.json"):
             assert read(path) is not None  # at every instant
-            seen += 1
+            reads += 1
     for writer in writers:
         writer.join()
-    assert [writer.exitcode for writer in writers] == [0] * 4 and seen
+    assert [writer.exitcode for writer in writers] == [0] * 4 and reads
     assert [path.name for path in entries(tmp_path)] == ["entry.json"] * 3  # and nothing else
 
 
@@ -583,24 +583,24 @@ def test_only_files_of_the_cache_go(tmp_path: Path) -> None:
     (tmp_path / "ab" / f"ab{'1' * 62}.json").symlink_to("left.tmp")
     (tmp_path / "ab" / f"ab{'2' * 62}.json").mkdir()
     (tmp_path / "ab" / f"ab{'3' * 62}.json").write_bytes(b"x" * 100)
-    before = {*tmp_path.rglob("*")}
+    old_files = {*tmp_path.rglob("*")}
     evict(tmp_path, 10)
-    assert before - {*tmp_path.rglob("*")} == {tmp_path / "ab" / f"ab{'3' * 62}.json"}
+    assert old_files - {*tmp_path.rglob("*")} == {tmp_path / "ab" / f"ab{'3' * 62}.json"}
 
 
 def test_what_is_used_is_not_old(tmp_path: Path) -> None:
-    other = replace(JOB, key="k2", seed=1)
+    second_job = replace(JOB, key="k2", seed=1)
     first = engine(tmp_path)
     ask(first)
     (used,) = entries(tmp_path)
-    ask(first, other)
+    ask(first, second_job)
     for path in entries(tmp_path):
         os.utime(path, (1000 + (path != used), 1000 + (path != used)))
     assert later(tmp_path).cached == "r1"
     small = CachedEngine(FakeEngine(result()), tmp_path, {"here": FACTS}, "r3", size=used.stat().st_size * 5 // 2)
     ask(small, replace(JOB, key="k3", seed=2))
     small.close()
-    assert used in entries(tmp_path) and later(tmp_path, other).ended == "asked"
+    assert used in entries(tmp_path) and later(tmp_path, second_job).ended == "asked"
 
 
 # --- before the real engine ---

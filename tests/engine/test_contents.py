@@ -114,26 +114,26 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_below_a_place_is_noticed(package: Path, name: str) -> None:
-    before = digest(package)
-    assert len(before) == 64 and digest(package) == before
+    old_digest = digest(package)
+    assert len(old_digest) == 64 and digest(package) == old_digest
     CHANGES[name](package)
-    assert digest(package) != before
+    assert digest(package) != old_digest
 
 
 def test_compiled_modules_beside_their_source_do_not_count(package: Path) -> None:
-    before = digest(package)
+    old_digest = digest(package)
     (package / "__pycache__").mkdir()
     (package / "__pycache__" / "x.pyc").write_text("")
-    assert digest(package) == before
+    assert digest(package) == old_digest
 
 
 def test_the_order_and_the_folder_around_do_not_count(package: Path, tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text("one")
     assert digest(package, module) == digest(module, package) != digest(package)
-    before = Places().digests([str(package)])
+    old_digests = Places().digests([str(package)])
     package.parent.joinpath("elsewhere").mkdir()
-    assert Places().digests([str(package.rename(tmp_path / "elsewhere" / "package"))]) == before
+    assert Places().digests([str(package.rename(tmp_path / "elsewhere" / "package"))]) == old_digests
 
 
 def test_nobody_can_tell_of_a_place_that_is_gone_or_is_newer_than_the_process(
@@ -158,17 +158,17 @@ def test_a_link_that_is_turned_is_noticed(package: Path, tmp_path: Path) -> None
 
 
 def test_files_are_read_once_by_a_memo(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, seen = contents._read, []
-    monkeypatch.setattr(contents, "_read", lambda path, stamp: seen.append(path) or read(path, stamp))
+    read, paths = contents._read, []
+    monkeypatch.setattr(contents, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
     monkeypatch.setattr(contents, "_GRAIN", -(10**12))
     monkeypatch.setenv("HOME", str(tmp_path))
     for _ in range(2):
         looking = Places(tmp_path / ".cache" / "memo")
         looking.digest([str(package)])
         looking.save()
-    assert len(seen) == 2
+    assert len(paths) == 2
     looking = Places(tmp_path / ".cache" / "memo")  # what it is not asked of stays known
     looking.digests([os.devnull])
     looking.save()
     Places(tmp_path / ".cache" / "memo").digest([str(package)])
-    assert [path for path in seen if path != os.devnull] == seen[:2]
+    assert [path for path in paths if path != os.devnull] == paths[:2]

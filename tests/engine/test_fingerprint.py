@@ -73,10 +73,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     (worker / "judge.py").write_text("two\n")
     monkeypatch.setattr(fingerprint, "WORKER", worker / "__main__.py")
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    found = World(site, worker, programs, monkeypatch)
-    found.program("g++", "echo g++ 12.2.0")
-    found.program("gcc", "echo gcc 12.2.0")
-    return found
+    machine = World(site, worker, programs, monkeypatch)
+    machine.program("g++", "echo g++ 12.2.0")
+    machine.program("gcc", "echo gcc 12.2.0")
+    return machine
 
 
 def test_nothing_changed_nothing_said(world: World) -> None:
@@ -131,10 +131,10 @@ def another_compiler(world: World) -> None:
 
 
 def moved_compiler(world: World) -> None:
-    other = world.programs.parent / "other"
-    other.mkdir()
-    shutil.copy(world.programs / "g++", other / "g++")
-    world.patch.setenv("PATH", str(other), prepend=os.pathsep)
+    folder = world.programs.parent / "other"
+    folder.mkdir()
+    shutil.copy(world.programs / "g++", folder / "g++")
+    world.patch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
 def another_processor(world: World) -> None:
@@ -199,10 +199,10 @@ CHANGES: dict[str, Callable[[World], None]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_may_change_an_outcome_is_noticed(world: World, name: str) -> None:
-    before = world.facts()
+    old_facts = world.facts()
     CHANGES[name](world)
-    after = world.facts()
-    assert after.digest != before.digest and after.dirty == ""
+    new_facts = world.facts()
+    assert new_facts.digest != old_facts.digest and new_facts.dirty == ""
 
 
 @pytest.mark.parametrize(
@@ -213,25 +213,25 @@ def test_what_may_change_an_outcome_is_noticed(world: World, name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> None:
-    before = world.facts()
+    old_facts = world.facts()
     change(world)
-    assert world.facts() == before
+    assert world.facts() == old_facts
 
 
 def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) -> None:
-    read, seen = contents._read, []
-    world.patch.setattr(contents, "_read", lambda path, stamp: seen.append(path) or read(path, stamp))
+    read, paths = contents._read, []
+    world.patch.setattr(contents, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
     world.patch.setattr(contents, "_GRAIN", -(10**12))
     world.patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = world.facts()
-    assert len(seen) == len(set(seen)) > 5
-    seen.clear()
+    assert len(paths) == len(set(paths)) > 5
+    paths.clear()
     edited("torch/include/vec.h")(world)
-    assert world.facts() != first and seen == [str(world.site / "torch/include/vec.h")]
-    seen.clear()
+    assert world.facts() != first and paths == [str(world.site / "torch/include/vec.h")]
+    paths.clear()
     key_path().chmod(0o644)
     try:
-        assert world.facts() != first and len(seen) > 5
+        assert world.facts() != first and len(paths) > 5
     finally:
         key_path().chmod(0o600)
 
@@ -253,9 +253,9 @@ def test_the_same_torch_in_another_folder_is_the_same(world: World) -> None:
     def files(site: Path) -> object:
         return fingerprint.ask(sys.executable, {**os.environ, "PYTHONPATH": str(site)}, Places())["places"]
 
-    before = files(world.site)
+    old_files = files(world.site)
     world.site.rename(world.site.with_name("moved"))
-    assert files(world.site.with_name("moved")) == before != files(world.site)
+    assert files(world.site.with_name("moved")) == old_files != files(world.site)
 
 
 def test_a_path_from_here_is_followed_from_here(world: World) -> None:
@@ -361,10 +361,10 @@ def test_chatter_at_the_start_is_no_answer(world: World) -> None:
 def test_several_interpreters_have_facts_of_their_own(world: World) -> None:
     world.program("second", f'PYTHONHASHSEED=0 exec {sys.executable} "$@"')
     world.program("third", "exit 1")
-    found = take_fingerprints([sys.executable, "second", "third", "second"], {"PYTHONPATH": str(world.site)})
-    assert list(found) == [sys.executable, "second", "third"]
-    assert found[sys.executable] == world.facts() == found["second"]
-    assert found["third"].dirty
+    facts = take_fingerprints([sys.executable, "second", "third", "second"], {"PYTHONPATH": str(world.site)})
+    assert list(facts) == [sys.executable, "second", "third"]
+    assert facts[sys.executable] == world.facts() == facts["second"]
+    assert facts["third"].dirty
 
 
 # --- the machine ---
@@ -376,13 +376,13 @@ def cards(world: World, text: str, driver: str = "570.1") -> None:
 
 def test_cards_are_told_by_model_and_driver_not_by_number(world: World) -> None:
     cards(world, "GPU 0: NVIDIA H200 (UUID: GPU-11)\\n  MIG 1g.18gb Device 0: (UUID: MIG-22)\\n")
-    found = fingerprint.gpus()
-    assert found[:2] == ["GPU 0: NVIDIA H200", "MIG 1g.18gb Device 0:"]
+    models = fingerprint.gpus()
+    assert models[:2] == ["GPU 0: NVIDIA H200", "MIG 1g.18gb Device 0:"]
     assert world.facts().devices == ("cpu", "meta", "cuda")
     cards(world, "GPU 0: NVIDIA H200 (UUID: GPU-99)\\n  MIG 1g.18gb Device 0: (UUID: MIG-77)\\n")
-    assert fingerprint.gpus() == found
+    assert fingerprint.gpus() == models
     cards(world, "GPU 0: NVIDIA H100 (UUID: GPU-99)\\n")
-    assert fingerprint.gpus() != found
+    assert fingerprint.gpus() != models
     driver = world.programs / "version"
     driver.write_text("NVRM version: 580.2\nGCC version: 12\n")
     assert fingerprint.gpus(str(driver)) == ["GPU 0: NVIDIA H100", "NVRM version: 580.2"]
@@ -400,12 +400,12 @@ def test_a_processor_is_its_model_and_its_abilities(tmp_path: Path) -> None:
 
 
 def test_this_project_s_own_worker_is_what_is_hashed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before = fingerprint.worker_code()
+    old_digest = fingerprint.worker_code()
     copies = [tmp_path / name for name in ("worker", "contract")]
     for copied in copies:
         shutil.copytree(fingerprint.WORKER.parent.with_name(copied.name), copied)
     monkeypatch.setattr(fingerprint, "WORKER", copies[0] / "__main__.py")
-    digests = [before, fingerprint.worker_code()]
+    digests = [old_digest, fingerprint.worker_code()]
     assert digests[0] == digests[1]
     for copied in copies:
         (copied / "more.py").write_text("#")
@@ -436,21 +436,21 @@ def describe(command: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", ["mine++", "cc1plus"])
 def test_another_file_behind_the_same_path_is_noticed(programs: Path, name: str) -> None:
-    before = compilers_digest(os.environ)
-    assert compilers_digest(os.environ) == before
+    old_digest = compilers_digest(os.environ)
+    assert compilers_digest(os.environ) == old_digest
     path, status = programs / name, (programs / name).stat()
     path.write_text(path.read_text() + "# patched\n")
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert compilers_digest(os.environ) != before
+    assert compilers_digest(os.environ) != old_digest
 
 
 def test_the_shared_objects_of_a_compiler_are_part_of_it(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     library = programs / "libcompiler.so"
     put_program(programs / "ldd", f"echo '\tlibcompiler.so => {library} (0x1)'; exit 1")
     library.write_text("one")
-    before = compilers_digest(os.environ)
+    old_digest = compilers_digest(os.environ)
     library.write_text("two")
-    assert compilers_digest(os.environ) != before
+    assert compilers_digest(os.environ) != old_digest
 
 
 def test_a_compiler_may_have_arguments_and_may_be_missing(programs: Path) -> None:

@@ -44,13 +44,20 @@ def snippets(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def engine(gpus: int) -> Iterator[LocalEngine]:
-    with LocalEngine({"here": sys.executable}, 2 * gpus, warm={"here": "inductor"}) as made:
-        yield made
+    with LocalEngine({"here": sys.executable}, 2 * gpus, warm={"here": "inductor"}) as instance:
+        yield instance
 
 
-def case(key: str, isolation: str, backend: str, device: str = "cuda", text: str = "", **more: object) -> Job:
+def case(key: str, isolation: str, backend: str, device: str = "cuda", text: str = "", **options: object) -> Job:
     source = text or CASE.format(tail=f" + {len(key)}", device=device, more="")
-    fields = {"environment": "here", "name": "case", "isolation": isolation, "timeout": 300.0, "device": device, **more}
+    fields = {
+        "environment": "here",
+        "name": "case",
+        "isolation": isolation,
+        "timeout": 300.0,
+        "device": device,
+        **options,
+    }
     return Job(key, f"id-{key}", source=source, backend={"backend": backend}, **fields)  # type: ignore[arg-type]
 
 
@@ -75,10 +82,10 @@ def test_each_gpu_is_leased_and_its_memory_shared(gpus: int, snippets: dict[str,
     with LocalEngine({"here": sys.executable}, 2 * gpus, warm={"here": "none"}, environ=snippets) as engine:
         jobs = [job(source, str(number), device="cuda", timeout=120) for number in range(2 * gpus)]
         outcomes = finish(engine, *jobs, limit=240)
-    found = [outcome.result for outcome in outcomes.values()]
+    results = [outcome.result for outcome in outcomes.values()]
     assert [outcome.detail for outcome in outcomes.values()] == [""] * len(jobs)
-    assert all(result["count"] == 1 and result.get("refused") for result in found)
-    assert len({result["gpu"] for result in found}) == len({result["uuid"] for result in found}) == gpus
+    assert all(result["count"] == 1 and result.get("refused") for result in results)
+    assert len({result["gpu"] for result in results}) == len({result["uuid"] for result in results}) == gpus
 
 
 def test_verdicts_are_the_same_in_every_isolation(engine: LocalEngine) -> None:
@@ -97,8 +104,8 @@ def test_a_poisoned_process_takes_no_other_job(engine: LocalEngine) -> None:
     keys = ["before", "poison", "after", "again"]
     outcomes = {}
     for key in keys:
-        one = case(key, "living", "aot_eager", text=POISON if key == "poison" else "")
-        outcomes |= finish(engine, one, limit=200)
+        job = case(key, "living", "aot_eager", text=POISON if key == "poison" else "")
+        outcomes |= finish(engine, job, limit=200)
     assert not passes(outcomes["poison"])
     assert passes(outcomes["before"]) and passes(outcomes["after"]) and passes(outcomes["again"])
     assert "id-poison" not in outcomes["after"].earlier_jobs + outcomes["again"].earlier_jobs

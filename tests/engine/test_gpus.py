@@ -53,12 +53,12 @@ def test_shares(slots: int, count: int, expected: float) -> None:
 @pytest.mark.parametrize(("slots", "count"), [(1, 1), (3, 4), (4, 4), (7, 3), (16, 2)])
 def test_no_gpu_is_given_to_more_jobs_than_the_share_allows(slots: int, count: int) -> None:
     names = gpus.visible_gpus(None, count)
-    held: list[str] = []
+    leases: list[str] = []
     for step in range(300):
-        if len(held) == slots:
-            del held[step * 7 % slots]
-        held.append(gpus.choose_gpu(names, held))
-        assert max(Counter(held).values()) * gpus.memory_share(slots, count) <= 1 + 1e-9
+        if len(leases) == slots:
+            del leases[step * 7 % slots]
+        leases.append(gpus.choose_gpu(names, leases))
+        assert max(Counter(leases).values()) * gpus.memory_share(slots, count) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(("visible", "expected"), [

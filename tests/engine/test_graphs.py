@@ -37,8 +37,8 @@ def test_program_and_settings_are_part_of_the_key() -> None:
     assert all(keys) and len(set(keys)) == len(jobs)
     assert keys[0] != graphs_digest(JOB, Fingerprint("another"))
     assert keys[1] == graphs_digest(replace(JOB, config=dict(on), seed=7), FACTS)
-    written = [replace(JOB, source=f'"""a\n\nWritten from {place}/a.spec.yaml\n"""\n') for place in ("here", "there")]
-    assert len({graphs_digest(job, FACTS) for job in written}) == 1, "a case may be checked out elsewhere"
+    twins = [replace(JOB, source=f'"""a\n\nWritten from {place}/a.spec.yaml\n"""\n') for place in ("here", "there")]
+    assert len({graphs_digest(job, FACTS) for job in twins}) == 1, "a case may be checked out elsewhere"
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,15 @@ def test_only_our_interpreter_is_asked(tmp_path: Path) -> None:
 
 def test_a_probe_that_somebody_kills_is_asked_once_more(tmp_path: Path) -> None:
     """Otherwise a run that is resumed on a busy machine could end before it has begun."""
-    often, asked = tmp_path / "python", tmp_path / "asked"
+    often, log = tmp_path / "python", tmp_path / "asked"
     for times, word in ((1, "torch"), (2, "error")):
         often.write_text(
-            f'#!/bin/sh\necho >> {asked}\n[ $(wc -l < {asked}) -gt {times} ] || kill -9 $$\nexec {sys.executable} "$@"\n'
+            f'#!/bin/sh\necho >> {log}\n[ $(wc -l < {log}) -gt {times} ] || kill -9 $$\nexec {sys.executable} "$@"\n'
         )
         often.chmod(0o755)
-        asked.unlink(missing_ok=True)
+        log.unlink(missing_ok=True)
         assert word in interpreters.probe(str(often)), times
-        assert asked.read_text().count("\n") == 2
+        assert log.read_text().count("\n") == 2
 
 
 def test_a_probe_of_a_python_without_torch(tmp_path: Path) -> None:
@@ -55,28 +55,28 @@ def test_a_worker_environment_keeps_what_the_user_set(monkeypatch: pytest.Monkey
 
 def test_sets_are_ordered_alike_in_each_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    for more in ({}, {AS_USER: "1"}):
-        assert interpreters.worker_environment(more)["PYTHONHASHSEED"] == "0"
+    for env in ({}, {AS_USER: "1"}):
+        assert interpreters.worker_environment(env)["PYTHONHASHSEED"] == "0"
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert interpreters.worker_environment()["PYTHONHASHSEED"] == "7"
 
 
 def test_no_python_that_torch_starts_looks_into_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONSAFEPATH", "")
-    assert all(interpreters.worker_environment(more)["PYTHONSAFEPATH"] == "1" for more in ({}, {AS_USER: "1"}))
+    assert all(interpreters.worker_environment(env)["PYTHONSAFEPATH"] == "1" for env in ({}, {AS_USER: "1"}))
 
 
 def test_warnings_of_torch_itself_are_no_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONWARNINGS", "error")
-    assert not any("PYTHONWARNINGS" in interpreters.worker_environment(more) for more in ({}, {AS_USER: "1"}))
+    assert not any("PYTHONWARNINGS" in interpreters.worker_environment(env) for env in ({}, {AS_USER: "1"}))
 
 
 def test_a_worker_that_runs_jobs_as_a_user_has_the_user_s_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/mine")
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "7")
     monkeypatch.delenv("TORCHINDUCTOR_FX_GRAPH_CACHE", raising=False)
-    ours, users = (interpreters.worker_environment(more) for more in ({}, {AS_USER: "1"}))
-    assert {name: ours[name] for name in VARIABLES} == VARIABLES
+    own_variables, users = (interpreters.worker_environment(env) for env in ({}, {AS_USER: "1"}))
+    assert {name: own_variables[name] for name in VARIABLES} == VARIABLES
     assert (users["TORCHINDUCTOR_COMPILE_THREADS"], users.get("TORCHINDUCTOR_FX_GRAPH_CACHE")) == ("7", None)
     monkeypatch.setenv(AS_USER, "1")
     assert AS_USER not in interpreters.worker_environment(), "only the engine says so"
@@ -117,8 +117,8 @@ def test_what_is_waited_for_in_vain_ends_with_all_that_it_started() -> None:
 def test_a_tick_may_end_the_wait_and_loses_no_output() -> None:
     ticks: list[None] = []
     script = ["bash", "-c", "echo first; sleep 1; echo last"]
-    done = interpreters.run_process_tree(script, timeout=60, tick=lambda: ticks.append(None), stdout=subprocess.PIPE)
-    assert done.stdout == b"first\nlast\n" and ticks
+    process = interpreters.run_process_tree(script, timeout=60, tick=lambda: ticks.append(None), stdout=subprocess.PIPE)
+    assert process.stdout == b"first\nlast\n" and ticks
 
     def end() -> None:
         raise KeyboardInterrupt
@@ -133,11 +133,11 @@ def test_a_tick_may_end_the_wait_and_loses_no_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("a::/b:", "a:/b"), (":a", "a"), (":", ""), ("", ""), (".", "."), (None, None)], ids=repr
+    ("given", "path"), [("a::/b:", "a:/b"), (":a", "a"), (":", ""), ("", ""), (".", "."), (None, None)], ids=repr
 )
-def test_no_entry_of_the_path_is_the_current_folder_unasked(given: str | None, kept: str | None) -> None:
+def test_no_entry_of_the_path_is_the_current_folder_unasked(given: str | None, path: str | None) -> None:
     environ = {"A": "1"} if given is None else {"A": "1", "PYTHONPATH": given}
-    assert interpreters.without_current_folder(environ) == {"A": "1"} | ({} if kept is None else {"PYTHONPATH": kept})
+    assert interpreters.without_current_folder(environ) == {"A": "1"} | ({} if path is None else {"PYTHONPATH": path})
 
 
 def test_no_python_of_ours_looks_into_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +150,8 @@ def test_no_python_of_ours_looks_into_the_current_folder(tmp_path: Path, monkeyp
     log = tmp_path / "log"
     monkeypatch.setattr(interpreters, "WORKER", script)
     assert interpreters.start_worker(sys.executable, "", "", log, interpreters.worker_environment()).wait(60) == 0
-    asked = interpreters.run_script(sys.executable, f"exec(open({str(script)!r}).read())")
-    for text in (log.read_bytes(), asked.stdout):
+    answer = interpreters.run_script(sys.executable, f"exec(open({str(script)!r}).read())")
+    for text in (log.read_bytes(), answer.stdout):
         folders = json.loads(text)
         assert "/no/such" in folders and not {str(here), "/"} & {*folders}
 

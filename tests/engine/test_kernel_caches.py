@@ -180,7 +180,7 @@ def test_workers_get_the_folders_and_the_last_engine_signs_what_they_write(fake:
         result["found"] = path.exists()
         path.write_text("")
     """
-    found = []
+    flags = []
     for _ in range(2):
         with Home() as home:
             home.environ.update(fake)
@@ -189,8 +189,8 @@ def test_workers_get_the_folders_and_the_last_engine_signs_what_they_write(fake:
                 result = finish(engine, job(write))["k"].result
                 assert engine.notices() == engine.remarks() == []
         assert result["folder"] == str(own_folder()) and result["triton"] == result["folder"] + "/triton"
-        found.append(result["found"])
-    assert found == [False, True]
+        flags.append(result["found"])
+    assert flags == [False, True]
     Path(result["folder"], "planted.so").write_text("")
     with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
         look = "import os; result['files'] = os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])"
@@ -228,7 +228,7 @@ def compile_into(path: Path, *names: str) -> None:
 
 
 def files(path: Path) -> set[str]:
-    return {str(each.relative_to(path)) for each in path.rglob("*") if not each.is_dir() or each.is_symlink()}
+    return {str(entry.relative_to(path)) for entry in path.rglob("*") if not entry.is_dir() or entry.is_symlink()}
 
 
 def run(path: Path, *names: str) -> int:
@@ -257,9 +257,9 @@ def test_later_runs_find_what_earlier_ones_have_compiled(path: Path) -> None:
 def test_a_manifest_is_written_only_where_something_has_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.engine.contents._GRAIN", -(10**12))
     run(path)
-    before = path.with_suffix(".manifest").stat().st_ino
+    inode = path.with_suffix(".manifest").stat().st_ino
     run(path)
-    assert path.with_suffix(".manifest").stat().st_ino == before
+    assert path.with_suffix(".manifest").stat().st_ino == inode
 
 
 def test_a_cache_that_was_copied_is_the_same(path: Path, tmp_path: Path) -> None:
@@ -320,12 +320,12 @@ ATTACKS: dict[str, tuple[Callable[[Path], object], set[str], int]] = {
 def test_what_was_not_signed_goes_and_nothing_else(path: Path, name: str) -> None:
     attack, lost, count = ATTACKS[name]
     attack(path)
-    outside = {each for each in path.parent.rglob("*") if path not in each.parents and each.suffix != ".manifest"}
+    outside = {entry for entry in path.parent.rglob("*") if path not in entry.parents and entry.suffix != ".manifest"}
     assert run(path) == count and files(path) == {*FILES} - lost
-    assert not [each for each in path.rglob("*") if each.is_dir() and not [*each.iterdir()]], (
+    assert not [entry for entry in path.rglob("*") if entry.is_dir() and not [*entry.iterdir()]], (
         "torch may want a file there"
     )
-    assert all(each.exists() for each in outside), "what is behind a link stays"
+    assert all(entry.exists() for entry in outside), "what is behind a link stays"
     assert run(path, *FILES) == 0 and files(path) == {*FILES}
 
 
@@ -343,10 +343,10 @@ def test_a_deep_folder_of_a_case_costs_no_later_run_its_cache(path: Path, dig: D
 def test_a_manifest_of_another_key_or_place_counts_for_nothing(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moved = tmp_path / "moved"
-    shutil.copytree(path, moved)
-    shutil.copy(path.with_suffix(".manifest"), moved.with_suffix(".manifest"))
-    assert run(moved) == 6 and files(moved) == set()
+    new_path = tmp_path / "moved"
+    shutil.copytree(path, new_path)
+    shutil.copy(path.with_suffix(".manifest"), new_path.with_suffix(".manifest"))
+    assert run(new_path) == 6 and files(new_path) == set()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert run(path) == 6 and files(path) == set()
 
@@ -357,9 +357,9 @@ def test_two_runs_at_once_use_one_folder_and_the_last_one_signs(path: Path) -> N
     compile_into(path, "first/kernel.so")
     assert second.enter() == 0
     compile_into(path, "second/kernel.so")
-    before = path.with_suffix(".manifest").read_bytes()
+    manifest = path.with_suffix(".manifest").read_bytes()
     first.leave()
-    assert path.with_suffix(".manifest").read_bytes() == before, "the second may be writing"
+    assert path.with_suffix(".manifest").read_bytes() == manifest, "the second may be writing"
     third = SignedFolder(path)
     assert third.enter() == 0 and files(path) == {*FILES, "first/kernel.so", "second/kernel.so"}
     compile_into(path, "third/kernel.so")
@@ -429,6 +429,6 @@ def test_the_oldest_graphs_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             os.utime(file, (1000 + number, 1000 + number))
     folder.leave()
     for name in kernel_caches.GRAPHS:
-        kept = sorted(each.parent.name for each in path.glob(f"{name}/ab/key?/graph"))
-        assert kept == [f"key{number}" for number in range(6, 10)]
+        keys = sorted(entry.parent.name for entry in path.glob(f"{name}/ab/key?/graph"))
+        assert keys == [f"key{number}" for number in range(6, 10)]
     assert (path / "ab/kernel.so").exists()

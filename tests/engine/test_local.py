@@ -92,8 +92,10 @@ def test_logs_are_kept_where_something_was_printed(make: Make, tmp_path: Path) -
 
 def test_the_engine_imports_no_torch() -> None:
     code = "import sys, json, runner.engine.local; print(json.dumps('torch' in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, check=True)
-    assert json.loads(done.stdout) is False
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parents[2], capture_output=True, check=True
+    )
+    assert json.loads(process.stdout) is False
 
 
 def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
@@ -104,16 +106,18 @@ def test_a_fresh_job_comes_from_a_cold_server(make: Make) -> None:
     engine = make(1, warm="aot")
     jobs = [job(source, "fork"), *(job(source, key, isolation="fresh") for key in ("fresh", "again"))]
     jobs += [job(source, "cuda", device="cuda"), job(source, "fresh cuda", device="cuda", isolation="fresh")]
-    found = {key: outcome.result for key, outcome in finish(engine, *jobs).items()}
+    results = {key: outcome.result for key, outcome in finish(engine, *jobs).items()}
     warm = {server.hello["pid"]: server.warm for server in engine._servers.values()}
-    assert {key: warm[result["parent"]] for key, result in found.items()} == {
+    assert {key: warm[result["parent"]] for key, result in results.items()} == {
         "fork": "aot",
         "fresh": "capture",
         "again": "capture",
         "cuda": "import",
         "fresh cuda": "capture",
     }
-    assert found["fresh"]["parent"] == found["again"]["parent"] and found["fresh"]["pid"] != found["again"]["pid"]
+    assert (
+        results["fresh"]["parent"] == results["again"]["parent"] and results["fresh"]["pid"] != results["again"]["pid"]
+    )
 
 
 @pytest.mark.parametrize(("warm", "words"), [("aot", "every job is slow, since no warm-up was possible"), ("none", "")])
@@ -179,7 +183,7 @@ def test_variables_reach_the_jobs_that_ask_for_them_and_no_others(make: Make) ->
         job(asks, "after"),
     ]
     outcomes = finish(engine, *jobs)
-    assert {key: one.result["outcome"] for key, one in outcomes.items()} == {
+    assert {key: outcome.result["outcome"] for key, outcome in outcomes.items()} == {
         "plain": "none",
         "with": "1",
         "fresh": "1",
@@ -218,8 +222,8 @@ def set_num_threads(count): pass
 """
 
 
-def overlap(one: Outcome, other: Outcome) -> bool:
-    a, b = one.result, other.result
+def overlap(first: Outcome, second: Outcome) -> bool:
+    a, b = first.result, second.result
     return bool(a["begin"] < b["end"] and b["begin"] < a["end"])
 
 
@@ -231,7 +235,7 @@ def overlapping(outcomes: dict[str, Outcome]) -> list[tuple[Outcome, Outcome]]:
 def test_jobs_that_run_at_once_have_different_slots(make: Make, isolation: str) -> None:
     outcomes = finish(make(3), *(job(SPAN, str(number), isolation=isolation) for number in range(9)))
     pairs = overlapping(outcomes)
-    assert pairs and all(one.result["slot"] != other.result["slot"] for one, other in pairs)
+    assert pairs and all(first.result["slot"] != second.result["slot"] for first, second in pairs)
     assert {outcome.result["slot"] for outcome in outcomes.values()} == {0, 1, 2}
 
 
@@ -241,7 +245,7 @@ def test_alone_is_alone(make: Make, isolation: str) -> None:
     jobs[2:2] = [job(SPAN, "alone", isolation=isolation, alone=True), job(SPAN, "too", alone=True)]
     jobs.append(job(SPAN, "elsewhere", environment="there"))
     outcomes = finish(make(3, environments=("here", "there")), *jobs)
-    pairs = [{one.job.key, other.job.key} for one, other in overlapping(outcomes)]
+    pairs = [{first.job.key, second.job.key} for first, second in overlapping(outcomes)]
     assert pairs and not any(pair & {"alone", "too"} for pair in pairs)
 
 
@@ -264,7 +268,7 @@ def test_each_job_gets_a_gpu_of_its_own(make: Make, fake: dict[str, str], monkey
     jobs = [job(share + SPAN, str(number), device="cuda") for number in range(8)]
     outcomes = leased(make, fake, 3, 3, *jobs)
     pairs = overlapping(outcomes)
-    assert pairs and all(one.result["gpu"] != other.result["gpu"] for one, other in pairs)
+    assert pairs and all(first.result["gpu"] != second.result["gpu"] for first, second in pairs)
     assert {outcome.result["gpu"] for outcome in outcomes.values()} == {"0", "1", "2"}
     assert all(outcome.result["shares"] == [] for outcome in outcomes.values())
 
@@ -276,8 +280,10 @@ def test_more_slots_than_gpus_share_their_memory(make: Make, fake: dict[str, str
     assert {outcome.result["gpu"] for outcome in outcomes.values()} == {"GPU-a", "7"}
     assert all(outcome.result["shares"] == [0.5] for outcome in outcomes.values())
     for outcome in outcomes.values():
-        beside = [other for other in outcomes.values() if other is not outcome and overlap(outcome, other)]
-        assert sum(other.result["gpu"] == outcome.result["gpu"] for other in beside) <= 2
+        beside = [
+            neighbour for neighbour in outcomes.values() if neighbour is not outcome and overlap(outcome, neighbour)
+        ]
+        assert sum(neighbour.result["gpu"] == outcome.result["gpu"] for neighbour in beside) <= 2
 
 
 def test_an_index_is_left_as_written_and_a_cpu_job_sees_no_gpu(make: Make, fake: dict[str, str]) -> None:
@@ -305,7 +311,9 @@ def test_a_living_worker_keeps_its_gpu(make: Make, fake: dict[str, str]) -> None
 
 def children() -> list[int]:
     """Living children of this process."""
-    return [pid for pid, each in process_tree.processes().items() if each.parent == os.getpid() and not each.zombie]
+    return [
+        pid for pid, process in process_tree.processes().items() if process.parent == os.getpid() and not process.zombie
+    ]
 
 
 def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str]) -> None:
@@ -334,9 +342,9 @@ def test_temporary_files_of_jobs_go_with_the_home(fake: dict[str, str]) -> None:
     with Home() as home:
         home.environ.update(fake)
         with LocalEngine({"here": sys.executable}, home=home) as engine:
-            left = Path(one(engine, "import tempfile; result['folder'] = tempfile.mkdtemp()").result["folder"])
-            assert left.exists() and left.is_relative_to(home.folder)
-        assert not left.exists()
+            folder = Path(one(engine, "import tempfile; result['folder'] = tempfile.mkdtemp()").result["folder"])
+            assert folder.exists() and folder.is_relative_to(home.folder)
+        assert not folder.exists()
 
 
 def test_what_a_zygote_printed_before_it_died_is_told(fake: dict[str, str]) -> None:

@@ -111,7 +111,7 @@ def test_what_a_copy_shared_at_first_sight_does_not_count() -> None:
 
 
 def test_compilers_and_what_they_start_are_apart() -> None:
-    held = Meter(JOB).read(
+    memory = Meter(JOB).read(
         table(
             (JOB, SERVER, "python3", 600, True),
             (3, JOB, "sh", 1, False),
@@ -123,7 +123,7 @@ def test_compilers_and_what_they_start_are_apart() -> None:
             (9, JOB, "sort", 5, False),
         )
     )
-    assert held == HeldMemory(106 * MIB, 746 * MIB)
+    assert memory == HeldMemory(106 * MIB, 746 * MIB)
 
 
 def test_a_job_that_calls_itself_a_compiler_is_none() -> None:

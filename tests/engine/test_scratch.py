@@ -57,9 +57,9 @@ def test_a_killed_process_leaves_nothing_for_long(base: Path) -> None:
         assert path.is_dir()  # it lives
         holder.kill()
     (path / "below").mkdir()
-    mine = scratch.make()  # sweeps first
-    assert [*base.iterdir()] == [mine]
-    scratch.remove(mine)
+    own_folder = scratch.make()  # sweeps first
+    assert [*base.iterdir()] == [own_folder]
+    scratch.remove(own_folder)
 
 
 def test_a_sweep_between_the_making_of_a_folder_and_its_lock(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +134,11 @@ def test_what_is_not_ours_stays(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may give a folder away")
 def test_another_users_folder_stays(base: Path) -> None:
-    theirs = base / f"{scratch.PREFIX}theirs"
-    theirs.mkdir()
-    os.chown(theirs, 12345, 12345)
+    foreign_folder = base / f"{scratch.PREFIX}theirs"
+    foreign_folder.mkdir()
+    os.chown(foreign_folder, 12345, 12345)
     scratch.sweep(base)
-    assert theirs.exists()
+    assert foreign_folder.exists()
 
 
 def test_no_place_at_all_is_said(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

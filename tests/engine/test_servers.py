@@ -45,7 +45,7 @@ def test_jobs_that_kill_their_server_cost_no_other_job(make: Make, isolation: st
     guilty = [job(GUILTY, str(number), isolation=isolation) for number in range(count)]
     outcomes = finish(make(1), *guilty, job("result['ok'] = 1", "innocent", isolation=isolation))
     assert outcomes.pop("innocent").result == {"ok": 1}
-    assert all(one.ended == "no-result" and "twice" in one.detail for one in outcomes.values())
+    assert all(outcome.ended == "no-result" and "twice" in outcome.detail for outcome in outcomes.values())
 
 
 def test_restarts_have_an_end(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_jobs_that_stop_their_server_cost_no_other_job(make: Make, isolation: st
     sources = [STOP, "result['ok'] = 1", STOP, "result['ok'] = 1", "result['ok'] = 1", STOP, "result['ok'] = 1"]
     jobs = [job(source, str(n), timeout=60, isolation=isolation) for n, source in enumerate(sources)]
     outcomes = finish(make(slots), *jobs)
-    assert [outcomes[each.key].result for each in jobs if each.source != STOP] == [{"ok": 1}] * 4
+    assert [outcomes[request.key].result for request in jobs if request.source != STOP] == [{"ok": 1}] * 4
 
 
 def test_a_job_that_stops_its_server_and_goes_on_is_tried_once_more(make: Make) -> None:
@@ -142,7 +142,7 @@ def test_how_often_one_that_was_never_up_is_tried(make: Make, fake: dict[str, st
 def test_a_python_without_torch(make: Make, fake: dict[str, str]) -> None:
     Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("raise ImportError('libfoo.so: no such file')")
     outcomes = finish(make(), job("", "a"), job("", "b"))
-    assert all(one.ended == "broken" and "libfoo.so: no such file" in one.detail for one in outcomes.values())
+    assert all(end.ended == "broken" and "libfoo.so: no such file" in end.detail for end in outcomes.values())
 
 
 def test_a_python_that_does_not_exist(fake: dict[str, str]) -> None:
@@ -251,7 +251,7 @@ PARENT = "import os; result['server'] = os.getppid()"
 def zygotes() -> list[int]:
     """Children of this process that are zygotes."""
     table = process_tree.processes()
-    return [pid for pid, each in table.items() if each.parent == os.getpid() and not each.zombie]
+    return [pid for pid, process in table.items() if process.parent == os.getpid() and not process.zombie]
 
 
 def test_servers_that_differ_in_what_an_import_reads_have_zygotes_of_their_own(make: Make) -> None:

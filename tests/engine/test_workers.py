@@ -22,12 +22,12 @@ from runner.engine.messages import Outcome
 PID = "import os; result['pid'] = os.getpid()\n"
 
 
-def living(source: str, key: str, **more: object) -> Job:
-    return job(PID + source, key, isolation="living", **more)  # type: ignore[arg-type]
+def living(source: str, key: str, **fields: object) -> Job:
+    return job(PID + source, key, isolation="living", **fields)  # type: ignore[arg-type]
 
 
 def in_turn(engine: LocalEngine, *jobs: Job) -> list[Outcome]:
-    return [finish(engine, one)[one.key] for one in jobs]
+    return [finish(engine, job)[job.key] for job in jobs]
 
 
 def pids(outcomes: list[Outcome]) -> list[int]:
@@ -128,13 +128,13 @@ def test_limits_are_those_of_each_job(make: Make) -> None:
 
 def test_memory_counts_from_where_the_job_began(make: Make) -> None:
     hold = "import builtins; builtins.held = b'x' * (300 << 20)"
-    more = "import time; held = b'x' * (job['seed'] << 20); time.sleep(job['seed'] / 200)"
+    source = "import time; held = b'x' * (job['seed'] << 20); time.sleep(job['seed'] / 200)"
     engine = make(1)
     outcomes = in_turn(
         engine,
         living(hold, "hold"),
-        living(more, "little", seed=60, memory=150 << 20),
-        living(more, "much", seed=400, memory=150 << 20),
+        living(source, "little", seed=60, memory=150 << 20),
+        living(source, "much", seed=400, memory=150 << 20),
     )
     assert [outcome.ended for outcome in outcomes] == ["result", "result", "memory"]
     assert outcomes[2].earlier_jobs == ("id-hold", "id-little")
@@ -230,8 +230,8 @@ def test_one_that_was_stopped_while_it_rests_is_replaced(make: Make, monkeypatch
 
 def test_a_worker_that_rests_gives_its_slot_to_others(make: Make) -> None:
     engine = make(1)
-    first, other, last = in_turn(engine, living("", "a"), job(PID, "fork"), living("", "b"))
-    assert first.result["pid"] != last.result["pid"] and (other.earlier_jobs, last.earlier_jobs) == ((), ())
+    first, second, last = in_turn(engine, living("", "a"), job(PID, "fork"), living("", "b"))
+    assert first.result["pid"] != last.result["pid"] and (second.earlier_jobs, last.earlier_jobs) == ((), ())
     assert gone(first.result["pid"])
 
 

@@ -123,13 +123,15 @@ def _template() -> dict[str, bytes]:
 def _run(files: Files, words: tuple[str, ...], plant: Plant | None, wall: float) -> Outcome:
     folder = _folders[0]
     folder.write(files)
-    before = folder.listing()
+    old_listing = folder.listing()
     try:
         outcome = _forked(partial(_watched, words, plant, None), folder.path, words, wall)
-        after = folder.listing()
+        new_listing = folder.listing()
     finally:
         folder.clear()
-    changes = sorted(name for name in after.keys() | before.keys() if after.get(name) != before.get(name))
+    changes = sorted(
+        name for name in new_listing.keys() | old_listing.keys() if new_listing.get(name) != old_listing.get(name)
+    )
     return replace(outcome, changes=tuple(changes))
 
 

@@ -206,11 +206,11 @@ def skeleton(text: str) -> str:
 
 def twin_problems(outcome: Outcome, twin: Outcome) -> Iterator[str]:
     """A hostile text and a harmless one in its place give the same program."""
-    titles = {_text(one.out).partition('"""')[2].partition("[")[0] for one in (outcome, twin)}
+    titles = {_text(run.out).partition('"""')[2].partition("[")[0] for run in (outcome, twin)}
     if len(titles) > 1:
         return  # another case of the file: the first that is selected
     try:
-        own, harmless = (skeleton(_text(one.out)) for one in (outcome, twin))
+        own, harmless = (skeleton(_text(run.out)) for run in (outcome, twin))
     except _NO_PROGRAM:
         return  # told already
     if own != harmless:

@@ -166,8 +166,8 @@ def test_programs_are_compared_without_their_constants() -> None:
     pair = [ended("show", out=f'"""a[float32]"""\nf({text})\n'.encode()) for text in ("'x'", "'y'", "g()")]
     assert [*twin_problems(pair[0], pair[1])] == []
     assert len([*twin_problems(pair[0], pair[2])]) == 1
-    another = ended("show", out=b'"""b[float32]"""\ng()\n')
-    assert [*twin_problems(pair[0], another)] == []
+    other_program = ended("show", out=b'"""b[float32]"""\ng()\n')
+    assert [*twin_problems(pair[0], other_program)] == []
 
 
 def test_messages_are_counted_by_kind() -> None:

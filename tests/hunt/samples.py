@@ -28,5 +28,8 @@ def round_of(number: int, *reds: Red, drawing: float = 4.0, running: float = 36.
 
 def state_of(*rounds: Round, reductions: tuple[Reduction, ...] = (), reports: tuple[Report, ...] = ()) -> State:
     return State(
-        HEAD, [*rounds], {each.reduction: each for each in reductions}, {each.report: each for each in reports}
+        HEAD,
+        [*rounds],
+        {record.reduction: record for record in reductions},
+        {record.report: record for record in reports},
     )

@@ -89,12 +89,12 @@ def test_what_people_say_is_read(tmp_path: Path) -> None:
     (tmp_path / TRIAGE).write_text(
         '"12345678": {triage: by-design, reason: the docs say so}\n"1e234567": {triage: duplicate, link: https://example.org/1}\n'
     )
-    said = read_triage(tmp_path)
-    assert said == {
+    triage = read_triage(tmp_path)
+    assert triage == {
         "12345678": Triage("by-design", "the docs say so"),
         "1e234567": Triage("duplicate", link="https://example.org/1"),
     }
-    assert [str(each) for each in said.values()] == ["by-design the docs say so", "duplicate https://example.org/1"]
+    assert [str(entry) for entry in triage.values()] == ["by-design the docs say so", "duplicate https://example.org/1"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff", "# aaaaaaaa: {triage: bug}\r\n", "---\n  # none\n...\n", "{}\n"])
@@ -191,22 +191,22 @@ CRASH = finding("compile-error", "inductor", "InductorError", "KeyError")
 
 def test_an_entry_with_an_exception_explains_a_case_that_holds_its_operators(tmp_path: Path) -> None:
     ledger = groups.read_ledger([str(written(tmp_path, LEDGER))], Limits())
-    [drawn] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
-    assert ledger.explain(drawn, "2.13.0", [CRASH]).endswith("a.spec.yaml:5")
-    assert ledger.explain(drawn, "2.13.0", [finding("compile-error", "inductor", "TypeError")]) == ""
-    assert ledger.explain(drawn, "2.13.0", [finding("compile-error", "dynamo", "KeyError")]) == ""
-    [less] = variants(tmp_path, "", "c.spec.yaml")  # relu alone
-    assert ledger.explain(less, "2.13.0", [CRASH]) == ""
+    [variant] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
+    assert ledger.explain(variant, "2.13.0", [CRASH]).endswith("a.spec.yaml:5")
+    assert ledger.explain(variant, "2.13.0", [finding("compile-error", "inductor", "TypeError")]) == ""
+    assert ledger.explain(variant, "2.13.0", [finding("compile-error", "dynamo", "KeyError")]) == ""
+    [relu_variant] = variants(tmp_path, "", "c.spec.yaml")  # relu alone
+    assert ledger.explain(relu_variant, "2.13.0", [CRASH]) == ""
 
 
 def test_an_entry_about_values_explains_only_a_reduced_case_of_the_same_operators(tmp_path: Path) -> None:
     ledger = groups.read_ledger([str(written(tmp_path, LEDGER))], Limits())
-    [drawn] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
+    [variant] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
     [relu] = variants(tmp_path, "", "c.spec.yaml")
     assert ledger.explain(relu, "2.13.0", [finding()], reduced=True).endswith("a.spec.yaml:9")
     assert ledger.explain(relu, "2.11.0", [finding()], reduced=True) == "", "the entry is of later versions"
     assert ledger.explain(relu, "2.13.0", [finding()]) == "", "as drawn it may fail for another reason"
-    assert ledger.explain(drawn, "2.13.0", [finding()], reduced=True) == "", "it has other operators"
+    assert ledger.explain(variant, "2.13.0", [finding()], reduced=True) == "", "it has other operators"
 
 
 def test_a_path_that_names_no_file_is_refused() -> None:

@@ -32,17 +32,17 @@ class Rounds:
     def say(self, text: str) -> None:
         pass
 
-    def run(self, number: int, seen: Any) -> Round:
+    def run(self, number: int, is_known: Any) -> Round:
         self.asked.append(number)
-        done = self.rounds.pop(0)
-        if isinstance(done, type):
-            raise done
-        for each in done.red:
-            if not seen(each.signature_id):
-                own = folder_of(self.folder, each.signature_id)
+        answer = self.rounds.pop(0)
+        if isinstance(answer, type):
+            raise answer
+        for failure in answer.red:
+            if not is_known(failure.signature_id):
+                own = folder_of(self.folder, failure.signature_id)
                 own.mkdir(parents=True, exist_ok=True)
                 (own / CASE).write_text("", encoding="utf-8")
-        return done
+        return answer
 
 
 @pytest.fixture
@@ -71,14 +71,14 @@ def hunted(
     if state is None:
         append(folder, HEAD)
         state = State(HEAD)
-    told: list[str] = []
+    lines: list[str] = []
     scripted: Any = Rounds(folder, rounds)
-    going = Hunt(folder, state, places or {}, scripted, bounds, told.append)
+    going = Hunt(folder, state, places or {}, scripted, bounds, lines.append)
     try:
         going.run()
     except KeyboardInterrupt:
-        told.append("interrupted")
-    return going, scripted.asked, told
+        lines.append("interrupted")
+    return going, scripted.asked, lines
 
 
 def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
@@ -86,10 +86,10 @@ def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tu
         round_of(0, red(A, severity="alias"), red(B, 1), red(C, 2, verdict="VACUOUS")),
         round_of(1, red(A, 11)),
     ]
-    _, asked, told = hunted(tmp_path, rounds, Bounds(rounds=2, each=60.0))
-    assert asked == [0, 1] and reduced == [(B, 60.0), (A, 60.0)]
-    assert told[0].startswith("round 0: 8 variants, 3 red, 2 new groups\n  new: bbbbbbbb wrong-result: ")
-    assert told[1:] == [
+    _, numbers, lines = hunted(tmp_path, rounds, Bounds(rounds=2, each=60.0))
+    assert numbers == [0, 1] and reduced == [(B, 60.0), (A, 60.0)]
+    assert lines[0].startswith("round 0: 8 variants, 3 red, 2 new groups\n  new: bbbbbbbb wrong-result: ")
+    assert lines[1:] == [
         f"{B}: 5 -> 1 operators", f"{A}: 5 -> 1 operators", "round 1: 8 variants, 1 red, 0 new groups",
         f"{B}: report written; 1 rule not met", f"{A}: report written",
     ]  # fmt: skip
@@ -124,10 +124,10 @@ def test_a_killed_hunt_goes_on_with_the_round_that_it_had_not_finished(
     rounds = [round_of(0, red(A)), round_of(1, red(A, 12), red(B, 13)), round_of(2)]
     whole, _, _ = hunted(tmp_path, [*rounds], Bounds(rounds=3))
     (tmp_path / "cut").mkdir()
-    _, asked, told = hunted(tmp_path / "cut", [rounds[0], KeyboardInterrupt], Bounds(rounds=3))
-    assert asked == [0, 1] and told[-1] == "interrupted"
-    cut, asked, _ = hunted(tmp_path / "cut", [*rounds[1:]], Bounds(rounds=3))
-    assert asked == [1, 2]
+    _, numbers, lines = hunted(tmp_path / "cut", [rounds[0], KeyboardInterrupt], Bounds(rounds=3))
+    assert numbers == [0, 1] and lines[-1] == "interrupted"
+    cut, numbers, _ = hunted(tmp_path / "cut", [*rounds[1:]], Bounds(rounds=3))
+    assert numbers == [1, 2]
     assert cut.groups() == whole.groups()
     assert [call[0] for call in reduced] == [A, B, A, B]
     assert hunted(tmp_path / "cut", [], Bounds(rounds=3))[1] == [], "all of it is done"
@@ -145,13 +145,13 @@ def test_reductions_keep_to_a_third_of_the_time(
     budget: float | None, reduced_for: float, seconds: float, tmp_path: Path
 ) -> None:
     """Two rounds took 80 s, so reductions may take 40 s, and no more than what the budget leaves."""
-    done = (Reduction(B, reduced_for),) if reduced_for else ()
-    state = state_of(round_of(0, red(A)), round_of(1), reductions=done)
+    reductions = (Reduction(B, reduced_for),) if reduced_for else ()
+    state = state_of(round_of(0, red(A)), round_of(1), reductions=reductions)
     assert at(tmp_path, state, Bounds(budget)).allowance() == pytest.approx(seconds, abs=1)
 
 
 @pytest.mark.parametrize(
-    ("reds", "bounds", "more"),
+    ("reds", "bounds", "expected"),
     [
         ((), Bounds(110.0), False),
         ((), Bounds(121.0), True),
@@ -162,10 +162,10 @@ def test_reductions_keep_to_a_third_of_the_time(
     ],
 )
 def test_a_round_begins_only_where_there_is_time_for_one_like_the_last(
-    reds: tuple[Red, ...], bounds: Bounds, more: bool, tmp_path: Path
+    reds: tuple[Red, ...], bounds: Bounds, expected: bool, tmp_path: Path
 ) -> None:
     """Two rounds took 80 s, and one takes 40 s. A third of the budget is kept where a group waits to be reduced."""
-    assert at(tmp_path, state_of(round_of(0, *reds), round_of(1)), bounds).has_time() is more
+    assert at(tmp_path, state_of(round_of(0, *reds), round_of(1)), bounds).has_time() is expected
 
 
 def test_half_of_an_edit_of_the_triage_does_not_end_a_hunt(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
@@ -178,22 +178,22 @@ def test_half_of_an_edit_of_the_triage_does_not_end_a_hunt(tmp_path: Path, reduc
 
 def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: Path) -> None:
     """A group that a ledger explained at first has no folder; the first result that it does not explain makes one."""
-    seen: dict[str, bool] = {}
+    answers: dict[str, bool] = {}
     state = State(HEAD, [round_of(0, red(A, known="s.spec.yaml:1"), red(B, 1))])
     folder_of(tmp_path, B).mkdir(parents=True)
     (folder_of(tmp_path, B) / CASE).touch()
     rounds: Any = SimpleNamespace(
-        run=lambda number, ask: seen.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
+        run=lambda number, ask: answers.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
     )
     append(tmp_path, HEAD)
     Hunt(tmp_path, state, {C: "earlier"}, rounds, Bounds(rounds=2), lambda text: None)._round()
-    assert seen == {A: False, B: True, C: True}
+    assert answers == {A: False, B: True, C: True}
 
 
 def reducing(folder: Path, monkeypatch: pytest.MonkeyPatch, body: Any) -> Hunt:
     """A hunt on eight slots, whose three groups wait; ``body`` reduces each."""
     monkeypatch.setattr(hunt, "reduce_group", body)
-    monkeypatch.setattr(hunt, "report_group", lambda folder, settings, group, *more: Report(group.id, 1.0))
+    monkeypatch.setattr(hunt, "report_group", lambda folder, settings, group, *arguments: Report(group.id, 1.0))
     append(folder, HEAD)
     state = State(HEAD, [round_of(0, red(A), red(B, 1), red(C, 2))])
     rounds: Any = Rounds(folder, [])
@@ -236,7 +236,7 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float]]:
     """The groups that were reported, in order, each with its budget. B has no smaller case."""
     calls: list[tuple[str, float]] = []
 
-    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, *more: Any) -> Reduction:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, *arguments: Any) -> Reduction:
         return Reduction(group.id, 1.0, "it does not fail" if group.id == B else "")
 
     def report_group(folder: Path, settings: Any, group: Group, share: Share, tick: Any) -> Report:
@@ -257,11 +257,11 @@ def test_a_resumed_hunt_writes_the_reports_that_a_killed_one_had_not_written(
     rounds: Scripted = [round_of(0, red(A), red(B, 1)), round_of(1, red(C, 12))]
     with monkeypatch.context() as patch:
         patch.setattr(hunt, "report_group", interrupt)
-        _, asked, told = hunted(tmp_path, rounds, Bounds(rounds=2))
-    assert asked == [0, 1] and told[-1] == "interrupted", "reports come after all rounds"
+        _, numbers, lines = hunted(tmp_path, rounds, Bounds(rounds=2))
+    assert numbers == [0, 1] and lines[-1] == "interrupted", "reports come after all rounds"
     for _ in range(2):
-        _, asked, _ = hunted(tmp_path, [], Bounds(rounds=2))
-        assert asked == [] and reported == [(A, 120.0), (C, 120.0)], "each once"
+        _, numbers, _ = hunted(tmp_path, [], Bounds(rounds=2))
+        assert numbers == [] and reported == [(A, 120.0), (C, 120.0)], "each once"
     state = read(tmp_path)
     assert state is not None and set(state.reports) == {A, C}
 
@@ -279,8 +279,8 @@ def test_a_report_needs_some_time(
     assert all(call[1] <= (budget or 200.0) - 40.0 for call in reported if budget)
 
 
-@pytest.mark.parametrize(("budget", "more"), [(170.0, False), (185.0, True)])
-def test_a_report_that_waits_has_some_of_the_time(budget: float, more: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("budget", "expected"), [(170.0, False), (185.0, True)])
+def test_a_report_that_waits_has_some_of_the_time(budget: float, expected: bool, tmp_path: Path) -> None:
     """Two rounds took 80 s, a reduction 1 s, a third round takes 40 s, and the report 60 s."""
     state = state_of(round_of(0, red(A)), round_of(1), reductions=(Reduction(A, 1.0),))
-    assert at(tmp_path, state, Bounds(budget)).has_time() is more
+    assert at(tmp_path, state, Bounds(budget)).has_time() is expected

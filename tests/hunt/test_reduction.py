@@ -67,8 +67,8 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
 
 
 def test_the_smaller_case_and_its_script_are_kept(reduce: Callable[..., Reduction], tmp_path: Path) -> None:
-    done = reduce()
-    assert (done.reduction, done.problem, done.before, done.after, done.elements, done.complete) == (
+    result = reduce()
+    assert (result.reduction, result.problem, result.before, result.after, result.elements, result.complete) == (
         A,
         "",
         2,
@@ -76,7 +76,7 @@ def test_the_smaller_case_and_its_script_are_kept(reduce: Callable[..., Reductio
         4,
         True,
     )
-    assert len(done.case) == 8 and done.known == ""
+    assert len(result.case) == 8 and result.known == ""
     own = folder_of(tmp_path, A)
     assert (own / REDUCED).read_text(encoding="utf-8") == "cases: []\n"
     compile((own / SCRIPT).read_text(encoding="utf-8"), SCRIPT, "exec")

@@ -54,23 +54,23 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: Group) -> Call
         def __exit__(self, *about: object) -> None: ...
 
     def run(
-        found: Diagnosis | None = None,
+        answer: Diagnosis | None = None,
         error: BaseException | None = None,
         budget: float = 50.0,
         tick: Callable[[], None] = lambda: None,
-        **more: Any,
+        **fields: Any,
     ) -> Report:
         def find_blame(engine: Engine, say: Callable[[str], None]) -> Diagnosis:
             assert [step.operator for step in engine.variant.case.chain] == ["F.relu"], "the reduced case"  # type: ignore[union-attr]
             say("the ladder")
-            return found or diagnosis()
+            return answer or diagnosis()
 
         def gather(engine: Engine, diagnosis: Diagnosis, yaml: str, say: Callable[[str], None]) -> Any:
             time.sleep(0.01)
             say("running the script alone")
             if error:
                 raise error
-            return replace(material(engine.variant, diagnosis.findings, **more), yaml=yaml)
+            return replace(material(engine.variant, diagnosis.findings, **fields), yaml=yaml)
 
         monkeypatch.setattr(hunt, "VariantEngine", Engine)
         monkeypatch.setattr(hunt, "find_blame", find_blame)
@@ -85,9 +85,9 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: Group) -> Call
 
 
 def test_a_report_that_keeps_all_rules_is_ready(write: Callable[..., Report], tmp_path: Path) -> None:
-    done = write()
-    assert (done.report, done.problem, done.unmet) == (A, "", 0)
-    assert done.culprit == "inductor, subsystem lowerings, the 3rd application: relu" and len(done.cause) == 8
+    report = write()
+    assert (report.report, report.problem, report.unmet) == (A, "", 0)
+    assert report.culprit == "inductor, subsystem lowerings, the 3rd application: relu" and len(report.cause) == 8
     text = (folder_of(tmp_path, A) / REPORT).read_text(encoding="utf-8")
     assert text.startswith("# [inductor] F.relu: torch.compile gives wrong values\n")
     assert "Reduced by a machine (from 2 operators to 1)." in text.replace("\\", "") and SMALL.rstrip() in text
@@ -104,7 +104,7 @@ def test_a_draft_says_at_its_top_which_rules_are_not_met(write: Callable[..., Re
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"found": diagnosis(verdict="PASS", reason="")}, "the verdict of the reduced case is PASS: "),
+        ({"answer": diagnosis(verdict="PASS", reason="")}, "the verdict of the reduced case is PASS: "),
         ({"error": UsageError("environment: it died")}, "environment: it died"),
         ({"budget": 0.005}, "it takes longer than 0.01s"),
     ],
@@ -112,8 +112,8 @@ def test_a_draft_says_at_its_top_which_rules_are_not_met(write: Callable[..., Re
 def test_without_a_report_there_is_a_problem(
     changes: dict[str, Any], problem: str, write: Callable[..., Report], tmp_path: Path
 ) -> None:
-    done = write(**changes)
-    assert done.problem == problem.strip() and not done.cause
+    report = write(**changes)
+    assert report.problem == problem.strip() and not report.cause
     assert not (folder_of(tmp_path, A) / REPORT).exists()
 
 
@@ -149,8 +149,8 @@ def test_a_cause_is_an_application_and_the_operators_at_one_stage(group: Group, 
 
     first = cause(relu)
     assert first and first == cause(relu, number=5, name="relu_7"), "a number differs from case to case"
-    others = [cause(sine), cause(relu, subsystem="post_grad_passes"), cause(relu, operator="aten.relu_.default")]
-    assert first not in others and all(others) and len(set(others)) == 3
+    causes = [cause(sine), cause(relu, subsystem="post_grad_passes"), cause(relu, operator="aten.relu_.default")]
+    assert first not in causes and all(causes) and len(set(causes)) == 3
     assert cause(relu, subsystem=None) == cause(relu, name=None) == "", "a whole backend may have several bugs"
     assert cause(relu, crash()) == "", "another failure than the group's"
     assert cause_of(group, relu, diagnosis(culprit=None)) == ""

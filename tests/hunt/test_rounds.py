@@ -33,7 +33,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
     """Run round 3 with these answers by the names of cases; the other cases pass."""
 
     def run_round(
-        answers: Answers, seen: Callable[[str], bool] = lambda key: False, guidance: Guidance | None = None,
+        answers: Answers, is_known: Callable[[str], bool] = lambda key: False, guidance: Guidance | None = None,
         reached: Mapping[str, tuple[str, ...]] = {}, **end: Any,
     ) -> Round:  # fmt: skip
         class Generator:
@@ -59,7 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
                 return [GeneratedCase(number, {"name": f"case_{number}", **data}) for number in numbers if number % 2]
 
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
-            chosen = [each.variant for each in planned.planned]
+            chosen = [entry.variant for entry in planned.planned]
             assert settings.coverage == (guidance is not None) and not settings.coverage_lines
             tick([])
             for event in played(
@@ -69,26 +69,28 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
                     event = replace(event, reached=reached.get(event.case.rpartition("::")[2], ()))
                 yield event
 
-        monkeypatch.setattr(rounds, "LocalEngine", lambda *arguments, **more: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(rounds, "LocalEngine", lambda *arguments, **options: SimpleNamespace(close=lambda: None))
         monkeypatch.setattr(rounds, "CaseGenerator", Generator)
         monkeypatch.setattr(
             rounds, "plan", lambda loaded, settings: SimpleNamespace(planned=[Planned(v, environment()) for v in loaded.variants])
         )  # fmt: skip
         monkeypatch.setattr(rounds, "run_plan", run_plan)
-        with Rounds(tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None, guidance) as made:
-            return made.run(3, seen)
+        with Rounds(
+            tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None, guidance
+        ) as runner:
+            return runner.run(3, is_known)
 
     return run_round
 
 
 def test_the_first_case_of_a_new_group_is_kept_with_its_script(run: Callable[..., Round], tmp_path: Path) -> None:
     wrong = finding("value")
-    done = run({"case_33": wrong, "case_37": wrong, "case_39": finding("stride")})
-    assert (done.round, done.cases, done.variants, done.verdicts) == (3, 5, 5, {"PASS": 2, "FAIL": 3})
-    assert [(red.number, red.oracle, red.stage) for red in done.red] == [
+    result = run({"case_33": wrong, "case_37": wrong, "case_39": finding("stride")})
+    assert (result.round, result.cases, result.variants, result.verdicts) == (3, 5, 5, {"PASS": 2, "FAIL": 3})
+    assert [(red.number, red.oracle, red.stage) for red in result.red] == [
         (33, "value", "inductor"), (37, "value", "inductor"), (39, "stride", "inductor"),
     ]  # fmt: skip
-    first, second, third = done.red
+    first, second, third = result.red
     assert first.signature_id == second.signature_id != third.signature_id
     assert first.id == "rounds/00003.spec.yaml::case_33[float32,cpu]@inductor"
     own = folder_of(tmp_path, first.signature_id)
@@ -106,8 +108,8 @@ def test_a_green_round_leaves_no_file(run: Callable[..., Round], tmp_path: Path)
 
 
 def test_a_group_that_is_there_or_known_gets_no_folder(run: Callable[..., Round], tmp_path: Path) -> None:
-    done = run({"case_33": finding("value")}, lambda key: True)
-    assert len(done.red) == 1 and not folder_of(tmp_path, done.red[0].signature_id).exists()
+    result = run({"case_33": finding("value")}, lambda key: True)
+    assert len(result.red) == 1 and not folder_of(tmp_path, result.red[0].signature_id).exists()
 
 
 def test_a_result_without_a_failure_keeps_its_case_and_has_no_script(run: Callable[..., Round], tmp_path: Path) -> None:
@@ -128,9 +130,9 @@ def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callab
         "case_33": ("lowering aten.sin", "lowering aten.relu"),
         "case_35": ("lowering aten.relu",),
     }
-    done = run({"case_37": finding("value"), "case_39": finding("value")}, guidance=guided, reached=reached)
-    assert done.reached == ("lowering aten.relu", "pair F.relu torch.sin")
-    assert done.parents == (33, 37), "case_31 has nothing but a new pair, and case_39 fails as case_37 does"
+    result = run({"case_37": finding("value"), "case_39": finding("value")}, guidance=guided, reached=reached)
+    assert result.reached == ("lowering aten.relu", "pair F.relu torch.sin")
+    assert result.parents == (33, 37), "case_31 has nothing but a new pair, and case_39 fails as case_37 does"
     text = spec_of(tmp_path, 3).read_text(encoding="utf-8")
     assert [number for number in range(30, 40) if f"case_{number}" in text] == [33, 37, 39]
     assert [case["name"] for case in guided.own] == ["case_33", "case_37"]
@@ -146,18 +148,18 @@ def test_a_line_of_the_compiler_that_no_case_had_makes_a_parent(run: Callable[..
         "case_33": ("line a.py:4-7", "line b.py:1"),
         "case_35": ("line a.py:6", "line b.py:1"),
     }
-    done = run({}, guidance=guided, reached=reached)
-    assert done.reached == ("line a.py:6-7", "line b.py:1", "pair F.relu torch.sin")
-    assert done.parents == (33,)
+    result = run({}, guidance=guided, reached=reached)
+    assert result.reached == ("line a.py:6-7", "line b.py:1", "pair F.relu torch.sin")
+    assert result.parents == (33,)
     assert guided.lines.texts() == ["line a.py:1-7", "line b.py:1"]
     resumed = Guidance(7, Parents(()))
-    resumed.learn(done.reached, [])
+    resumed.learn(result.reached, [])
     assert resumed.lines.texts() == ["line a.py:6-7", "line b.py:1"] and resumed.reached == {"pair F.relu torch.sin"}
 
 
 def test_a_hunt_without_guidance_keeps_no_parents(run: Callable[..., Round]) -> None:
-    done = run({"case_37": finding("value")}, reached={"case_33": ("lowering aten.relu",)})
-    assert (done.reached, done.parents) == ((), ())
+    result = run({"case_37": finding("value")}, reached={"case_33": ("lowering aten.relu",)})
+    assert (result.reached, result.parents) == ((), ())
 
 
 def test_a_hunt_bounds_the_time_of_its_cases_but_for_those_that_have_a_bound() -> None:
@@ -216,24 +218,24 @@ def test_half_of_a_round_are_mutants_of_the_parents() -> None:
 
 
 def test_a_round_s_plan_depends_on_what_was_learned_alone() -> None:
-    one, two = (Guidance(7, Parents((SMALL,)), {"step torch.sin"}) for _ in range(2))
-    one.plan(0, range(6), OPERATORS)
-    assert one.plan(1, range(6, 12), OPERATORS) == two.plan(1, range(6, 12), OPERATORS)
-    two.learn(["step torch.neg"], [{**SMALL, "chain": ["torch.neg"]}])
-    assert one.plan(1, range(6, 12), OPERATORS) != two.plan(1, range(6, 12), OPERATORS)
+    first, second = (Guidance(7, Parents((SMALL,)), {"step torch.sin"}) for _ in range(2))
+    first.plan(0, range(6), OPERATORS)
+    assert first.plan(1, range(6, 12), OPERATORS) == second.plan(1, range(6, 12), OPERATORS)
+    second.learn(["step torch.neg"], [{**SMALL, "chain": ["torch.neg"]}])
+    assert first.plan(1, range(6, 12), OPERATORS) != second.plan(1, range(6, 12), OPERATORS)
 
 
 def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_taken() -> None:
     longer = {**SMALL, "name": "other", "chain": ["torch.cos", "torch.tan", "torch.sinh"]}
-    seen = reached_by_text(SMALL) | reached_by_text(longer)
+    features = reached_by_text(SMALL) | reached_by_text(longer)
 
     def new_pairs(candidates: int) -> int:
-        before, rounds.CANDIDATES = rounds.CANDIDATES, candidates
+        old_limit, rounds.CANDIDATES = rounds.CANDIDATES, candidates
         try:
-            plan = Guidance(7, Parents(()), set(seen), own=[SMALL, longer]).plan(0, range(200), [])
+            plan = Guidance(7, Parents(()), set(features), own=[SMALL, longer]).plan(0, range(200), [])
         finally:
-            rounds.CANDIDATES = before
-        return sum(len(reached_by_text(mutant) - seen) for mutant in plan.mutants.values())
+            rounds.CANDIDATES = old_limit
+        return sum(len(reached_by_text(mutant) - features) for mutant in plan.mutants.values())
 
     assert new_pairs(4) > 1.5 * new_pairs(1)
 
@@ -251,18 +253,18 @@ def test_a_pair_alone_makes_no_parent() -> None:
 
 
 def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
-    other = {**SMALL, "name": "mutant_7_00004", "chain": ["torch.tan"]}
+    mutant = {**SMALL, "name": "mutant_7_00004", "chain": ["torch.tan"]}
     replace_text(
-        spec_of(tmp_path, 0), text_of([SMALL, other, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
+        spec_of(tmp_path, 0), text_of([SMALL, mutant, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
     )
-    done = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
-    before = Guidance(7, Parents(()))
-    before.learn(["step torch.sin"], parents_in(spec_of(tmp_path, 0), (3, 4), Limits()))
-    before.learn(["step torch.tan"], [])
-    after = Guidance(7, Parents(()))
-    after.learn_again(tmp_path, done, Limits())
-    assert after == before
-    assert [case["name"] for case in after.own] == ["wide_7_00003", "mutant_7_00004"]
+    history = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
+    old_guidance = Guidance(7, Parents(()))
+    old_guidance.learn(["step torch.sin"], parents_in(spec_of(tmp_path, 0), (3, 4), Limits()))
+    old_guidance.learn(["step torch.tan"], [])
+    new_guidance = Guidance(7, Parents(()))
+    new_guidance.learn_again(tmp_path, history, Limits())
+    assert new_guidance == old_guidance
+    assert [case["name"] for case in new_guidance.own] == ["wide_7_00003", "mutant_7_00004"]
 
 
 def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
@@ -270,8 +272,8 @@ def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
     for number in range(4):
         cases = [{**SMALL, "name": f"wide_7_{2 * number + place:05}"} for place in range(2)]
         replace_text(spec_of(tmp_path, number), text_of(cases))
-    done = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
+    history = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
     spec_of(tmp_path, 0).unlink()  # its parents are too old to be read
     guided = Guidance(7, Parents(()))
-    guided.learn_again(tmp_path, done, Limits())
+    guided.learn_again(tmp_path, history, Limits())
     assert [case["name"] for case in guided.own] == ["wide_7_00005", "wide_7_00006", "wide_7_00007"]

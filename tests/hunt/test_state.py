@@ -42,7 +42,7 @@ def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> Non
     assert state is not None and state.next_round == 1
     append(tmp_path, round_of(1))
     state = read(tmp_path)
-    assert state is not None and [each.round for each in state.rounds] == [0, 1]
+    assert state is not None and [record.round for record in state.rounds] == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_properties_and_seconds_in_pytests_own_junit(pytester: pytest.Pytester, 
         "specs/a.spec.yaml", "--junitxml", "j.xml", "-o", "junit_duration_report=call"
     )
     case = ElementTree.parse(pytester.path / "j.xml").findall(".//testcase")[-1]
-    properties = {each.get("name"): each.get("value") for each in case.iter("property")}
+    properties = {element.get("name"): element.get("value") for element in case.iter("property")}
     assert properties == {"id": "specs/a.spec.yaml::neg[float32,cpu]@inductor", "verdict": "FAIL"}
     assert case.get("time") == "1.000"
 
@@ -297,7 +297,7 @@ def test_each_worker_of_xdist_collects_what_the_controller_has_read(
     ids = listed(pytester.path, "suites")
     result = start(exp="FAIL")("-p", "xdist.plugin", "-n", "2", "suites", "-rA", "--max-worker-restart=0")
     result.assert_outcomes(passed=6, failed=6)
-    assert reports(result) == {each: "FAILED" if "exp" in each else "PASSED" for each in ids}
+    assert reports(result) == {identifier: "FAILED" if "exp" in identifier else "PASSED" for identifier in ids}
     assert [started.words for started in ScriptedRun.started] == [["run", "--jobs", "2", "suites"]]
 
 
@@ -332,8 +332,8 @@ def test_pytest_loads_it_by_its_entry_point(pytester: pytest.Pytester, monkeypat
 
 def test_importing_it_loads_pytest_alone() -> None:
     script = "import pytest, sys; before = {*sys.modules}; import runner.pytest_plugin; print(sorted({*sys.modules} - before))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert [name for name in eval(done.stdout) if name.startswith(("runner", "torch", "yaml"))] == [
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert [name for name in eval(process.stdout) if name.startswith(("runner", "torch", "yaml"))] == [
         "runner", "runner.pytest_plugin", "runner.pytest_plugin.arguments",
     ]  # fmt: skip
 

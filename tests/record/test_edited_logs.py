@@ -40,7 +40,7 @@ class Folder:
         variants = loaded(path / "a.spec.yaml", backends=["inductor", "eager"]).variants
         everything = plan(variants, [environment()])
         digest = plan_hash(everything)
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "argv": ("runner", "run", "a.spec.yaml"),
             "cwd": str(path),
             "plan": digest,
@@ -50,7 +50,7 @@ class Folder:
         def log(name: str, events: Sequence[Event], **changes: Any) -> list[bytes]:
             planned = sum(isinstance(event, VariantPlanned) for event in events)
             start = signed(
-                events, run=name, host=platform.node(), folder=f"runs/{name}", planned=planned, **told, **changes
+                events, run=name, host=platform.node(), folder=f"runs/{name}", planned=planned, **fields, **changes
             )
             stamp = {"plan": digest, **({"shard": changes["shard"]} if "shard" in changes else {})}
             return written(path / "runs" / name / "events.jsonl", start, **stamp)
@@ -63,7 +63,7 @@ class Folder:
         self.whole = log("whole", ended(played(variants, ["2.13.0"], answer), 1))
         self.shards = []
         for index in (1, 2):
-            part = [one.variant for one in chosen(everything, Shard(index, 2))]
+            part = [entry.variant for entry in chosen(everything, Shard(index, 2))]
             events = played(part, ["2.13.0"], answer)
             red = any(isinstance(event, VariantFinished) and event.verdict == "FAIL" for event in events)
             self.shards.append(log(f"shard{index}", ended(events, int(red)), shard=f"{index}/2"))

@@ -114,9 +114,13 @@ def samples(folder: Path) -> list[Event]:
         only("main", ended="broken", detail="x"),
     ):
         events += run(chosen[:1], script)[2]
-    more = [started("2.6", "2.13"), *every_verdict(), failure(reason=NASTY, params={"a": [1, {"b": None}], "c": 1e300})]
+    extra = [
+        started("2.6", "2.13"),
+        *every_verdict(),
+        failure(reason=NASTY, params={"a": [1, {"b": None}], "c": 1e300}),
+    ]
     again = [RunResumed("r", "now", 3), VariantStarted("i", "t"), Notice(NASTY, "error"), finished(seconds=0)]
-    return [*events, *more, *again]
+    return [*events, *extra, *again]
 
 
 def test_what_runs_write_fits_the_schema(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_what_many_lines_say_is_one_object(tmp_path: Path) -> None:
             log.write(replace(FINISHED, params={"some_name": number}, labels=("some-label",)))
     (first, second), _ = read_journal(tmp_path / "journal.jsonl")
     assert isinstance(first, VariantFinished) and isinstance(second, VariantFinished)
-    for one, another in ((first.id, second.id), (first.labels[0], second.labels[0]), (first.spent, second.spent)):
-        assert one is another
+    for value, twin in ((first.id, second.id), (first.labels[0], second.labels[0]), (first.spent, second.spent)):
+        assert value is twin
     assert next(iter(first.params)) is next(iter(second.params)) and [*first.params.values()] == [0]
 
 
@@ -253,9 +253,9 @@ def test_a_write_cut_short_spoils_only_its_own_line(tmp_path: Path, monkeypatch:
     room[0] = 1000  # somebody made room
     assert log.write(Notice("four")) and log.write(Notice("five"))
     log.close()
-    events, found = read_journal(path)
+    events, faults = read_journal(path)
     assert events == [Notice("one"), Notice("four"), Notice("five")]
-    assert (found.count, found.worst) == (1, Weight.USUAL) and "line 2: cut short" in found.named[0]
+    assert (faults.count, faults.worst) == (1, Weight.USUAL) and "line 2: cut short" in faults.named[0]
     assert len(problems) == 1
 
 
@@ -299,8 +299,8 @@ for number in range(10**9):
 def events(tmp_path: Path) -> list[Event]:
     """Three variants, of which the second fails."""
     chosen = variants(tmp_path, "params: {n: [1, 2, 3]}")
-    found = played(chosen, ["2.13.0"], lambda v, t: finding() if v.params["n"] == 2 else "PASS")
-    return [replace(event, planned=3) if isinstance(event, RunStarted) else event for event in ended(found, 1)]
+    log = played(chosen, ["2.13.0"], lambda v, t: finding() if v.params["n"] == 2 else "PASS")
+    return [replace(event, planned=3) if isinstance(event, RunStarted) else event for event in ended(log, 1)]
 
 
 def problems_of(events: list[Event]) -> tuple[list[Event], list[str], Weight]:
@@ -342,14 +342,14 @@ def test_two_verdicts_that_agree_count_once(events: list[Event]) -> None:
 def test_of_two_verdicts_that_contradict_the_worse_counts(
     events: list[Event], first: str, second: str, counts: str
 ) -> None:
-    one = results(events)[0]
-    found = finding()
-    one = replace(one, findings=(found,) if first == "XFAIL" else ())
-    other = replace(one, verdict=second, findings=(found,) if second == "XFAIL" else ())
-    changed = [replace(one, verdict=first) if event is results(events)[0] else event for event in events]
-    clean, lines, weight = problems_of([*changed[:-1], other, events[-1]])
-    assert [event.verdict for event in results(clean) if event.id == one.id] == [counts]
-    assert lines == [f"{one.id} (torch 2.13.0) finished twice, {first} and {second}; {counts} counts"]
+    first_result = results(events)[0]
+    failure = finding()
+    first_result = replace(first_result, findings=(failure,) if first == "XFAIL" else ())
+    second_result = replace(first_result, verdict=second, findings=(failure,) if second == "XFAIL" else ())
+    changed = [replace(first_result, verdict=first) if event is results(events)[0] else event for event in events]
+    clean, lines, weight = problems_of([*changed[:-1], second_result, events[-1]])
+    assert [event.verdict for event in results(clean) if event.id == first_result.id] == [counts]
+    assert lines == [f"{first_result.id} (torch 2.13.0) finished twice, {first} and {second}; {counts} counts"]
     assert weight == Weight.DOUBTFUL
 
 

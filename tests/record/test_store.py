@@ -44,9 +44,9 @@ def test_a_folder_that_is_in_use_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("kept")
     with pytest.raises(UsageError, match="there is something in it"):
         output_folder(str(tmp_path), "x")
-    for taken in ("mine.txt", "mine.txt/below"):
+    for name in ("mine.txt", "mine.txt/below"):
         with pytest.raises(UsageError, match=r"--output .*mine\.txt"):
-            output_folder(str(tmp_path / taken), "x")
+            output_folder(str(tmp_path / name), "x")
     assert output_folder(str(tmp_path / "new"), "x").is_dir()
     with pytest.raises(UsageError, match="No such file or directory"):  # parents are never made unasked
         output_folder(str(tmp_path / "typo" / "one"), "x")
@@ -160,10 +160,10 @@ def test_names_order_runs_by_their_start_in_any_time_zone(tmp_path: Path, monkey
         time.tzset()
         return new_folder()[0].name
 
-    before, name, after = name_under("UTC"), name_under("UTC-14"), name_under("UTC")
+    first, name, last = name_under("UTC"), name_under("UTC-14"), name_under("UTC")
     monkeypatch.undo()
     time.tzset()
-    assert before[:15] <= name[:15] <= after[:15]
+    assert first[:15] <= name[:15] <= last[:15]
 
 
 @pytest.mark.parametrize("place", [".runner", ".runner/runs"])

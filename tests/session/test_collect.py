@@ -33,9 +33,9 @@ TEXT = """
 
 def chosen(folder: Path, *nodes: str, text: str = TEXT) -> list[str]:
     path = written(folder, text)
-    found = load([f"{path}::{node}" if node else str(path) for node in nodes], backends=["eager", "inductor"])
-    assert found.errors == []
-    return [v.id.rpartition("::")[2] for v in found.variants]
+    selection = load([f"{path}::{node}" if node else str(path) for node in nodes], backends=["eager", "inductor"])
+    assert selection.errors == []
+    return [v.id.rpartition("::")[2] for v in selection.variants]
 
 
 def test_a_case_its_axes_and_its_backend_name_variants(tmp_path: Path) -> None:
@@ -52,10 +52,10 @@ def test_several_node_ids_of_a_file_add_up_and_the_file_itself_is_all_of_it(tmp_
 
 
 def test_node_ids_leave_other_files_alone(tmp_path: Path) -> None:
-    one, two = written(tmp_path, TEXT, "one.spec.yaml"), written(tmp_path, TEXT, "two.spec.yaml")
-    found = loaded(Path(f"{one}::ab"), two)
-    assert [v.case.file for v in found.variants].count(str(one)) == 2
-    assert [v.case.file for v in found.variants].count(str(two)) == 6
+    first, second = written(tmp_path, TEXT, "one.spec.yaml"), written(tmp_path, TEXT, "two.spec.yaml")
+    selection = loaded(Path(f"{first}::ab"), second)
+    assert [v.case.file for v in selection.variants].count(str(first)) == 2
+    assert [v.case.file for v in selection.variants].count(str(second)) == 6
 
 
 def test_every_id_names_itself_alone_whatever_its_values_look_like(tmp_path: Path) -> None:
@@ -143,8 +143,8 @@ def test_a_name_that_is_missing_beside_a_broken_file(tmp_path: Path, monkeypatch
     assert [d.message.partition(" '")[0] for d in caught.value.diagnostics] == [
         "unknown operator", "no case that can be read matches",
     ]  # fmt: skip
-    found = load(["::onea", "::bad"])  # it is there, and its own error says why it does not run
-    assert [v.case.name for v in found.variants] == ["onea"] and len(found.errors) == 1
+    selection = load(["::onea", "::bad"])  # it is there, and its own error says why it does not run
+    assert [v.case.name for v in selection.variants] == ["onea"] and len(selection.errors) == 1
 
 
 @pytest.mark.parametrize(

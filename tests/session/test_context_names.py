@@ -29,18 +29,18 @@ def test_announcements_of_one_case_share_its_name(tmp_path: Path) -> None:
 def test_a_command_needs_the_suite_where_it_says_how_a_variant_runs(tmp_path: Path, backend: str, command: str) -> None:
     spec = written(tmp_path, "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n")
     suite = written(tmp_path, f"suite: s\nspecs: [a.spec.yaml]\nbackends: [{backend}]\n", "s.suite.yaml")
-    found = loaded(suite)
-    context = RunContext(suites={one.name: one for one in found.suites}, default_python=environment().python)
-    (one,) = plan(found.variants, [environment()])
+    selection = loaded(suite)
+    context = RunContext(suites={entry.name: entry for entry in selection.suites}, default_python=environment().python)
+    (entry,) = plan(selection.variants, [environment()])
     names = {"file": os.path.relpath(spec), "suite": shown_path(str(suite))}
-    assert repro(one, context).replace("--seed 0", "").strip() == command.format(**names)
+    assert repro(entry, context).replace("--seed 0", "").strip() == command.format(**names)
 
 
 def test_a_command_names_the_order_of_sets_that_somebody_chose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (one,) = plan(variants(tmp_path, ""), [environment()])
+    (entry,) = plan(variants(tmp_path, ""), [environment()])
     context = RunContext(default_python=environment().python)
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    assert repro(one, context).startswith("runner run ")
+    assert repro(entry, context).startswith("runner run ")
     monkeypatch.setenv("PYTHONHASHSEED", "7")
-    command = repro(one, context)
+    command = repro(entry, context)
     assert command.startswith("PYTHONHASHSEED=7 runner run ") and " ".join(command_words(command)) == command

@@ -163,11 +163,11 @@ def test_seconds_are_those_of_a_slot(chosen: list, tmp_path: Path, monkeypatch: 
 
 def test_orders(chosen: list) -> None:  # type: ignore[type-arg]
     planned = plan([*chosen, *chosen[:0]], [environment()])
-    key = [history.key_of(one) for one in planned]
+    key = [history.key_of(item) for item in planned]
     known = {key[0]: history.Last("PASS", 1.0), key[1]: history.Last("PASS", 5.0), key[2]: history.Last("FAIL", 0.1)}
 
     def numbers(how: str, known: dict[tuple[str, str], history.Last]) -> list[int]:
-        return [planned.index(one) for one in history.ordered(planned, known, how)]
+        return [planned.index(entry) for entry in history.ordered(planned, known, how)]
 
     assert numbers("plan", known) == [0, 1, 2]
     assert numbers("failed-first", known) == [2, 0, 1]

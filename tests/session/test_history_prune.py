@@ -182,10 +182,10 @@ def test_what_is_not_ours_alone_stays(base: Path, run: Make, change: Callable[[P
     change(folder)
     run(1)
     run(2)
-    before = listing(base)
+    old_files = listing(base)
     prune(ONE, base=base)
-    kept = [path for path in before if name_of(1) not in path]
-    assert listing(base) == kept and numbers(base)[-1] == 2
+    expected = [path for path in old_files if name_of(1) not in path]
+    assert listing(base) == expected and numbers(base)[-1] == 2
 
 
 def listing(base: Path) -> list[str]:

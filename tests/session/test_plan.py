@@ -41,19 +41,19 @@ def planned(tmp_path: Path, backend: str, device: str, chain: str = "[{triton.ad
     ],
 )
 def test_where_kernels_run(tmp_path: Path, backend: str, device: str, reason: str, variables: dict[str, str]) -> None:
-    one = planned(tmp_path, backend, device)
-    assert skip_reason(one) == reason
-    made = job(one, build(one.variant))
-    assert (made.variables, made.packages, made.cacheable) == (variables, ("triton",), False)
-    assert made.ignore == ("stride",)
+    entry = planned(tmp_path, backend, device)
+    assert skip_reason(entry) == reason
+    record = job(entry, build(entry.variant))
+    assert (record.variables, record.packages, record.cacheable) == (variables, ("triton",), False)
+    assert record.ignore == ("stride",)
 
 
 @pytest.mark.parametrize(("backend", "reason"), [("triton", NOTHING), ("triton-compiled", NOTHING), ("inductor", "")])
 def test_a_case_without_kernels(tmp_path: Path, backend: str, reason: str) -> None:
-    one = planned(tmp_path, backend, "cpu", "[F.relu]")
-    assert skip_reason(one) == reason
-    made = job(one, build(one.variant))
-    assert (made.packages, made.cacheable, made.ignore) == ((), True, ())
+    entry = planned(tmp_path, backend, "cpu", "[F.relu]")
+    assert skip_reason(entry) == reason
+    record = job(entry, build(entry.variant))
+    assert (record.packages, record.cacheable, record.ignore) == ((), True, ())
 
 
 TF32 = "torch.backends.cudnn.allow_tf32"

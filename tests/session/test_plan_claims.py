@@ -129,25 +129,25 @@ cases:
 
 
 def skips(folder: Path, keys: str = "") -> dict[str, Verdict | None]:
-    found = loaded(written(folder, SUITE % keys, "s.suite.yaml")).variants
-    return {v.id.partition("[")[2]: skip(Planned(v, environment())) for v in found}
+    choices = loaded(written(folder, SUITE % keys, "s.suite.yaml")).variants
+    return {v.id.partition("[")[2]: skip(Planned(v, environment())) for v in choices}
 
 
 def test_a_skipped_variant_says_what_is_not_claimed_before_what_the_machine_lacks(tmp_path: Path) -> None:
-    found = skips(tmp_path)
+    verdicts = skips(tmp_path)
     claims = Verdict("SKIP", "inductor-inference claims no gradients", unclaimed="gradients")
-    assert found["grad=backward,float32,cpu]@inductor-inference"] == claims
-    assert found["grad=backward,float32,cuda]@inductor-inference"] == claims
-    absent = found["grad=forward,float32,cuda]@inductor"]
+    assert verdicts["grad=backward,float32,cpu]@inductor-inference"] == claims
+    assert verdicts["grad=backward,float32,cuda]@inductor-inference"] == claims
+    absent = verdicts["grad=forward,float32,cuda]@inductor"]
     assert absent is not None and absent.reason.startswith("no device cuda") and absent.unclaimed == ""
-    device = found["grad=forward,float32,cuda]@inductor-inference"]
+    device = verdicts["grad=forward,float32,cuda]@inductor-inference"]
     assert device is not None and device.unclaimed == "device cuda"
-    assert found["grad=forward,float32,cpu]@inductor-inference"] is None
+    assert verdicts["grad=forward,float32,cpu]@inductor-inference"] is None
 
 
 def test_a_version_that_the_case_does_not_allow_comes_first(tmp_path: Path) -> None:
-    found = skips(tmp_path, 'requires: {torch: "<2.6"}')
-    assert {verdict.unclaimed for verdict in found.values() if verdict} == {""} and None not in found.values()
+    verdicts = skips(tmp_path, 'requires: {torch: "<2.6"}')
+    assert {verdict.unclaimed for verdict in verdicts.values() if verdict} == {""} and None not in verdicts.values()
 
 
 def test_claims_are_part_of_a_plan_and_no_claim_leaves_its_hash(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def arguments(backends: Sequence[str] = (), imports: Sequence[str] = ()) -> RunS
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+def probes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Two Pythons, the second of which has a package with a backend; the questions that each was asked."""
     questions: list[tuple[str, list[str]]] = []
 
@@ -44,10 +44,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     return questions
 
 
-def test_nothing_is_asked_for_what_torch_has(asked: list[tuple[str, list[str]]], tmp_path: Path) -> None:
+def test_nothing_is_asked_for_what_torch_has(probes: list[tuple[str, list[str]]], tmp_path: Path) -> None:
     chosen = variants(tmp_path, "", backends=["inductor", "aot_eager_decomp_partition", "triton", "tvm"])
     assert len(checked_environments(arguments(["inductor"]), chosen)) == 2
-    assert asked == []
+    assert probes == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_nothing_is_asked_for_what_torch_has(asked: list[tuple[str, list[str]]],
     ],
 )
 def test_what_is_typed_and_not_there(
-    backends: list[str], imports: list[str], message: str, asked: list[tuple[str, list[str]]], tmp_path: Path
+    backends: list[str], imports: list[str], message: str, probes: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError) as caught:
         checked_environments(arguments(backends, imports), variants(tmp_path, "", backends=backends))
@@ -76,11 +76,11 @@ def test_what_is_typed_and_not_there(
     [(["registered_one"], []), (["json:loads"], []), (["nope"], ["json"]), (["eager"], ["json.decoder"])],
 )
 def test_what_is_typed_and_there(
-    backends: list[str], imports: list[str], asked: list[tuple[str, list[str]]], tmp_path: Path
+    backends: list[str], imports: list[str], probes: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     """An imported module may register any name. Of two Pythons one is enough: the other's column says INVALID."""
     assert len(checked_environments(arguments(backends, imports), variants(tmp_path, "", backends=backends))) == 2
-    assert len(asked) == 2
+    assert len(probes) == 2
 
 
 def suite_of(folder: Path, text: str) -> tuple[Variant, ...]:
@@ -89,12 +89,12 @@ def suite_of(folder: Path, text: str) -> tuple[Variant, ...]:
 
 
 def test_a_file_may_name_what_an_installed_package_registers(
-    asked: list[tuple[str, list[str]]], tmp_path: Path
+    probes: list[tuple[str, list[str]]], tmp_path: Path
 ) -> None:
     assert len(checked_environments(arguments(), suite_of(tmp_path, SUITE))) == 2
 
 
-def test_a_file_that_names_what_nobody_registers(asked: list[tuple[str, list[str]]], tmp_path: Path) -> None:
+def test_a_file_that_names_what_nobody_registers(probes: list[tuple[str, list[str]]], tmp_path: Path) -> None:
     chosen = suite_of(tmp_path, SUITE.replace("registered_one", "registered_onr"))
     with pytest.raises(InputError) as caught:
         checked_environments(arguments(), chosen)

@@ -24,8 +24,8 @@ def answers(job: Job, purpose: str) -> dict[str, Any]:
 
 def finish(engine: FakeEngine, *steps: Steps[Any]) -> dict[str, Any]:
     scheduler: Scheduler[Any] = Scheduler(engine)
-    for number, each in enumerate(steps):
-        scheduler.start(str(number), each)
+    for number, step in enumerate(steps):
+        scheduler.start(str(number), step)
     while len(scheduler):
         scheduler.wait(1.0)
     return dict(scheduler.results())
@@ -57,7 +57,7 @@ def test_a_death_in_the_float64_reference_is_asked_again_without_it() -> None:
     engine = FakeEngine(answers)
     results = finish(engine, with_reference([job("a"), job("dies"), job("b"), job("dies too")], heard.append))
     assert [outcome.ended for outcome in results["0"]] == ["result"] * 4
-    assert [(asked.key, asked.float64) for asked in engine.jobs[4:]] == [("dies", False), ("dies too", False)]
+    assert [(retry.key, retry.float64) for retry in engine.jobs[4:]] == [("dies", False), ("dies too", False)]
     assert len(heard) == 6 and [outcome.ended for outcome in heard].count("signal") == 2
 
 

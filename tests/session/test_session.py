@@ -19,12 +19,12 @@ from tests.scripted import FakeEngine, Script, context, only, passes, purpose, r
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> list[Variant]:
+def batch(tmp_path: Path) -> list[Variant]:
     return variants(tmp_path, "")
 
 
-def test_a_pass_is_one_job(one: list[Variant]) -> None:
-    code, engine, events = run(one, passes)
+def test_a_pass_is_one_job(batch: list[Variant]) -> None:
+    code, engine, events = run(batch, passes)
     assert (code, engine.asked()) == (0, [("main", "inductor")])
     assert [type(event) for event in events] == [VariantPlanned, VariantStarted, VariantFinished]
     (event,) = verdicts(events)
@@ -32,16 +32,16 @@ def test_a_pass_is_one_job(one: list[Variant]) -> None:
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_jobs_list_loaded_code_in_runs_that_keep_results(one: list[Variant], cached: bool) -> None:
-    _, engine, _ = run(one, passes, cached=cached)
+def test_jobs_list_loaded_code_in_runs_that_keep_results(batch: list[Variant], cached: bool) -> None:
+    _, engine, _ = run(batch, passes, cached=cached)
     assert [job.lists_code for job in engine.jobs] == [cached]
 
 
 # --- the ladder ---
 
 
-def test_a_failure_climbs_the_ladder_and_is_located(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", "decomposition", **wrong()))
+def test_a_failure_climbs_the_ladder_and_is_located(batch: list[Variant]) -> None:
+    code, engine, events = run(batch, only("main", "decomposition", **wrong()))
     assert code == 1
     assert engine.asked() == [
         ("main", "inductor"), ("dynamo", "eager"), ("aot", "aot_eager"), ("decomposition", "aot_eager_decomp_partition"),
@@ -52,23 +52,23 @@ def test_a_failure_climbs_the_ladder_and_is_located(one: list[Variant]) -> None:
     assert event.repro.startswith("runner run ")
 
 
-def test_the_ladder_reads_from_the_bottom_up_whichever_stage_answers_first(one: list[Variant]) -> None:
-    planned, events = plan(one, [environment("2.13.0")]), []  # type: ignore[var-annotated]
+def test_the_ladder_reads_from_the_bottom_up_whichever_stage_answers_first(batch: list[Variant]) -> None:
+    planned, events = plan(batch, [environment("2.13.0")]), []  # type: ignore[var-annotated]
     engine = FakeEngine(only("main", **wrong()), place=-1)
     events.extend(Session(planned, engine, context()).events())
     assert [*verdicts(events)[0].stages] == ["dynamo", "aot", "decomposition", "inductor"]
 
 
-def test_what_only_the_backend_itself_shows_is_its_own(one: list[Variant]) -> None:
-    _, _, events = run(one, only("main", **wrong()))
+def test_what_only_the_backend_itself_shows_is_its_own(batch: list[Variant]) -> None:
+    _, _, events = run(batch, only("main", **wrong()))
     assert verdicts(events)[0].stage == "inductor"
 
 
-def test_another_kind_of_failure_below_is_not_the_same(one: list[Variant]) -> None:
+def test_another_kind_of_failure_below_is_not_the_same(batch: list[Variant]) -> None:
     def script(job: Job, purpose: str) -> dict[str, Any]:
         return wrong("value") if purpose == "main" else wrong("stride") if purpose == "dynamo" else {}
 
-    (event,) = verdicts(run(one, script)[2])
+    (event,) = verdicts(run(batch, script)[2])
     assert (event.stage, event.stages["dynamo"]) == ("inductor", "stride")
 
 
@@ -80,7 +80,7 @@ def test_a_custom_backend_is_tried_against_dynamo_alone(tmp_path: Path) -> None:
     assert verdicts(events)[0].stage == "backend"
 
 
-def test_a_stage_that_was_not_tried_is_not_ok(one: list[Variant]) -> None:
+def test_a_stage_that_was_not_tried_is_not_ok(batch: list[Variant]) -> None:
     def script(job: Job, purpose: str) -> dict[str, Any]:
         if purpose == "aot":
             return {"ended": "broken", "phase": "load", "detail": "oops"}
@@ -88,7 +88,7 @@ def test_a_stage_that_was_not_tried_is_not_ok(one: list[Variant]) -> None:
             return {"trust": {"verdict": "INVALID", "reason": "no backend"}}
         return wrong() if purpose == "main" else {}
 
-    code, _, events = run(one, script)
+    code, _, events = run(batch, script)
     assert (code, verdicts(events)[0].stages) == (1, {"dynamo": "ok", "inductor": "value"})
 
 
@@ -121,44 +121,46 @@ def test_the_ledger_pins_the_stage_that_was_located(tmp_path: Path) -> None:
         ("judge", "ERROR", 3),
     ],
 )
-def test_whose_fault_a_death_is(one: list[Variant], how: str, phase: str, verdict: str, ladder: int) -> None:
-    code, engine, events = run(one, only("main", ended=how, phase=phase, signal="SIGSEGV" if how == "signal" else None))
+def test_whose_fault_a_death_is(batch: list[Variant], how: str, phase: str, verdict: str, ladder: int) -> None:
+    code, engine, events = run(
+        batch, only("main", ended=how, phase=phase, signal="SIGSEGV" if how == "signal" else None)
+    )
     (event,) = verdicts(events)
     assert (code, event.verdict, len(engine.jobs) - 1) == (1, verdict, ladder)
     assert event.signal == ("SIGSEGV" if how == "signal" else None)
     assert bool(event.findings) is (verdict == "ERROR")
 
 
-def test_a_death_of_the_float64_reference_is_retried_without_it(one: list[Variant]) -> None:
+def test_a_death_of_the_float64_reference_is_retried_without_it(batch: list[Variant]) -> None:
     def script(job: Job, purpose: str) -> dict[str, Any]:
         return {"ended": "signal", "phase": "float64", "signal": "SIGSEGV"} if job.float64 else {}
 
-    code, engine, events = run(one, script)
+    code, engine, events = run(batch, script)
     assert (code, [job.float64 for job in engine.jobs]) == (0, [True, False])
     (event,) = verdicts(events)
     assert event.verdict == "PASS"
     assert event.notes == ("float64 reference dropped: the process was ended by SIGSEGV while it ran",)
 
 
-def test_the_ladder_does_not_die_of_it_again(one: list[Variant]) -> None:
+def test_the_ladder_does_not_die_of_it_again(batch: list[Variant]) -> None:
     def script(job: Job, purpose: str) -> dict[str, Any]:
         if job.float64:
             return {"ended": "timeout", "phase": "float64"}
         return {"ended": "signal", "phase": "backend", "signal": "SIGSEGV"} if purpose == "main" else {}
 
-    _, engine, events = run(one, script)
+    _, engine, events = run(batch, script)
     assert [job.float64 for job in engine.jobs] == [True, False, False, False, False]
     (event,) = verdicts(events)
     assert (event.stage, event.oracles) == ("inductor", ("signal",))
 
 
-def test_a_death_of_the_reference_on_the_ladder_alone_blames_no_stage(one: list[Variant]) -> None:
+def test_a_death_of_the_reference_on_the_ladder_alone_blames_no_stage(batch: list[Variant]) -> None:
     def script(job: Job, purpose: str) -> dict[str, Any]:
         if purpose == "main":
             return wrong("signal")
         return {"ended": "signal", "phase": "float64", "signal": "SIGSEGV"} if job.float64 else {}
 
-    _, engine, events = run(one, script)
+    _, engine, events = run(batch, script)
     assert [(purpose(job), job.float64) for job in engine.jobs if purpose(job) == "dynamo"] == [
         ("dynamo", True),
         ("dynamo", False),
@@ -167,8 +169,8 @@ def test_a_death_of_the_reference_on_the_ladder_alone_blames_no_stage(one: list[
     assert (event.stage, event.notes) == ("inductor", ())
 
 
-def test_a_broken_harness_is_no_failure_of_the_case(one: list[Variant]) -> None:
-    code, engine, events = run(one, only("main", ended="broken", phase="load", detail="Traceback: oops"))
+def test_a_broken_harness_is_no_failure_of_the_case(batch: list[Variant]) -> None:
+    code, engine, events = run(batch, only("main", ended="broken", phase="load", detail="Traceback: oops"))
     assert (code, len(engine.jobs)) == (3, 1)
     notice = next(event for event in events if isinstance(event, Notice))
     assert notice.severity == "error" and notice.message.endswith("Traceback: oops")
@@ -182,7 +184,7 @@ WORKER_ERROR = {"ended": "worker-error", "phase": "backend", "detail": "Tracebac
 def test_a_worker_that_fails_over_a_case_costs_that_case_alone(tmp_path: Path) -> None:
     """Whatever a case does to its process, it makes no run end as one whose harness failed."""
     chosen = variants(tmp_path, "dtypes: [float32, float16]")
-    code, engine, events = run(chosen, lambda job, what: WORKER_ERROR if job.dtype == "float32" else {})
+    code, engine, events = run(chosen, lambda job, purpose: WORKER_ERROR if job.dtype == "float32" else {})
     assert (code, len(engine.jobs)) == (1, 2) and not [event for event in events if isinstance(event, Notice)]
     assert [event.verdict for event in verdicts(events)] == ["ERROR", "PASS"]
     event = next(event for event in verdicts(events) if event.verdict == "ERROR")
@@ -191,20 +193,22 @@ def test_a_worker_that_fails_over_a_case_costs_that_case_alone(tmp_path: Path) -
     )
     assert event.stack == "Traceback\nValueError: oops" and not event.findings
     long = {**WORKER_ERROR, "detail": "x" * 10**6 + "\nValueError: oops"}
-    (event,) = verdicts(run(chosen[:1], lambda job, what: long)[2])
+    (event,) = verdicts(run(chosen[:1], lambda job, purpose: long)[2])
     assert len(event.stack) == 1 << 16 and event.reason.endswith("ValueError: oops")
 
 
-def test_a_full_disk_under_a_compiler_is_an_error_of_the_variant(one: list[Variant]) -> None:
+def test_a_full_disk_under_a_compiler_is_an_error_of_the_variant(batch: list[Variant]) -> None:
     finding = wrong("compile-error")["findings"][0] | {"error": {"message": "a.cpp: No space left on device"}}
-    code, _, events = run(one, only("main", findings=[finding]))
+    code, _, events = run(batch, only("main", findings=[finding]))
     assert (code, verdicts(events)[0].verdict) == (1, "ERROR")
     assert verdicts(events)[0].reason == "this machine cannot compile: a.cpp: No space left on device"
 
 
 @pytest.mark.parametrize("result", [{"trust": 3}, {"findings": [3]}, {"findings": 3}])
-def test_an_answer_that_control_cannot_use_costs_its_variant_alone(one: list[Variant], result: dict[str, Any]) -> None:
-    code, _, events = run(one, only("main", **result))
+def test_an_answer_that_control_cannot_use_costs_its_variant_alone(
+    batch: list[Variant], result: dict[str, Any]
+) -> None:
+    code, _, events = run(batch, only("main", **result))
     (event,) = verdicts(events)
     assert (code, event.verdict) == (1, "ERROR") and event.reason.startswith("its answer cannot be used: ")
     assert event.stack.startswith("Traceback")
@@ -241,7 +245,7 @@ def test_a_difference_that_a_policy_explains_passes_with_a_label(tmp_path: Path)
     ],
 )
 def test_a_probe_that_does_not_pass_explains_nothing(tmp_path: Path, probe: dict[str, Any]) -> None:
-    script: Script = lambda job, what: SMALL if what == "main" else probe if what == EMULATE_CASTS else {}  # noqa: E731
+    script: Script = lambda job, purpose: SMALL if purpose == "main" else probe if purpose == EMULATE_CASTS else {}  # noqa: E731
     code, _, events = run(half(tmp_path), script)
     assert (code, verdicts(events)[0].verdict, verdicts(events)[0].labels) == (1, "FAIL", ())
 
@@ -262,20 +266,20 @@ def test_a_skipped_variant_takes_no_process(tmp_path: Path) -> None:
     assert verdicts(events)[0].reason == "needs torch >=2.7, this is 2.6.0"
 
 
-def test_what_the_worker_skips(one: list[Variant]) -> None:
-    code, _, events = run(one, only("main", trust={"verdict": "SKIP", "reason": "no triton"}))
+def test_what_the_worker_skips(batch: list[Variant]) -> None:
+    code, _, events = run(batch, only("main", trust={"verdict": "SKIP", "reason": "no triton"}))
     assert (code, verdicts(events)[0].verdict, verdicts(events)[0].reason) == (0, "SKIP", "no triton")
 
 
 @pytest.mark.parametrize("doubt", ["INVALID", "FLAKY", "VACUOUS"])
-def test_doubt_is_red_and_climbs_no_ladder(one: list[Variant], doubt: str) -> None:
-    code, engine, events = run(one, only("main", trust={"verdict": doubt, "reason": "why"}))
+def test_doubt_is_red_and_climbs_no_ladder(batch: list[Variant], doubt: str) -> None:
+    code, engine, events = run(batch, only("main", trust={"verdict": doubt, "reason": "why"}))
     assert (code, len(engine.jobs), verdicts(events)[0].verdict) == (1, 1, doubt)
 
 
 def test_fail_fast_starts_nothing_after_the_first_failure(tmp_path: Path) -> None:
     chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
-    fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
+    fails: Script = lambda job, purpose: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
     code, engine, events = run(chosen, fails, max_fail=1)
     assert code == 1
     assert len(verdicts(events)) == len(engine.jobs) == 1
@@ -286,7 +290,7 @@ def test_fail_fast_starts_nothing_after_the_first_failure(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("most", "slots", "ran"), [(3, 1, 3), (1, 4, 4), (99, 1, 8)])
 def test_a_number_of_failures_stops_the_run(tmp_path: Path, most: int, slots: int, ran: int) -> None:
     chosen = variants(tmp_path, "params: {n: [1, 2, 3, 4, 5, 6, 7, 8]}")
-    fails: Script = lambda job, what: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
+    fails: Script = lambda job, purpose: {"trust": {"verdict": "FLAKY", "reason": "why"}}  # noqa: E731
     _, _, events = run(chosen, fails, max_fail=most, slots=slots)
     assert len(verdicts(events)) == ran  # what had started by then comes to its verdict
 
@@ -302,10 +306,10 @@ def test_a_deadline_ends_what_runs_and_starts_nothing(tmp_path: Path) -> None:
 # --- more than once ---
 
 
-def test_a_red_variant_is_retried_until_it_does_otherwise(one: list[Variant]) -> None:
+def test_a_red_variant_is_retried_until_it_does_otherwise(batch: list[Variant]) -> None:
     answers = iter([wrong(), wrong(), {}])
-    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
-    code, _, events = run(one, script, retries=5)
+    script: Script = lambda job, purpose: next(answers) if purpose == "main" else {}  # noqa: E731
+    code, _, events = run(batch, script, retries=5)
     (event,) = verdicts(events)
     assert (code, event.verdict, event.attempts) == (1, "FLAKY", 3)
     assert event.tally == {}, "a retry is made because of the verdict before it, so their counts are no rate"
@@ -313,29 +317,29 @@ def test_a_red_variant_is_retried_until_it_does_otherwise(one: list[Variant]) ->
     assert sum(isinstance(e, VariantStarted) for e in events) == 1
 
 
-def test_retries_have_an_end_and_a_pass_needs_none(one: list[Variant]) -> None:
-    _, engine, events = run(one, only("main", **wrong()), retries=2)
+def test_retries_have_an_end_and_a_pass_needs_none(batch: list[Variant]) -> None:
+    _, engine, events = run(batch, only("main", **wrong()), retries=2)
     assert (verdicts(events)[0].verdict, verdicts(events)[0].attempts) == ("FAIL", 3)
     assert [purpose(job) for job in engine.jobs].count("main") == 3
-    assert len(run(one, passes, retries=2)[1].jobs) == 1
+    assert len(run(batch, passes, retries=2)[1].jobs) == 1
 
 
-def test_stress_runs_all_and_finds_the_odd_one(one: list[Variant]) -> None:
+def test_stress_runs_all_and_finds_the_odd_one(batch: list[Variant]) -> None:
     answers = iter([{}, {}, {}, wrong(), {}])
-    script: Script = lambda job, what: next(answers) if what == "main" else {}  # noqa: E731
-    (event,) = verdicts(run(one, script, stress=5)[2])
+    script: Script = lambda job, purpose: next(answers) if purpose == "main" else {}  # noqa: E731
+    (event,) = verdicts(run(batch, script, stress=5)[2])
     assert (event.verdict, event.attempts, event.oracles) == ("FLAKY", 5, ("value",))
     assert event.reason.startswith("5 runs disagree: 4 PASS, 1 FAIL; run 4: value")
     assert event.tally == {"PASS": 4, "FAIL": 1}
-    (event,) = verdicts(run(one, passes, stress=5)[2])
+    (event,) = verdicts(run(batch, passes, stress=5)[2])
     assert (event.verdict, event.attempts, event.tally) == ("PASS", 5, {"PASS": 5})
 
 
-def test_what_time_went_into(one: list[Variant]) -> None:
-    script: Script = lambda job, what: {"busy": 2.0}  # noqa: E731
-    (event,) = verdicts(run(one, script)[2])
+def test_what_time_went_into(batch: list[Variant]) -> None:
+    script: Script = lambda job, purpose: {"busy": 2.0}  # noqa: E731
+    (event,) = verdicts(run(batch, script)[2])
     assert event.spent["busy"] == 2.0
-    (event,) = verdicts(run(one, script, slow=0.5)[2])
+    (event,) = verdicts(run(batch, script, slow=0.5)[2])
     assert event.labels == ("slow",)
 
 
@@ -348,8 +352,8 @@ def test_ladders_of_several_variants_do_not_mix(tmp_path: Path) -> None:
         return wrong("stride") if purpose == "main" and job.environment == "2.6.0" else {}
 
     code, _, events = run(chosen, script, ("2.6.0", "2.13.0"), slots=4)
-    told = {(e.params["n"], e.torch): (e.verdict, e.stage) for e in verdicts(events)}
-    assert told == {
+    outcomes = {(e.params["n"], e.torch): (e.verdict, e.stage) for e in verdicts(events)}
+    assert outcomes == {
         (1, "2.6.0"): ("FAIL", "aot"), (1, "2.13.0"): ("FAIL", "aot"), (2, "2.6.0"): ("FAIL", "inductor"), (2, "2.13.0"): ("PASS", None),
     }  # fmt: skip
     assert code == 1
@@ -365,11 +369,11 @@ def test_the_command_that_reproduces_a_variant(tmp_path: Path) -> None:
     assert "::a[float32,cpu]@my:fn' --backend my:fn --python" in event.repro
 
 
-def test_what_runs_is_told_to_the_ticker(one: list[Variant]) -> None:
+def test_what_runs_is_told_to_the_ticker(batch: list[Variant]) -> None:
     ticks: list[Any] = []
     engine = FakeEngine(only("main", **wrong()))
-    assert [*Session(plan(one, [environment()]), engine, context(), ticks.append).events()]
-    assert [(one[0].id, 1.0, "eager")] in ticks and ticks[-1] == []
+    assert [*Session(plan(batch, [environment()]), engine, context(), ticks.append).events()]
+    assert [(batch[0].id, 1.0, "eager")] in ticks and ticks[-1] == []
 
 
 def test_what_torch_lacks_is_said_once_in_a_run(tmp_path: Path) -> None:

@@ -23,13 +23,15 @@ ROOT = Path(__file__).parents[2]
 
 def made(count: int, folder: Path, torches: Sequence[str] = ("2.13.0",)) -> list[Planned]:
     """A plan of ``count`` variants under each torch."""
-    (one,) = variants(folder, "")
-    many = [dataclasses.replace(one, id=f"a.spec.yaml::case_{number}[float32,cpu]@inductor") for number in range(count)]
+    (template,) = variants(folder, "")
+    many = [
+        dataclasses.replace(template, id=f"a.spec.yaml::case_{number}[float32,cpu]@inductor") for number in range(count)
+    ]
     return plan(many, [environment(torch) for torch in torches])
 
 
 def ids(planned: Sequence[Planned]) -> list[str]:
-    return [one.variant.id for one in planned]
+    return [entry.variant.id for entry in planned]
 
 
 # --- which shard ---
@@ -75,12 +77,12 @@ def test_every_variant_is_in_exactly_one_shard(tmp_path: Path, size: int, count:
     planned = made(size, tmp_path, ("2.6.0", "2.13.0"))
     seconds = timings(planned, how)
     shards = [chosen(planned, Shard(index, count), seconds) for index in range(1, count + 1)]
-    together = [one for shard in shards for one in shard]
-    assert sorted(one.key for one in together) == sorted(one.key for one in planned)
+    together = [entry for shard in shards for entry in shard]
+    assert sorted(entry.key for entry in together) == sorted(entry.key for entry in planned)
     for shard in shards:
-        assert [one.number for one in shard] == sorted(one.number for one in shard)  # the plan's order
-        found = ids(shard)
-        assert all(found.count(name) == 2 for name in found)  # its environments stay together
+        assert [entry.number for entry in shard] == sorted(entry.number for entry in shard)  # the plan's order
+        names = ids(shard)
+        assert all(names.count(name) == 2 for name in names)  # its environments stay together
 
 
 @pytest.mark.parametrize("how", ["none", "half"])
@@ -153,18 +155,18 @@ cases:
 """
 
 
-def hashed(folder: Path, text: str = CASE, build: str = "2.13.0", **more: Any) -> str:
+def hashed(folder: Path, text: str = CASE, build: str = "2.13.0", **options: Any) -> str:
     folder.mkdir(exist_ok=True)
-    return plan_hash(plan(loaded(written(folder, text), **more).variants, [environment(build)]))
+    return plan_hash(plan(loaded(written(folder, text), **options).variants, [environment(build)]))
 
 
 def test_the_hash_is_short_and_the_same_in_every_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = set()
+    digests = set()
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
         monkeypatch.chdir(folder)
-        found.add(hashed(folder))
-    (digest,) = found
+        digests.add(hashed(folder))
+    (digest,) = digests
     assert len(digest) == 16 and int(digest, 16) >= 0
 
 
@@ -194,24 +196,24 @@ def test_any_edit_of_a_case_changes_the_hash(tmp_path: Path, old: str, new: str)
 
 
 def test_everything_planned_is_in_the_hash(tmp_path: Path) -> None:
-    found = loaded(written(tmp_path, CASE), backends=["inductor", "eager"]).variants
-    both = [environment("2.6.0"), environment("2.13.0")]
-    whole = plan_hash(plan(found, both))
-    other = dataclasses.replace(both[1], build="2.13.0+cu126")
-    backend = dataclasses.replace(found[0].backend, options={"max_autotune": True})
+    collection = loaded(written(tmp_path, CASE), backends=["inductor", "eager"]).variants
+    environments = [environment("2.6.0"), environment("2.13.0")]
+    whole = plan_hash(plan(collection, environments))
+    cuda_build = dataclasses.replace(environments[1], build="2.13.0+cu126")
+    backend = dataclasses.replace(collection[0].backend, options={"max_autotune": True})
     different = [
-        plan_hash(plan(found[:-1], both)),
-        plan_hash(plan(found, both[:1])),
-        plan_hash(plan(found, [both[0], other])),
-        plan_hash(plan([dataclasses.replace(found[0], backend=backend), *found[1:]], both)),
-        plan_hash(plan(found, both), "--seed 1"),
-        plan_hash(plan(found, both), "--seed", "1"),
+        plan_hash(plan(collection[:-1], environments)),
+        plan_hash(plan(collection, environments[:1])),
+        plan_hash(plan(collection, [environments[0], cuda_build])),
+        plan_hash(plan([dataclasses.replace(collection[0], backend=backend), *collection[1:]], environments)),
+        plan_hash(plan(collection, environments), "--seed 1"),
+        plan_hash(plan(collection, environments), "--seed", "1"),
         plan_hash([]),
     ]
     assert len({whole, *different}) == len(different) + 1
-    assert plan_hash(list(reversed(plan(found, both)))) == whole
-    moved = [dataclasses.replace(one, python="/elsewhere/python", key="x") for one in both]
-    assert plan_hash(plan(found, moved)) == whole
+    assert plan_hash(list(reversed(plan(collection, environments)))) == whole
+    new_paths = [dataclasses.replace(item, python="/elsewhere/python", key="x") for item in environments]
+    assert plan_hash(plan(collection, new_paths)) == whole
 
 
 MODULE = """
@@ -267,12 +269,12 @@ def differing(value: Any) -> Any:
 
 
 def test_no_field_of_a_case_is_forgotten(tmp_path: Path) -> None:
-    one: Variant = variants(tmp_path, "")[0]
-    span = one.case.span
+    variant: Variant = variants(tmp_path, "")[0]
+    span = variant.case.span
     nodes: dict[type, Any] = {
-        Case: one.case,
-        Input: one.case.inputs[0],
-        Step: one.case.chain[0],
+        Case: variant.case,
+        Input: variant.case.inputs[0],
+        Step: variant.case.chain[0],
         Ref: Ref("x", (), span),
         Index: Index((1, ...), span),
         If: If(Literal(True), (), (), span),
@@ -281,8 +283,8 @@ def test_no_field_of_a_case_is_forgotten(tmp_path: Path) -> None:
     }
 
     def of(item: Any) -> str:
-        case = item if isinstance(item, Case) else dataclasses.replace(one.case, result=item)
-        return plan_hash(plan([dataclasses.replace(one, case=case)], [environment()]))
+        case = item if isinstance(item, Case) else dataclasses.replace(variant.case, result=item)
+        return plan_hash(plan([dataclasses.replace(variant, case=case)], [environment()]))
 
     for kind, item in nodes.items():
         base = of(item)
@@ -303,9 +305,13 @@ def test_what_a_python_file_imports_from_its_folder_is_in_the_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, python: str
 ) -> None:
     hashes = []
-    for name, helper, other in (("one", "a = 1", "x"), ("two", "a = 1", "y"), ("three", "a = 2", "x")):
+    for name, helper, other_text in (("one", "a = 1", "x"), ("two", "a = 1", "y"), ("three", "a = 2", "x")):
         (tmp_path / name).mkdir()
-        for file, content in (("python.py", f"import helper\n{python}"), ("helper.py", helper), ("other.py", other)):
+        for file, content in (
+            ("python.py", f"import helper\n{python}"),
+            ("helper.py", helper),
+            ("other.py", other_text),
+        ):
             (tmp_path / name / file).write_text(content)
         monkeypatch.chdir(tmp_path / name)
         hashes.append(hashed(tmp_path / name, text, allow_python=True))
@@ -315,30 +321,32 @@ def test_what_a_python_file_imports_from_its_folder_is_in_the_hash(
 def test_a_case_is_hashed_once_however_many_variants_share_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from runner.session import shards
 
-    seen: list[Any] = []
+    values: list[Any] = []
     plain = shards._plain
 
     def counted(value: Any) -> Any:
-        seen.append(value)
+        values.append(value)
         return plain(value)
 
     monkeypatch.setattr(shards, "_plain", counted)
     plan_hash(made(500, tmp_path))
-    assert sum(isinstance(value, Case) for value in seen) == 1
+    assert sum(isinstance(value, Case) for value in values) == 1
 
 
 def test_the_project_s_own_cases_can_all_be_hashed() -> None:
-    found = loaded(ROOT / "specs", ROOT / "suites", allow_python=True).variants
-    assert len(found) > 100
-    digests = {plan_hash(plan([variant], [environment()])) for variant in found}
-    assert len(digests) == len(found)
+    collection = loaded(ROOT / "specs", ROOT / "suites", allow_python=True).variants
+    assert len(collection) > 100
+    digests = {plan_hash(plan([variant], [environment()])) for variant in collection}
+    assert len(digests) == len(collection)
 
 
 def test_what_has_no_lasting_text_is_refused(tmp_path: Path) -> None:
-    one = variants(tmp_path, "")[0]
+    variant = variants(tmp_path, "")[0]
     with pytest.raises(TypeError, match="no hash is known"):
         plan_hash(
-            plan([dataclasses.replace(one, case=dataclasses.replace(one.case, result=object()))], [environment()])
+            plan(
+                [dataclasses.replace(variant, case=dataclasses.replace(variant.case, result=object()))], [environment()]
+            )
         )  # type: ignore[arg-type]
 
 

@@ -43,8 +43,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> list[Planned]:
     text = "cases:\n" + "".join(
         f"  - {{name: c{number}, inputs: {{x: [2]}}, chain: [F.relu]}}\n" for number in range(8)
     )
-    found = loaded(written(folder, text), backends=["eager", "inductor"]).variants
-    return plan(found, [environment("2.6.0"), environment("2.13.0")])
+    collection = loaded(written(folder, text), backends=["eager", "inductor"]).variants
+    return plan(collection, [environment("2.6.0"), environment("2.13.0")])
 
 
 def run(
@@ -60,7 +60,7 @@ def run(
                               for t in ("2.6.0", "2.13.0")),
     }  # fmt: skip
     file = f"{cwd}/specs/a.spec.yaml"
-    announced = [replace(planned_event(one), number=one.number, file=file) for one in planned]
+    announced = [replace(planned_event(entry), number=entry.number, file=file) for entry in planned]
     finished = [_finished(event, file) for event in reversed(announced)]
     code = 1 if any(event.verdict == "FAIL" for event in finished) else 0
     begun = [VariantStarted(event.id, event.torch) for event in finished]
@@ -132,7 +132,7 @@ def test_environments_are_united(runs: list[list[Event]]) -> None:
 )
 def test_the_worst_exit_code_stands(runs: list[list[Event]], codes: tuple[int, ...], code: int) -> None:
     green = [changed(events, VariantFinished, verdict="PASS") for events in runs]
-    ended = [changed(events, RunFinished, exit_code=one) for events, one in zip(green, codes, strict=True)]
+    ended = [changed(events, RunFinished, exit_code=exit_code) for events, exit_code in zip(green, codes, strict=True)]
     assert merge(ended)[-1] == RunFinished(code, 30.0)
 
 
@@ -143,8 +143,8 @@ def test_a_red_verdict_is_red_whatever_its_shard_s_end_said(runs: list[list[Even
 def test_what_shards_remarked_is_kept_once(runs: list[list[Event]]) -> None:
     for events in runs:
         events[1:1] = [Notice("the same"), Notice(f"of {events[0].run}", "error")]  # type: ignore[union-attr]
-    found = only(merge(runs), Notice)
-    assert found == [Notice("the same"), Notice("of r1", "error"), Notice("of r2", "error"), Notice("of r3", "error")]
+    notices = only(merge(runs), Notice)
+    assert notices == [Notice("the same"), Notice("of r1", "error"), Notice("of r2", "error"), Notice("of r3", "error")]
 
 
 def test_different_versions_of_the_runner_are_told(runs: list[list[Event]]) -> None:
@@ -175,8 +175,8 @@ def test_a_resumed_shard_is_as_good_as_any(runs: list[list[Event]]) -> None:
 
 
 def test_an_empty_shard_is_a_shard(planned: list[Planned]) -> None:
-    one = planned[:2]
-    merged = merge([run(one, one, "1/2", argv=("runner", "run", "--durations=r")), run([], one, "2/2")])
+    pair = planned[:2]
+    merged = merge([run(pair, pair, "1/2", argv=("runner", "run", "--durations=r")), run([], pair, "2/2")])
     assert len(only(merged, VariantFinished)) == 2
 
 
@@ -216,8 +216,8 @@ def test_runs_that_are_no_shards_are_refused(runs: list[list[Event]]) -> None:
 
 
 def test_shards_of_different_counts_are_refused(planned: list[Planned], runs: list[list[Event]]) -> None:
-    other = run(chosen(planned, Shard(2, 4)), planned, "2/4")
-    assert "different numbers of shards" in refused([runs[0], other, runs[2]])
+    quarter = run(chosen(planned, Shard(2, 4)), planned, "2/4")
+    assert "different numbers of shards" in refused([runs[0], quarter, runs[2]])
 
 
 def interrupted(events: list[Event]) -> list[Event]:
@@ -233,8 +233,8 @@ def killed_again(events: list[Event]) -> list[Event]:
 
 
 def stopped_early(events: list[Event]) -> list[Event]:
-    gone = only(events, VariantFinished)[0]
-    return [event for event in events if event is not gone]
+    victim = only(events, VariantFinished)[0]
+    return [event for event in events if event is not victim]
 
 
 @pytest.mark.parametrize(
@@ -250,13 +250,13 @@ def test_an_unfinished_shard_is_refused_with_how_to_finish_it(
 
 
 def unannounced(events: list[Event]) -> list[Event]:
-    gone = only(events, VariantPlanned)[0]
-    return [event for event in events if event is not gone]
+    victim = only(events, VariantPlanned)[0]
+    return [event for event in events if event is not victim]
 
 
 def lines_lost(events: list[Event]) -> list[Event]:
-    gone = only(events, VariantPlanned)[0]
-    return [event for event in events if getattr(event, "id", "") != gone.id]
+    victim = only(events, VariantPlanned)[0]
+    return [event for event in events if getattr(event, "id", "") != victim.id]
 
 
 @pytest.mark.parametrize("change", [unannounced, lines_lost])
@@ -271,8 +271,8 @@ def test_a_verdict_on_what_was_not_announced_is_refused_whatever_the_counts_say(
 
 
 def test_a_variant_in_two_shards_is_refused(planned: list[Planned]) -> None:
-    one, two = planned[:10], planned[9:]
-    text = refused([run(one, planned, "1/2"), run(two, planned, "2/2")])
+    first, second = planned[:10], planned[9:]
+    text = refused([run(first, planned, "1/2"), run(second, planned, "2/2")])
     assert planned[9].variant.id in text and "run r1" in text and "run r2" in text and "--durations" in text
 
 
@@ -282,8 +282,8 @@ def test_a_variant_in_no_shard_is_refused(planned: list[Planned]) -> None:
 
 
 def test_a_variant_of_another_shard_is_refused_where_ids_alone_cut(planned: list[Planned]) -> None:
-    ids = sorted({one.variant.id for one in planned})
-    halves = [[one for one in planned if one.variant.id in half] for half in (ids[:8], ids[8:])]
+    ids = sorted({entry.variant.id for entry in planned})
+    halves = [[entry for entry in planned if entry.variant.id in half] for half in (ids[:8], ids[8:])]
     text = refused([run(half, planned, f"{index}/2") for index, half in enumerate(halves, 1)])
     assert "belongs to another shard than shard 1/2" in text
     for words in (("--durations", "r"), ("--durations=r",), ("--dur", "r")):
@@ -296,8 +296,8 @@ def test_a_variant_of_another_shard_is_refused_where_ids_alone_cut(planned: list
 
 
 def test_two_variants_in_one_place_are_refused(planned: list[Planned]) -> None:
-    moved = [replace(one, number=one.number - 1) for one in planned[10:]]
-    assert "the same place" in refused([run(planned[:10], planned, "1/2"), run(moved, planned, "2/2")])
+    second_shard = [replace(entry, number=entry.number - 1) for entry in planned[10:]]
+    assert "the same place" in refused([run(planned[:10], planned, "1/2"), run(second_shard, planned, "2/2")])
 
 
 # --- stamps ---
@@ -319,8 +319,8 @@ def test_stamps_are_read_from_every_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stamp", [{"plan": "abc", "shard": "2/2"}, {"plan": "abd", "shard": "1/2"}, {}])
 def test_a_log_that_two_shards_wrote_is_refused(tmp_path: Path, stamp: dict[str, str]) -> None:
     path = tmp_path / "events.jsonl"
-    for one in ({"plan": "abc", "shard": "1/2"}, stamp):
-        with Journal(path, stamp=one) as log:
+    for owner in ({"plan": "abc", "shard": "1/2"}, stamp):
+        with Journal(path, stamp=owner) as log:
             log.write(Notice("a line"))
     with pytest.raises(UsageError) as error:
         check_stamps(path)

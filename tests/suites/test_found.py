@@ -27,8 +27,8 @@ def test_every_case_fails_as_its_entry_says(cases: list[Case], tmp_path: Path) -
     paths = [f"{case.file}::{case.name}" for case in cases]
     command = [sys.executable, "-m", "runner", "run", *paths, "--backend", "inductor", "--no-confirm", "-j", "2"]
     path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=1800
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"\n{len(cases)} xfail in" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert f"\n{len(cases)} xfail in" in process.stdout

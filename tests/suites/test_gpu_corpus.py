@@ -116,15 +116,15 @@ def suite() -> Loaded:
 
 def test_the_suite_loads_and_is_of_cuda_alone(suite: Loaded) -> None:
     assert suite.diagnostics == ()
-    assert [one.manual for one in suite.suites] == [True]
+    assert [item.manual for item in suite.suites] == [True]
     assert {variant.device for variant in suite.variants} == {"cuda"}
 
 
 def test_the_suite_leaves_out_what_ends_a_process_for_cuda_and_nothing_else(suite: Loaded) -> None:
-    held = {variant.case.name for variant in suite.variants}
+    names = {variant.case.name for variant in suite.variants}
     out = {variant.case.name for variant in found().variants if "device-assert" in variant.case.tags}
     assert out == {"scatter_to_index_minus_one"}
-    assert held == {variant.case.name for variant in found().variants} - out
+    assert names == {variant.case.name for variant in found().variants} - out
 
 
 def test_a_few_cases_run_under_every_mode(suite: Loaded) -> None:
@@ -152,13 +152,13 @@ def test_nothing_is_expected_of_a_mode() -> None:
 def test_each_row_is_one_case_and_each_case_one_row() -> None:
     assert len(ROWS) == 51
     assert sorted(variants()) == sorted(row["id"] for row in ROWS)
-    cases = {row: {(v.case.file, v.case.name) for v in its} for row, its in variants().items()}
-    assert all(len(its) == 1 for its in cases.values())
+    cases = {row: {(v.case.file, v.case.name) for v in members} for row, members in variants().items()}
+    assert all(len(members) == 1 for members in cases.values())
     assert len(set().union(*cases.values())) == len(ROWS)
-    others = [v for v in found().variants if v not in itertools.chain(*variants().values())]
-    extra = {v.case.name for v in others if "regression" in v.case.tags and "operators" not in v.case.tags}
+    remainder = [v for v in found().variants if v not in itertools.chain(*variants().values())]
+    extra = {v.case.name for v in remainder if "regression" in v.case.tags and "operators" not in v.case.tags}
     assert extra == {"product_padded"}, "not in the record: tag it found"
-    assert all(("regression" in v.case.tags) == ("found" in v.case.tags) for v in others)
+    assert all(("regression" in v.case.tags) == ("found" in v.case.tags) for v in remainder)
 
 
 @each_failure
@@ -195,14 +195,14 @@ def as_recorded(row: dict[str, Any], **changed: Any) -> Finding:
 @each_failure
 def test_what_was_recorded_is_expected_and_nothing_else_is(row: dict[str, Any]) -> None:
     variant = on_cuda(row)
-    other = "aot" if stage_of(row) != "aot" else "inductor"
+    wrong_stage = "aot" if stage_of(row) != "aot" else "inductor"
 
     def verdict(*findings: Finding, torch_version: str = "2.11.0") -> str:
         return decide(variant, torch_version, findings, None).word
 
     assert verdict(as_recorded(row)) == "XFAIL"
     assert verdict() == "XPASS"
-    assert verdict(as_recorded(row, stage=other)) in ("FAIL", "ERROR")
+    assert verdict(as_recorded(row, stage=wrong_stage)) in ("FAIL", "ERROR")
     assert verdict(as_recorded(row, oracle="stride")) in ("FAIL", "ERROR")
     assert verdict(as_recorded(row), torch_version="2.13.0") in ("FAIL", "ERROR")
     if the_entry(row).error:
@@ -239,11 +239,11 @@ def module_of(file: Path) -> ModuleType:
 
 
 @pytest.fixture
-def both(row: dict[str, Any], tmp_path: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
+def modules(row: dict[str, Any], tmp_path: Path) -> Iterator[tuple[ModuleType, ModuleType]]:
     """The row's script, and the source of its case."""
-    written = tmp_path / "case.py"
-    written.write_text(build(on_cuda(row)).text.replace('.to("cuda")', "").replace('"cuda"', '"cpu"'))
-    loaded = module_of(CORPUS / row["script"]), module_of(written)
+    file = tmp_path / "case.py"
+    file.write_text(build(on_cuda(row)).text.replace('.to("cuda")', "").replace('"cuda"', '"cpu"'))
+    loaded = module_of(CORPUS / row["script"]), module_of(file)
     yield loaded
     for module in loaded:
         sys.modules.pop(module.__name__, None)
@@ -251,8 +251,8 @@ def both(row: dict[str, Any], tmp_path: Path) -> Iterator[tuple[ModuleType, Modu
 
 def inputs_of(module: ModuleType) -> list[torch.Tensor]:
     torch.manual_seed(1)
-    made: list[torch.Tensor] = module.make_inputs()
-    return made
+    inputs: list[torch.Tensor] = module.make_inputs()
+    return inputs
 
 
 class Operators(TorchDispatchMode):
@@ -266,8 +266,8 @@ class Operators(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func)
         own = name.partition(".")[0] not in ("aten", "prims")
-        shown = pytree.tree_map(self._shown, (args, kwargs or {}))
-        self.lines.append(f"{'own operator' if own else name}{shown}")
+        arguments = pytree.tree_map(self._shown, (args, kwargs or {}))
+        self.lines.append(f"{'own operator' if own else name}{arguments}")
         if name in WITHOUT_A_GPU:
             return (args[0],) * WITHOUT_A_GPU[name]
         return func(*args, **(kwargs or {}))
@@ -296,30 +296,30 @@ def answer_of(module: ModuleType, inputs: list[torch.Tensor]) -> tuple[list[str]
 
 
 @each_row
-def test_a_case_has_its_programs_inputs(row: dict[str, Any], both: tuple[ModuleType, ModuleType]) -> None:
-    script, ours = (inputs_of(module) for module in both)
-    assert len(ours) == len(script)
-    for mine, its in zip(ours, script, strict=True):
-        assert (mine.shape, mine.dtype, mine.stride()) == (its.shape, its.dtype, its.stride())
-        assert (mine.requires_grad, mine.is_leaf) == (its.requires_grad, its.is_leaf)
+def test_a_case_has_its_programs_inputs(row: dict[str, Any], modules: tuple[ModuleType, ModuleType]) -> None:
+    script, case_inputs = (inputs_of(module) for module in modules)
+    assert len(case_inputs) == len(script)
+    for tensor, reference in zip(case_inputs, script, strict=True):
+        assert (tensor.shape, tensor.dtype, tensor.stride()) == (reference.shape, reference.dtype, reference.stride())
+        assert (tensor.requires_grad, tensor.is_leaf) == (reference.requires_grad, reference.is_leaf)
     if row["id"] not in OTHER_DRAWS:
-        for mine, its in zip(ours, script, strict=True):
-            assert torch.equal(mine, its)
+        for tensor, reference in zip(case_inputs, script, strict=True):
+            assert torch.equal(tensor, reference)
 
 
 @each_row
-def test_a_case_does_what_its_program_does(row: dict[str, Any], both: tuple[ModuleType, ModuleType]) -> None:
-    script, ours = both
+def test_a_case_does_what_its_program_does(row: dict[str, Any], modules: tuple[ModuleType, ModuleType]) -> None:
+    script, case = modules
     inputs = inputs_of(script)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (wanted_operators, wanted), (operators, got) = (answer_of(module, inputs) for module in (script, ours))
+        (wanted_operators, expected), (operators, answer) = (answer_of(module, inputs) for module in (script, case))
     assert operators == wanted_operators
     assert operators
-    if isinstance(wanted, str) or isinstance(got, str):
-        assert got == wanted
+    if isinstance(expected, str) or isinstance(answer, str):
+        assert answer == expected
         return
-    assert len(got) == len(wanted)
-    for mine, its in zip(got, wanted, strict=True):
-        assert (mine.shape, mine.dtype, mine.stride()) == (its.shape, its.dtype, its.stride())
-        torch.testing.assert_close(mine, its, rtol=0, atol=0, equal_nan=True)
+    assert len(answer) == len(expected)
+    for tensor, reference in zip(answer, expected, strict=True):
+        assert (tensor.shape, tensor.dtype, tensor.stride()) == (reference.shape, reference.dtype, reference.stride())
+        torch.testing.assert_close(tensor, reference, rtol=0, atol=0, equal_nan=True)

@@ -13,7 +13,7 @@ draft = script_module("draft_negatives")
 
 
 @pytest.mark.parametrize(
-    ("tensor", "written"),
+    ("tensor", "expected"),
     [
         (torch.ones(3, 4), [3, 4]),
         (torch.ones(2, dtype=torch.float64), {"shape": [2], "dtype": "float64"}),
@@ -24,8 +24,8 @@ draft = script_module("draft_negatives")
         (torch.full((5, 5), 3), {"shape": [5, 5], "dtype": "int64", "init": {"randint": [3, 4]}}),
     ],
 )
-def test_a_tensor_becomes_an_input(tensor: torch.Tensor, written: Any) -> None:
-    assert draft.written_tensor(tensor) == written
+def test_a_tensor_becomes_an_input(tensor: torch.Tensor, expected: Any) -> None:
+    assert draft.written_tensor(tensor) == expected
 
 
 def test_a_tensor_of_another_layout_is_refused() -> None:

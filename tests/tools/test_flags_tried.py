@@ -64,8 +64,8 @@ def test_a_flag_that_does_more_than_compile_is_caught(tmp_path: Path) -> None:
         "--report",
         tmp_path / "report",
     ]
-    done = subprocess.run([*command, "--also", f"{refused}=true"], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 1, done.stdout + done.stderr
+    process = subprocess.run([*command, "--also", f"{refused}=true"], capture_output=True, text=True, timeout=600)
+    assert process.returncode == 1, process.stdout + process.stderr
     first, second = json.loads((tmp_path / "report").read_text())
     assert first | {"seconds": 0} == {
         "flag": "torch._inductor.config.use_dce",

@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, 
 def sweep(out: Path, *options: str) -> tuple[int, str, list[dict[str, Any]]]:
     """Run the tool with one job. Return its exit code, what it printed, and the deaths."""
     command = [sys.executable, str(TOOL), "--jobs", "1", "--minutes", "9", "--out", str(out), *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert out.exists(), done.stdout + done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert out.exists(), process.stdout + process.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    return done.returncode, done.stdout, [line for line in lines if "reason" in line]
+    return process.returncode, process.stdout, [line for line in lines if "reason" in line]
 
 
 @pytest.mark.parametrize("name", ["aten._cummax_helper", "torch.batch_norm_update_stats"])
@@ -52,5 +52,5 @@ def test_a_file_of_deaths_is_not_overwritten(tmp_path: Path) -> None:
     out = tmp_path / "deaths"
     out.write_text("kept")
     command = [sys.executable, str(TOOL), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and f"{out} exists" in done.stderr and out.read_text() == "kept"
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 2 and f"{out} exists" in process.stderr and out.read_text() == "kept"

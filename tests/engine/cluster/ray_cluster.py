@@ -68,8 +68,8 @@ def main(*cpus: str) -> None:
     for line in sys.stdin:
         table = process_tree.processes()
         doomed = {nodes[int(line)].all_processes["raylet"][0].process.pid}
-        while more := {one.pid for one in table.values() if one.parent in doomed} - doomed:
-            doomed |= more
+        while children := {process.pid for process in table.values() if process.parent in doomed} - doomed:
+            doomed |= children
         for pid in doomed:
             os.kill(pid, signal.SIGKILL)
         print("answer done", flush=True)

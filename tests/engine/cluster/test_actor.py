@@ -33,19 +33,19 @@ def actor(fake: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Nod
 def test_jobs_and_what_they_do(actor: NodeActor) -> None:
     source = "import os; result.update(cwd=os.getcwd(), here=os.environ.get('HERE'), omp=os.getenv('OMP_NUM_THREADS'))"
     jobs = [(7, job(source, "seven")), (9, job("import time\nsend({'phase': 'eager'})\ntime.sleep(0.2)", "nine"))]
-    seen: list[tuple[int, str]] = []
+    phases: list[tuple[int, str]] = []
     outcomes: dict[int, Outcome] = {}
     for _ in range(2000):
         report = actor.step(jobs, 0.02)
         assert isinstance(report, Report)
         jobs = []
-        seen += [(ticket, phase) for ticket, (_, phase) in report.running.items()]
+        phases += [(ticket, phase) for ticket, (_, phase) in report.running.items()]
         outcomes |= report.outcomes
         if len(outcomes) == 2:
             break
     assert outcomes[7].result == {"cwd": "/", "here": "yes", "omp": None}
     assert outcomes[7].job is None  # type: ignore[comparison-overlap]
-    assert (9, "eager") in seen
+    assert (9, "eager") in phases
     assert report.environments == ["here"]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
@@ -84,7 +84,7 @@ def test_an_actor_without_its_interpreter_says_why(fake: dict[str, str], monkeyp
 
 
 def test_which_variables_go_along() -> None:
-    ours = {"TORCH_LOGS": "graph", "TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TRITON_INTERPRET": "1"}
+    variables = {"TORCH_LOGS": "graph", "TORCHINDUCTOR_MAX_AUTOTUNE": "1", "TRITON_INTERPRET": "1"}
     elsewhere = {
         "TORCHINDUCTOR_CACHE_DIR": "/x",
         "TORCH_HOME": "/x",
@@ -92,4 +92,4 @@ def test_which_variables_go_along() -> None:
         "HOME": "/x",
         "CC": "x",
     }
-    assert passed_on({**ours, **elsewhere}) == ours
+    assert passed_on({**variables, **elsewhere}) == variables

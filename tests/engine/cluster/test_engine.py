@@ -69,13 +69,13 @@ def until(condition: Callable[[], bool], engine: RayEngine | None = None, limit:
 
 def left(mark: str = MARK) -> list[str]:
     """Processes, zombies left out, whose environment holds the mark."""
-    found = []
+    commands = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 if mark.encode() in (entry / "environ").read_bytes():
-                    found.append((entry / "cmdline").read_text().replace("\0", " ")[:80])
-    return found
+                    commands.append((entry / "cmdline").read_text().replace("\0", " ")[:80])
+    return commands
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +98,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(fake: dict[str, str], logs: Path) -> Iterator[RayEngine]:
-    with RayEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=fake, log_folder=logs) as made:
-        yield made
+    with RayEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=fake, log_folder=logs) as instance:
+        yield instance
 
 
 class ScriptedDriver:
@@ -154,7 +154,7 @@ class ScriptedEngine(RayEngine):
     def finish_all(self, node: str) -> list[Outcome]:
         """The outcomes of the jobs that a node got last."""
         jobs = self.driver.newest(node)[4]
-        self.driver.answer(node, Report({ticket: Outcome(one, "result", 0.1) for ticket, one in jobs}, {}, ["here"]))
+        self.driver.answer(node, Report({ticket: Outcome(job, "result", 0.1) for ticket, job in jobs}, {}, ["here"]))
         return self.wait(0)
 
 
@@ -185,12 +185,12 @@ class TestControl:
             for key in "abc":
                 engine.submit(job("", key))
             assert engine.wait(0) == []
-            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["a", "b"]
-            assert [(one.job.key, one.host, one.lost) for one in engine.finish_all("1")] == [
+            assert [job.key for _, job in engine.driver.newest("1")[4]] == ["a", "b"]
+            assert [(outcome.job.key, outcome.host, outcome.lost) for outcome in engine.finish_all("1")] == [
                 ("a", "left", 0), ("b", "left", 0)
             ]  # fmt: skip
             assert engine.pending() == 1
-            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["c"]  # before the caller asks again
+            assert [job.key for _, job in engine.driver.newest("1")[4]] == ["c"]  # before the caller asks again
 
     def test_a_lost_node_gets_an_actor_again_and_no_job_is_lost(self) -> None:
         with ScriptedEngine(ONE) as engine:
@@ -202,14 +202,14 @@ class TestControl:
             assert [command[0] for command in engine.driver.commands[-3:]] == ["kill", "start", "call"]
             assert engine.notices() == ["node left was lost: power cut; it was running 1 job"]
             engine.wait(0)
-            assert [(one.job.key, one.lost) for one in engine.finish_all("1")] == [("a", 1)]
+            assert [(outcome.job.key, outcome.lost) for outcome in engine.finish_all("1")] == [("a", 1)]
 
     def test_an_answer_to_an_earlier_call_is_ignored(self) -> None:
         with ScriptedEngine(ONE) as engine:
             engine.submit(job("", "a"))
             engine.wait(0)
             engine.driver.lose("1", "stale")
-            assert [one.key for one in engine.cancel_all()] == ["a"]
+            assert [job.key for job in engine.cancel_all()] == ["a"]
             assert engine.driver.newest("1")[3:] == ("cancel",)
             engine.submit(job("", "b"))
             engine.wait(0)
@@ -217,7 +217,7 @@ class TestControl:
             assert engine.driver.newest("1")[3] == "cancel"  # which has not been answered
             engine.driver.answer("1", None)
             engine.wait(0)
-            assert [one.key for _, one in engine.driver.newest("1")[4]] == ["b"]
+            assert [job.key for _, job in engine.driver.newest("1")[4]] == ["b"]
 
     def test_a_suspect_reports_often(self) -> None:
         with ScriptedEngine(ONE) as engine:
@@ -237,7 +237,7 @@ class TestControl:
             engine.wait(0)
             assert engine.notices() == ["node left was lost: it left the cluster"]
             engine.wait(0)
-            assert [(one.job.key, one.host) for one in engine.finish_all("2")] == [("a", "right")]
+            assert [(outcome.job.key, outcome.host) for outcome in engine.finish_all("2")] == [("a", "right")]
             assert [command[2] for command in engine.driver.commands if command[0] == "start"] == ["1", "2"]
 
     def test_nodes_of_one_host_have_names_of_their_own(self) -> None:
@@ -260,11 +260,11 @@ class TestControl:
         with ScriptedEngine(ONE, TWO) as engine:
             engine.submit(job("", "a"))
             engine.wait(0)
-            ((ticket, one),) = engine.driver.newest("1")[4]
-            engine.driver.answer("1", Report({ticket: Outcome(one, "broken", 0.1, detail="no torch\n")}, {}))
+            ((ticket, request),) = engine.driver.newest("1")[4]
+            engine.driver.answer("1", Report({ticket: Outcome(request, "broken", 0.1, detail="no torch\n")}, {}))
             assert engine.wait(0) == []
             assert engine.notices() == ["node left is not used: no torch"]
-            assert [(one.job.key, one.lost) for one in engine.finish_all("2")] == [("a", 0)]
+            assert [(outcome.job.key, outcome.lost) for outcome in engine.finish_all("2")] == [("a", 0)]
 
     def test_cpus_that_are_not_free_are_waited_for_with_a_notice(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cluster_engine, "SLOW", 0.0)
@@ -292,7 +292,7 @@ class TestControl:
             (outcome,) = engine.wait(5)
             assert (outcome.job.key, outcome.ended, outcome.detail) == ("a", "broken", "Ray: no head")
             engine.submit(job("", "b"))
-            assert [one.job.key for one in engine.wait(5)] == ["b"]
+            assert [end.job.key for end in engine.wait(5)] == ["b"]
 
     def test_a_closed_engine_takes_no_job(self) -> None:
         with ScriptedEngine(ONE) as engine:
@@ -311,9 +311,9 @@ class TestOnItsOwn:
         source = "send({'phase': 'eager'}); result['n'] = job['seed']; print('hello', job['seed'])"
         outcomes = finish(engine, *(job(source, str(n), seed=n) for n in range(12)))
         assert {key: outcome.result for key, outcome in outcomes.items()} == {str(n): {"n": n} for n in range(12)}
-        one = outcomes["7"]
-        assert (one.ended, one.phase, one.output, one.host, one.lost) == ("result", "eager", "hello 7\n", "", 0)
-        assert one.job.key == "7" and one.job.source == source
+        end = outcomes["7"]
+        assert (end.ended, end.phase, end.output, end.host, end.lost) == ("result", "eager", "hello 7\n", "", 0)
+        assert end.job.key == "7" and end.job.source == source
         assert [path.read_text() for path in logs.glob("*-m_7.log")] == ["hello 7\n"]
         assert engine.notices() == []
 
@@ -326,10 +326,10 @@ class TestOnItsOwn:
         with LocalEngine({"here": sys.executable}, 2, warm={"here": "none"}, environ=fake) as local:
             expected = finish(local, job(source))["k"].result
         result = finish(engine, job(source))["k"].result
-        for one in (expected, result):
-            one["environ"].pop("PYTEST_CURRENT_TEST", None)  # differs by the moment
+        for answer in (expected, result):
+            answer["environ"].pop("PYTEST_CURRENT_TEST", None)  # differs by the moment
             for name in ("RUNNER_SCRATCH", "TMPDIR"):  # each engine has its own
-                assert "work" in Path(one["environ"].pop(name)).parts[-2:]
+                assert "work" in Path(answer["environ"].pop(name)).parts[-2:]
         assert result == expected
 
     def test_a_crash_happens_once(self, engine: RayEngine, tmp_path: Path) -> None:
@@ -347,8 +347,8 @@ class TestOnItsOwn:
         for key in ("a", "b", "c"):
             engine.submit(job(pause(tmp_path / "never"), key))
         assert until(lambda: [phase for _, _, phase in engine.running()] == ["backend", "backend"], engine)
-        assert sorted(one.key for one, _, _ in engine.running()) == ["a", "b"]
-        assert [one.key for one in engine.cancel_all()] == ["a", "b", "c"]
+        assert sorted(job.key for job, _, _ in engine.running()) == ["a", "b"]
+        assert [job.key for job in engine.cancel_all()] == ["a", "b", "c"]
         assert (engine.pending(), engine.running(), engine.wait()) == (0, [], [])
         assert finish(engine, job("result['ok'] = 1"))["k"].result == {"ok": 1}
         assert engine.running() == []
@@ -364,14 +364,14 @@ class TestOnItsOwn:
             job(count(ran) + pause(again), "beside"),  # which only the second run of the killer lets go
             *(job("result['ok'] = 1", f"after{n}") for n in range(4)),
         ]
-        for one in jobs:
-            engine.submit(one)
+        for request in jobs:
+            engine.submit(request)
         assert until(lambda: len(engine.running()) == 2, engine)
-        assert sorted(one.key for one, _, _ in engine.running()) == ["beside", "killer"]
+        assert sorted(job.key for job, _, _ in engine.running()) == ["beside", "killer"]
         go.touch()
         outcomes = finish(engine)
-        assert {key: one.ended for key, one in outcomes.items()} == {one.key: "result" for one in jobs}
-        assert {key: one.lost for key, one in outcomes.items()} == {
+        assert {key: outcome.ended for key, outcome in outcomes.items()} == {job.key: "result" for job in jobs}
+        assert {key: outcome.lost for key, outcome in outcomes.items()} == {
             "killer": 1, "beside": 1, "after0": 0, "after1": 0, "after2": 0, "after3": 0
         }  # fmt: skip
         assert ran.read_text() == "ran\n" * 4  # each of the two once more
@@ -386,8 +386,8 @@ class TestOnItsOwn:
             job(pause(again) + "result['ok'] = 1", "beside"),
             job("result['ok'] = 1", "after"),
         ]
-        for one in jobs:
-            engine.submit(one)
+        for request in jobs:
+            engine.submit(request)
         assert until(lambda: len(engine.running()) == 2, engine)
         go.touch()
         outcomes = finish(engine)
@@ -395,7 +395,7 @@ class TestOnItsOwn:
         assert (killer.ended, killer.lost, killer.phase) == ("no-result", 2, "backend")
         assert killer.detail == "the node that ran it was lost twice while it did so (its worker process has died)"
         assert ran.read_text() == "ran\n" * 2
-        assert {key: (one.result, one.lost) for key, one in outcomes.items() if key != "killer"} == {
+        assert {key: (outcome.result, outcome.lost) for key, outcome in outcomes.items() if key != "killer"} == {
             "beside": ({"ok": 1}, 1), "after": ({"ok": 1}, 0)
         }  # fmt: skip
         assert len(engine.notices()) == 2
@@ -436,10 +436,10 @@ def test_nothing_is_left_of_a_run_that_is_ended(fake: dict[str, str], how: signa
     folder = Path(control.stdout.readline().strip())
     assert folder.is_dir() and len(left(mark)) > 5
     os.killpg(control.pid, how)  # as the terminal does on Ctrl-C
-    rest = control.stdout.read()
+    output = control.stdout.read()
     control.wait()
     if how == signal.SIGINT:
-        assert rest.endswith("closed\n")
+        assert output.endswith("closed\n")
         assert left(mark) == []
     assert until(lambda: not left(mark), limit=20), left(mark)
     assert until(lambda: not folder.exists(), limit=5)
@@ -449,14 +449,19 @@ def test_nothing_is_left_of_a_run_that_is_ended(fake: dict[str, str], how: signa
 def cluster(fake: dict[str, str]) -> Iterator[RayCluster]:
     """A head of one CPU, and a node with two CPUs and, so it says, two GPUs."""
     folder = Path(tempfile.mkdtemp(prefix="rr-", dir="/tmp"))
-    with RayCluster(folder, "1", "2/2") as made, pytest.MonkeyPatch.context() as patch:
+    with RayCluster(folder, "1", "2/2") as instance, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cluster_engine, "SLOW", 60.0)  # on a busy machine an actor takes longer to start than 10 s
-        yield made
+        yield instance
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def join(cluster: RayCluster, fake: dict[str, str], **more: object) -> RayEngine:
-    options = {"expected": {"here": probe(sys.executable)["build"]}, "warm": {"here": "none"}, "environ": fake, **more}
+def join(cluster: RayCluster, fake: dict[str, str], **changes: object) -> RayEngine:
+    options = {
+        "expected": {"here": probe(sys.executable)["build"]},
+        "warm": {"here": "none"},
+        "environ": fake,
+        **changes,
+    }
     environments = options.pop("environments", {"here": sys.executable})
     return RayEngine(environments, address=cluster.address, **options)  # type: ignore[arg-type]
 
@@ -476,13 +481,13 @@ class TestOnACluster:
                 time.sleep(0.3)
             """
             outcomes = finish(engine, *(job(source, str(n), device=["cpu", "cuda"][n % 2]) for n in range(12)))
-            assert {one.ended for one in outcomes.values()} == {"result"}
-            assert len({one.host for one in outcomes.values()}) == 2
-            assert all(socket.gethostname() in one.host for one in outcomes.values())
-            assert all("py_modules" in one.result["worker"] for one in outcomes.values())
-            cuda = [one for one in outcomes.values() if one.job.device == "cuda"]
-            assert {one.result["gpus"] for one in cuda} == {"0,1"}
-            assert len({one.host for one in cuda}) == 1
+            assert {outcome.ended for outcome in outcomes.values()} == {"result"}
+            assert len({outcome.host for outcome in outcomes.values()}) == 2
+            assert all(socket.gethostname() in outcome.host for outcome in outcomes.values())
+            assert all("py_modules" in outcome.result["worker"] for outcome in outcomes.values())
+            cuda = [outcome for outcome in outcomes.values() if outcome.job.device == "cuda"]
+            assert {outcome.result["gpus"] for outcome in cuda} == {"0,1"}
+            assert len({outcome.host for outcome in cuda}) == 1
             assert engine.notices() == []
 
     def test_a_cluster_without_the_right_torch(self, cluster: RayCluster, fake: dict[str, str]) -> None:
@@ -498,9 +503,9 @@ class TestOnACluster:
             cluster.kill(1)
             go.touch()
             outcomes = finish(engine, limit=90)
-            assert {key: one.result for key, one in outcomes.items()} == {str(n): {"n": n} for n in range(10)}
-            assert sorted(one.lost for one in outcomes.values()) == [0] * 8 + [1] * 2
-            assert len({one.host for one in outcomes.values()}) == 1
+            assert {key: outcome.result for key, outcome in outcomes.items()} == {str(n): {"n": n} for n in range(10)}
+            assert sorted(outcome.lost for outcome in outcomes.values()) == [0] * 8 + [1] * 2
+            assert len({outcome.host for outcome in outcomes.values()}) == 1
             assert any("was lost" in notice and "it was running 2 jobs" in notice for notice in engine.notices())
 
 
@@ -522,5 +527,5 @@ def test_an_address_without_a_cluster(address: str, words: str) -> None:
 
 def test_the_engine_imports_neither_torch_nor_ray() -> None:
     code = "import sys, runner.engine.cluster.engine; print({'torch', 'ray'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout == "set()\n"

@@ -129,9 +129,9 @@ def test_jobs_of_a_lost_node_run_again_and_those_that_waited_are_unmarked() -> N
     assert scheduler.lose(first, "gone") == []
     second.ready = True
     assert dispatch(scheduler) == {"1": [2]}
-    assert [(one.job.key, one.lost, one.host) for one in finish(scheduler, second, 2)] == [("2", 0, "n1")]
+    assert [(end.job.key, end.lost, end.host) for end in finish(scheduler, second, 2)] == [("2", 0, "n1")]
     assert dispatch(scheduler) == {"1": [1]}
-    assert [(one.job.key, one.lost, one.host) for one in finish(scheduler, second, 1)] == [("1", 1, "n1")]
+    assert [(end.job.key, end.lost, end.host) for end in finish(scheduler, second, 1)] == [("1", 1, "n1")]
 
 
 def test_a_suspect_runs_last_and_alone_and_the_second_loss_names_the_culprit() -> None:
