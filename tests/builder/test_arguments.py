@@ -57,8 +57,8 @@ WRONG = {
 
 @pytest.mark.parametrize("step", WRONG)
 def test_what_was_meant_is_told(built: Built, step: str) -> None:
-    found = built.problems(f"params: {{n: [3]}}\ninputs: {{x: [3, 3]}}\nchain:\n  - {step}\n  - builtin.print: $n")
-    places = [line.removeprefix("6:").replace("9: warning", "warning") for line in found]
+    problems = built.problems(f"params: {{n: [3]}}\ninputs: {{x: [3, 3]}}\nchain:\n  - {step}\n  - builtin.print: $n")
+    places = [line.removeprefix("6:").replace("9: warning", "warning") for line in problems]
     assert places == WRONG[step]
 
 

@@ -39,8 +39,8 @@ def value(text: str) -> Any:
     ],
 )  # fmt: skip
 def test_values(text: str, expected: Any) -> None:
-    got = value(text)
-    assert got == expected and type(got) is type(expected)
+    result = value(text)
+    assert result == expected and type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -191,9 +191,9 @@ def test_rendering(text: str, expected: str) -> None:
 
 def test_rendering_leaves_the_tree_as_it_is() -> None:
     tree = parse("x.shape[0] + n")
-    before = ast.dump(tree)
+    dump = ast.dump(tree)
     assert [render(tree, {"n": n}, str) for n in (1, 2)] == ["x.shape[0] + 1", "x.shape[0] + 2"]
-    assert ast.dump(tree) == before
+    assert ast.dump(tree) == dump
 
 
 @pytest.mark.parametrize(
