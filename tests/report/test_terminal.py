@@ -24,10 +24,10 @@ class Terminal(io.StringIO):
 
 
 def printed(
-    events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **more: object
+    events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **options: object
 ) -> str:
     stream = stream or io.StringIO()
-    reporter = Reporter(stream, environ=environ or {}, **{"width": 120, **more})  # type: ignore[arg-type]
+    reporter = Reporter(stream, environ=environ or {}, **{"width": 120, **options})  # type: ignore[arg-type]
     for event in events:
         reporter.handle(event)
     reporter.close()
@@ -279,8 +279,8 @@ def test_importing_the_reports_is_cheap() -> None:
         "import sys, runner.report.terminal, runner.report.junit, runner.report.table, runner.report.failure;"
         "print([m for m in ('torch', 'rich', 'tabulate', 'xml.etree.ElementTree') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def long_run(red: int, *oracles: str) -> list[Event]:
