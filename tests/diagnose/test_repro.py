@@ -361,14 +361,14 @@ HARMLESS = {
 }
 
 
-def variant(folder: Path, keys: str, backend: str, **more: str) -> Variant:
-    for name, text in more.items():
+def variant(folder: Path, keys: str, backend: str, **files: str) -> Variant:
+    for name, text in files.items():
         written(folder, text, f"{name}.py")
     body = "\n".join(f"    {line}" for line in keys.split("\n"))
     path = written(folder, f"cases:\n  - name: a\n{body}\n")
-    (found,) = loaded(path, allow_python=True).variants
+    (plain,) = loaded(path, allow_python=True).variants
     name = backend if ":" in backend else f"runner.worker.planted:{backend}"
-    return dataclasses.replace(found, backend=Backend(name, name))
+    return dataclasses.replace(plain, backend=Backend(name, name))
 
 
 @pytest.fixture(autouse=True)
@@ -386,20 +386,20 @@ def outcome(text: str, folder: Path) -> tuple[int, str]:
     """Exit code and output of a script, run in this process; of what it raises the last line of the traceback."""
     path = folder / "exported.py"
     path.write_text(text, encoding="utf-8")
-    said, code, process = io.StringIO(), 0, os.getpid()
+    output, code, process = io.StringIO(), 0, os.getpid()
     torch._dynamo.reset()
     counters.clear()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
             code = int(end.code or 0)
         except Exception as error:  # noqa: BLE001  whatever the script ends with
             code = 1
-            said.write("".join(traceback.format_exception_only(error)))
+            output.write("".join(traceback.format_exception_only(error)))
     if os.getpid() != process:  # a script that forks
         os._exit(code)
-    return code, said.getvalue()
+    return code, output.getvalue()
 
 
 def judged(chosen: Variant) -> Diagnosis:
@@ -423,12 +423,12 @@ def test_a_script_fails_for_the_finding_and_not_without_the_bug(name: str, tmp_p
     result = judged(chosen)
     assert {f.oracle for f in result.findings} >= expected
     for oracle in sorted(expected):
-        one = aimed(chosen, result, oracle)
-        code, output = outcome(script(chosen, one), tmp_path)
-        assert script_shows(one.findings[0], code, output), (code, output)
+        diagnosis = aimed(chosen, result, oracle)
+        code, output = outcome(script(chosen, diagnosis), tmp_path)
+        assert script_shows(diagnosis.findings[0], code, output), (code, output)
         if backend != CLEAN:
             clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
-            code, output = outcome(script(clean, one), tmp_path)
+            code, output = outcome(script(clean, diagnosis), tmp_path)
             assert code == 0, output
 
 
@@ -627,8 +627,8 @@ def test_settings_go_where_the_failure_shows_without_them(tmp_path: Path) -> Non
     assert "torch.set_num_threads(2)" in script(chosen, result)
     user = dataclasses.replace(result, stages={"as-user": "value"})
     assert "set_num_threads" not in script(chosen, user)
-    other = dataclasses.replace(result, stages={"as-user": "ok"})
-    assert "set_num_threads" in script(chosen, other)
+    as_user = dataclasses.replace(result, stages={"as-user": "ok"})
+    assert "set_num_threads" in script(chosen, as_user)
 
 
 def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_path: Path) -> None:
@@ -675,19 +675,19 @@ def test_what_a_policy_of_the_compiler_explains_has_its_flag(tmp_path: Path) -> 
 
 
 def test_a_flag_that_this_torch_lacks_is_no_verdict(tmp_path: Path) -> None:
-    for more in (
+    for lines in (
         "chain: [torch.sin]",
         "chain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
     ):
-        keys = X + more + "\nconfig: {torch._inductor.config.force_same_precision: true}"
+        keys = X + lines + "\nconfig: {torch._inductor.config.force_same_precision: true}"
         code, output = outcome(script(variant(tmp_path, keys, CLEAN)), tmp_path)
         assert code == 2
         assert "force_same_precision" in output
 
 
 def test_an_eager_that_fails_is_no_verdict(tmp_path: Path) -> None:
-    for more in ("chain: [{torch.mm: [$x, $x]}]", "chain: [torch.sin]\nexpect: {raises: {type: IndexError}}"):
-        code, output = outcome(script(variant(tmp_path, X + more, CLEAN)), tmp_path)
+    for lines in ("chain: [{torch.mm: [$x, $x]}]", "chain: [torch.sin]\nexpect: {raises: {type: IndexError}}"):
+        code, output = outcome(script(variant(tmp_path, X + lines, CLEAN)), tmp_path)
         assert code == 2, output
 
 
@@ -739,8 +739,8 @@ def test_what_torch_compile_is_told_stays(tmp_path: Path) -> None:
 
 
 def test_a_script_for_a_gpu_has_the_switches_of_the_run(tmp_path: Path) -> None:
-    one = variant(tmp_path, X + "chain: [torch.sin]\ndevices: [cuda]", "inductor")
-    text = script(one)
+    chosen = variant(tmp_path, X + "chain: [torch.sin]\ndevices: [cuda]", "inductor")
+    text = script(chosen)
     assert "    torch.backends.cudnn.allow_tf32 = False\n" in text and "import torch.backends" not in text
     compile(text, "script", "exec")
     assert "torch.backends" not in script(variant(tmp_path, X + "chain: [torch.sin]", "inductor"))

@@ -57,11 +57,11 @@ def places(text: str) -> list[Span]:
     """Where the runner's own reader sees the entries."""
     node, problems = load(FILE, text)
     assert node is not None and problems == []
-    found: list[Span] = []
+    spans: list[Span] = []
     for item in node.get("cases").items:  # type: ignore[union-attr]
         ledger = item.get("known")
-        found += [entry.span for entry in ledger.items] if ledger is not None else []
-    return found
+        spans += [entry.span for entry in ledger.items] if ledger is not None else []
+    return spans
 
 
 def names(text: str) -> list[Span]:
@@ -159,19 +159,19 @@ def test_the_last_entry_takes_the_ledger_with_it() -> None:
     new = made(FLOW, Remove(places(FLOW)[0]), Remove(places(FLOW)[1]))
     assert differing(FLOW, new) == [f"- {FLOW.splitlines()[n]}" for n in (4, 6, 9)]
     assert made(FLOW, Remove(places(FLOW)[2])).endswith("  - name: b\n    chain: [F.relu]\n# foot\n")
-    both = made(BLOCK, *map(Remove, places(BLOCK)))
-    assert both == "cases:\n  - name: a\n    chain: [F.relu]\n"
+    text = made(BLOCK, *map(Remove, places(BLOCK)))
+    assert text == "cases:\n  - name: a\n    chain: [F.relu]\n"
 
 
 def test_of_a_list_in_brackets() -> None:
     text = "cases:\n  - {name: a, known: [{reason: one}, {reason: two}, {reason: three}], chain: [F.relu]}  # c\n"
     spans = places(text)
-    for place, left in (
+    for place, pair in (
         (0, "{reason: two}, {reason: three}"),
         (1, "{reason: one}, {reason: three}"),
         (2, "{reason: one}, {reason: two}"),
     ):
-        assert made(text, Remove(spans[place])) == text.replace("{reason: one}, {reason: two}, {reason: three}", left)
+        assert made(text, Remove(spans[place])) == text.replace("{reason: one}, {reason: two}, {reason: three}", pair)
     assert made(text, Remove(spans[0]), Remove(spans[2])) == text.replace(
         "{reason: one}, {reason: two}, {reason: three}", "{reason: two}"
     )

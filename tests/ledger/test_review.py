@@ -72,12 +72,12 @@ def test_a_failure_that_shows_only_now_and_then_may_pass(tmp_path: Path) -> None
 
 
 def test_a_run_may_be_read_in_the_light_of_a_later_ledger(tmp_path: Path) -> None:
-    before = variants(tmp_path, "")
-    events = played(before, TWO, value)  # as with --no-known
-    after = case(
+    old_variants = variants(tmp_path, "")
+    events = played(old_variants, TWO, value)  # as with --no-known
+    new_variants = case(
         tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}', '{torch: "==2.13", oracle: [grad], reason: r}'
     )
-    assert [state for state, _ in told(after, events)] == ["matched", "changed"]
+    assert [state for state, _ in told(new_variants, events)] == ["matched", "changed"]
 
 
 def test_what_calls_for_action_comes_first(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["nowhere.spec.yaml"], 4, "no such file or directory: nowhere.spec.yaml"),
         (["empty"], 5, "no .suite.yaml and no .spec.yaml file here or below"),
@@ -313,13 +313,13 @@ def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_what_cannot_be_done(
-    here: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    here: Path, words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "empty").mkdir()
     variants(here, "", "plain.spec.yaml")
     written(here, "cases:\n  - name: a\n    chian: [F.relu]\n", "bad.spec.yaml")
     assert main(["ledger", *words]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_entries_beside_broken_files_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,11 +32,11 @@ def updated(
 ) -> tuple[list[str], list[str]]:
     """The lines of the ledger after an update, and what was left to do by hand."""
     run = read_run(chosen, events)
-    made = plan_changes(review(chosen, run), chosen, run, add, TODAY)
-    rewrite(made, Limits(), dry)
+    plan = plan_changes(review(chosen, run), chosen, run, add, TODAY)
+    rewrite(plan, Limits(), dry)
     text = (folder / "a.spec.yaml").read_text(encoding="utf-8")
     lines = text.partition("known:\n")[2].splitlines()
-    return [line.strip().removeprefix("- ") for line in lines], made.notes
+    return [line.strip().removeprefix("- ") for line in lines], plan.notes
 
 
 def by_torch(**answers: Answer) -> Says:
@@ -51,7 +51,7 @@ CRASH = finding("compile-error", "aot", "BackendCompilerFailed", "LoweringExcept
 
 
 @pytest.mark.parametrize(
-    ("before", "torches", "answer", "after"),
+    ("old_range", "torches", "answer", "new_range"),
     [
         ('torch: "<=2.13", ', TWO, by_torch(t6=VALUE, t13="PASS"), 'torch: "<=2.6", '),
         ("", TWO, by_torch(t6=VALUE, t13="XPASS"), 'torch: "<=2.6", '),
@@ -64,12 +64,12 @@ CRASH = finding("compile-error", "aot", "BackendCompilerFailed", "LoweringExcept
     ],
 )
 def test_what_passes_falls_out_of_the_range(
-    tmp_path: Path, before: str, torches: list[str], answer: Says, after: str | None
+    tmp_path: Path, old_range: str, torches: list[str], answer: Says, new_range: str | None
 ) -> None:
-    chosen = case(tmp_path, f"{{{before}stage: inductor, oracle: [value], reason: r}}  # c")
+    chosen = case(tmp_path, f"{{{old_range}stage: inductor, oracle: [value], reason: r}}  # c")
     lines, notes = updated(tmp_path, chosen, played(chosen, torches, answer))
     assert notes == []
-    assert lines == ([] if after is None else [f"{{{after}stage: inductor, oracle: [value], reason: r}}  # c"])
+    assert lines == ([] if new_range is None else [f"{{{new_range}stage: inductor, oracle: [value], reason: r}}  # c"])
 
 
 def test_all_entries_that_speak_of_what_passes(tmp_path: Path) -> None:
@@ -87,11 +87,11 @@ def test_some_variants_pass_and_some_fail(tmp_path: Path) -> None:
     assert (tmp_path / "a.spec.yaml").read_text() == text
 
 
-@pytest.mark.parametrize("other", [None, "FLAKY", "INVALID", "ERROR"])
-def test_a_part_of_the_variants_is_no_ground(tmp_path: Path, other: Answer | None) -> None:
+@pytest.mark.parametrize("verdict", [None, "FLAKY", "INVALID", "ERROR"])
+def test_a_part_of_the_variants_is_no_ground(tmp_path: Path, verdict: Answer | None) -> None:
     chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     lines, notes = updated(
-        tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: "PASS" if v.params["n"] == 1 else other)
+        tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: "PASS" if v.params["n"] == 1 else verdict)
     )
     assert (
         lines == ["{oracle: [value], reason: r}"]
@@ -118,7 +118,7 @@ def test_versions_that_look_alike_are_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "found", "after"),
+    ("entry", "failure", "new_entry"),
     [
         ("{stage: inductor, oracle: [value], reason: r}", GRAD, "{stage: inductor, oracle: [grad], reason: r}"),
         ("{stage: inductor, oracle: [value], reason: r}", finding("value", "aot"), "{stage: aot, oracle: [value], reason: r}"),
@@ -133,14 +133,14 @@ def test_versions_that_look_alike_are_left(tmp_path: Path) -> None:
         ("{oracle: [grad, rng], reason: r}", VALUE, "{oracle: [value], reason: r}"),
     ],
 )  # fmt: skip
-def test_what_was_seen_replaces_what_was_pinned(tmp_path: Path, entry: str, found: Finding, after: str) -> None:
+def test_what_was_seen_replaces_what_was_pinned(tmp_path: Path, entry: str, failure: Finding, new_entry: str) -> None:
     chosen = case(tmp_path, entry)
-    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: found))
-    assert (lines, notes) == ([after], [])
+    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: failure))
+    assert (lines, notes) == ([new_entry], [])
     again = [*loaded(tmp_path / "a.spec.yaml").variants]
-    events = played(again, ["2.13.0"], lambda v, t: found)
+    events = played(again, ["2.13.0"], lambda v, t: failure)
     assert [e.state for e in review(again, read_run(again, events))] == ["matched"]
-    assert updated(tmp_path, again, events) == ([after], [])
+    assert updated(tmp_path, again, events) == ([new_entry], [])
 
 
 def test_what_also_matched_keeps_its_entry_and_gets_a_second(tmp_path: Path) -> None:
@@ -187,13 +187,13 @@ def test_an_entry_names_all_that_a_variant_showed(tmp_path: Path) -> None:
 def test_signatures() -> None:
     from runner.ledger.review import Judged
 
-    def judged(found: Finding) -> Judged:
-        return Judged(None, "2.13.0", "failed", (found,))  # type: ignore[arg-type]
+    def judged(failure: Finding) -> Judged:
+        return Judged(None, "2.13.0", "failed", (failure,))  # type: ignore[arg-type]
 
     wrapped = finding("compile-error", "aot", "InductorError", "AssertionError")
     bare = finding("runtime-error", "aot", "InductorError")
-    found = [VALUE, GRAD, CRASH, wrapped, bare, finding("value", "aot")]
-    assert [dict(s.entry_keys) for s in group_failures(map(judged, found))] == [
+    findings = [VALUE, GRAD, CRASH, wrapped, bare, finding("value", "aot")]
+    assert [dict(s.entry_keys) for s in group_failures(map(judged, findings))] == [
         {"stage": "inductor", "oracle": ["value", "grad"]},
         {
             "stage": "aot",

@@ -36,13 +36,13 @@ def case(folder: Path, keys: str) -> Case:
     return resolve_axes(variant(folder, keys))
 
 
-def tensor(*shape: int, **more: Any) -> ValueInfo:
-    return ValueInfo("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **more})
+def tensor(*shape: int, **fields: Any) -> ValueInfo:
+    return ValueInfo("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **fields})
 
 
-def state(folder: Path, keys: str, value_infos: Mapping[str, ValueInfo] | None = None, **more: Any) -> State:
+def state(folder: Path, keys: str, value_infos: Mapping[str, ValueInfo] | None = None, **fields: Any) -> State:
     known: ValueInfos = value_infos or {}
-    return State(case(folder, keys), SIGNATURE, lambda named: known, **more)
+    return State(case(folder, keys), SIGNATURE, lambda named: known, **fields)
 
 
 def operators(text_or_case: Case) -> list[str]:
@@ -80,9 +80,9 @@ def reader(folder: Path) -> Callable[[str], tuple[Variant, Source] | None]:
     def read(text: str) -> tuple[Variant, Source] | None:
         path = folder / "candidate.spec.yaml"
         path.write_text(text)
-        found = Reader()
-        cases = found.spec(path, None)
-        if len(cases) != 1 or found.problems:
+        spec_reader = Reader()
+        cases = spec_reader.spec(path, None)
+        if len(cases) != 1 or spec_reader.problems:
             return None
         (only,) = expand([Suite("s", str(path), cases=cases)])
         source = build(only)

@@ -15,8 +15,8 @@ PLANTED = Planted("scaled", "gradient", "some:backend", ("grad",))
 def result(
     verdict: str = "FAIL", oracles: tuple[str, ...] = ("grad",), stage: str | None = "backend", twin: str = "PASS"
 ) -> Result:
-    found = finished(verdict=verdict, oracles=oracles, stage=stage)
-    return Result(PLANTED, found, finished(verdict=twin))
+    outcome = finished(verdict=verdict, oracles=oracles, stage=stage)
+    return Result(PLANTED, outcome, finished(verdict=twin))
 
 
 def test_a_failure_under_the_right_word_at_the_right_stage_is_caught() -> None:
