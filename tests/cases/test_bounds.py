@@ -125,9 +125,9 @@ def test_the_message_of_a_command_that_cannot_go_on_is_cut(files: Files) -> None
         str(files.write(f"s{n}.suite.yaml", f"suite: s{n}\nspecs: [a.spec.yaml]\ndefaults: {{threads: {n}}}\n"))
         for n in (1, 2)
     ]
-    with pytest.raises(InputError, match="'aaaa") as caught:
+    with pytest.raises(InputError, match="'aaaa") as error:
         load(suites)
-    assert [len(d.message) for d in caught.value.diagnostics] == [500]
+    assert [len(d.message) for d in error.value.diagnostics] == [500]
 
 
 def test_hints_compare_so_many_words() -> None:
@@ -157,8 +157,8 @@ def test_params_that_are_left_out(files: Files) -> None:
         "a.spec.yaml",
         f"cases: [{{{CASE}, params: {{n: [1, 2, 3], k: [1, true, x]}}, exclude: [{{n: 1}}, {{k: x, n: 2}}, {{n: 3, k: 5}}]}}]",
     )
-    chosen = [(v.params["n"], v.params["k"]) for v in expand(files.suites("a.spec.yaml"))]
-    assert chosen == [(2, 1), (2, True), (3, 1), (3, True), (3, "x")]
+    pairs = [(v.params["n"], v.params["k"]) for v in expand(files.suites("a.spec.yaml"))]
+    assert pairs == [(2, 1), (2, True), (3, 1), (3, True), (3, "x")]
 
 
 # --- folders ---

@@ -215,9 +215,9 @@ def test_suites_that_overlap_in_part_keep_the_order_of_the_first(files: Files) -
 def test_two_suites_that_mean_different_things_by_one_id(files: Files, lines: str, message: str) -> None:
     files.write("a.spec.yaml", "cases:\n" + case("c"))
     names = suite(files, "s", ""), suite(files, "t", lines)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         expand(files.suites(*names))
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = error.value.diagnostics
     assert diagnostic.message == message and (
         Path(diagnostic.span.file).name,
         diagnostic.span.line,
@@ -251,12 +251,12 @@ def test_backends_of_the_command_line_keep_their_configuration(files: Files) -> 
 
 
 def test_the_product_of_the_axes_over_the_limit(files: Files) -> None:
-    many = json.dumps(list(range(50)))
-    keys = f"params: {{a: {many}, b: {many}, c: {many}}}"
+    numbers = json.dumps(list(range(50)))
+    keys = f"params: {{a: {numbers}, b: {numbers}, c: {numbers}}}"
     files.case(keys)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         expand(files.suites("a.spec.yaml"))
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = error.value.diagnostics
     assert diagnostic.message == "the axes of case 'a' multiply to 125000 variants, more than 100000"
     assert diagnostic.hint == "the limit is variants=100000; change it with --limit variants=N" and (
         diagnostic.span.line,
@@ -279,10 +279,10 @@ def test_the_limit_counts_modes_dtypes_devices_and_backends(files: Files) -> Non
 def test_a_case_with_too_many_axes_is_left_out_where_others_can_go_on(files: Files) -> None:
     wide = case("wide", "params: {n: [1, 2, 3]}, dtypes: [bool, int8]")
     files.write("a.spec.yaml", "cases:\n" + wide + case("narrow"))
-    refused: list[Diagnostic] = []
-    variants = expand(files.suites("a.spec.yaml"), limits=Limits(variants=4), refused=refused)
+    refusals: list[Diagnostic] = []
+    variants = expand(files.suites("a.spec.yaml"), limits=Limits(variants=4), refused=refusals)
     assert [v.case.name for v in variants] == ["narrow"]
-    assert len(refused) == 1 and "'wide' multiply to 6 variants, more than 4" in refused[0].message
+    assert len(refusals) == 1 and "'wide' multiply to 6 variants, more than 4" in refusals[0].message
 
 
 def test_the_limit_holds_for_all_cases_together(files: Files) -> None:

@@ -138,11 +138,9 @@ def body(variant: Variant) -> str:
 
 def compared(case: Case) -> Case:
     """What two readings of a case must have in common: not its file, and no axis that only says its default."""
-    several = {name for name, values in case.params.items() if len(values) > 1}
-    several |= {axis for axis in case.axes if axis not in case.params and len(getattr(case, axis)) > 1}
-    return bare(
-        dataclasses.replace(case, file="", axes=tuple(a for a in case.axes if a in several), doc=case.doc.strip())
-    )
+    axes = {name for name, values in case.params.items() if len(values) > 1}
+    axes |= {axis for axis in case.axes if axis not in case.params and len(getattr(case, axis)) > 1}
+    return bare(dataclasses.replace(case, file="", axes=tuple(a for a in case.axes if a in axes), doc=case.doc.strip()))
 
 
 def test_every_part_of_the_model_is_written(files: Files) -> None:
@@ -150,9 +148,9 @@ def test_every_part_of_the_model_is_written(files: Files) -> None:
     case = read(files.write("a.spec.yaml", files.case_text(EVERYTHING)))
     copy = files.folder / "b.spec.yaml"
     copy.write_text(case_text(case), encoding="utf-8")
-    again = read(copy)
-    assert compared(again) == compared(case)
-    assert case_text(again) == case_text(case)
+    result = read(copy)
+    assert compared(result) == compared(case)
+    assert case_text(result) == case_text(case)
 
 
 def corpus() -> list[Path]:
@@ -167,9 +165,9 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
     for case in cases:
         copy = _beside(case, tmp_path)
         copy.write_text(case_text(case, tmp_path), encoding="utf-8")
-        again = read(copy)
-        without = dataclasses.replace(again, module=case.module)  # it names the copied file
-        assert [Path(kernel.file).parent for kernel in again.kernels] == [tmp_path] * len(case.kernels)
+        result = read(copy)
+        without = dataclasses.replace(result, module=case.module)  # it names the copied file
+        assert [Path(kernel.file).parent for kernel in result.kernels] == [tmp_path] * len(case.kernels)
         assert compared(without) == compared(case), copy.read_text()
 
 
@@ -188,11 +186,11 @@ def test_pinned_variants_have_the_same_source(path: Path, every_variant: bool, t
         copy = _beside(variant.case, tmp_path)
         case = resolve_axes(variant)
         copy.write_text(case_text(variant, tmp_path), encoding="utf-8")
-        again = read(copy)
+        result = read(copy)
         backend = Backend(variant.backend.backend, variant.backend.backend)
-        (only,) = expand([Suite("s", str(copy), cases=(again,), backends=(backend,))])
-        assert body(only) == body(variant), copy.read_text()
-        assert (only.dtype, only.device, only.train, only.grad, only.autocast, only.threads) == (
+        (single,) = expand([Suite("s", str(copy), cases=(result,), backends=(backend,))])
+        assert body(single) == body(variant), copy.read_text()
+        assert (single.dtype, single.device, single.train, single.grad, single.autocast, single.threads) == (
             variant.dtype, variant.device, variant.train, variant.grad, variant.autocast, variant.threads,
         )  # fmt: skip
         assert not case.known and all(len(values) == 1 for values in case.params.values())

@@ -294,9 +294,9 @@ def test_paths_with_nothing_to_run(files: Files, path: str, message: str, empty:
         (files.folder / link).symlink_to(target)
     (files.folder / "empty").mkdir()
     files.write("manual/m.suite.yaml", "suite: m\nmanual: true\n")
-    with pytest.raises(PathError) as caught:
+    with pytest.raises(PathError) as error:
         discover([files.folder / path])
-    assert message in str(caught.value) and caught.value.empty is empty
+    assert message in str(error.value) and error.value.empty is empty
 
 
 def test_an_unreadable_file(files: Files) -> None:

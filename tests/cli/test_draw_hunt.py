@@ -22,9 +22,9 @@ from tests.hunt.samples import HEAD, A, red, round_of
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
     """Let rounds give this; the heads of their hunts are in the list."""
 
-    def planned(*scripted: Round | BaseException | type[BaseException]) -> list[Head]:
+    def planned(*outcomes: Round | BaseException | type[BaseException]) -> list[Head]:
         heads: list[Head] = []
-        rounds = [*scripted]
+        rounds = [*outcomes]
 
         class Scripted:
             def __init__(

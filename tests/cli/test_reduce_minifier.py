@@ -119,8 +119,8 @@ def test_a_script_names_the_backend_or_registers_it() -> None:
         aliased, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", ("plugin",), ("/p",)
     )
     custom = SCRIPT.replace("'toy'", "'package_toy'")
-    given = {"backend": "package:toy", "options": {"a": 1}}
-    text = standalone(custom, Path("/tmp/out"), given, "package_toy", (), ("/p",))
+    backend = {"backend": "package:toy", "options": {"a": 1}}
+    text = standalone(custom, Path("/tmp/out"), backend, "package_toy", (), ("/p",))
     head = text[: text.index("if __name__")]
     assert 'sys.path.append("/p")' in head
     assert 'importlib.import_module("package").toy, **{"options": {"a": 1}}), name="package_toy")' in head

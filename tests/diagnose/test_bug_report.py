@@ -325,8 +325,8 @@ def test_the_script_runs_in_a_process_of_its_own(
 ) -> None:
     monkeypatch.setattr(bug_report, "START", 2.0)
     case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
-    chosen = loaded(written(tmp_path, case)).variants[0]
-    engine = SimpleNamespace(variant=chosen, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
+    single = loaded(written(tmp_path, case)).variants[0]
+    engine = SimpleNamespace(variant=single, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
     assert run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]
 
 

@@ -315,12 +315,12 @@ def files(tmp_path: Path) -> list[Path]:
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:
     diagnosis.keep(diagnosis.path_of(kept_engine(tmp_path)), FOUND)
-    again = diagnosis.find_kept(kept_engine(tmp_path))
-    assert again is not None and again.diagnosis == FOUND and len(again.when) == len("2026-01-02 03:04")
+    match = diagnosis.find_kept(kept_engine(tmp_path))
+    assert match is not None and match.diagnosis == FOUND and len(match.when) == len("2026-01-02 03:04")
     bare = replace(FOUND, culprit=None, ablations=(), bisect_note="why")
     diagnosis.keep(diagnosis.path_of(kept_engine(tmp_path)), bare)
-    again = diagnosis.find_kept(kept_engine(tmp_path))
-    assert again is not None and again.diagnosis == bare and len(files(tmp_path)) == 1
+    match = diagnosis.find_kept(kept_engine(tmp_path))
+    assert match is not None and match.diagnosis == bare and len(files(tmp_path)) == 1
 
 
 def test_without_a_failure_nothing_is_kept(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ def test_the_right_entry_comes_first(ledger: str, tmp_path: Path) -> None:
 
 
 def test_a_long_chain_around_a_known_bug_finds_it(ledger: str, tmp_path: Path) -> None:
-    many = ", ".join(f"torch.{name}" for name in ("exp", "sin", "cos", "tan", "abs", "sqrt", "neg", "ceil"))
+    operators = ", ".join(f"torch.{name}" for name in ("exp", "sin", "cos", "tan", "abs", "sqrt", "neg", "ceil"))
     best = search(
-        mark(tmp_path, f"[{many}, nn.ReLU, {{operator.add: [$_, 1]}}]", "value", "inductor"), entries([ledger])
+        mark(tmp_path, f"[{operators}, nn.ReLU, {{operator.add: [$_, 1]}}]", "value", "inductor"), entries([ledger])
     )[0]
     assert best.entry.link == "https://x.org/2" and best.shared == ("add", "relu")
     assert best.score == pytest.approx(0.5 * (2 / 10 + 1) / 2 + 0.25 + 0.125)

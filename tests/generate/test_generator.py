@@ -62,7 +62,7 @@ class ScriptedEngine:
             key, answers = "cases", [self._draw(number) for number in job.arguments["numbers"]]
         else:
             key, answers = "faults", [self._fault(case["source"]) for case in job.arguments["jobs"]]
-        deaths: list[Ended] = [ended for ended in ("signal", "timeout") if ended in answers]
+        deaths: list[Ended] = [end for end in ("signal", "timeout") if end in answers]
         return Outcome(job, deaths[0], 0.0) if deaths else Outcome(job, "result", 0.0, result={key: answers})
 
 

@@ -70,8 +70,8 @@ def names(text: str) -> list[Span]:
 
 
 def made(text: str, *changes: Change) -> str:
-    new, refused = apply_changes(text, changes)
-    assert refused == []
+    new, refusals = apply_changes(text, changes)
+    assert refusals == []
     return new
 
 
@@ -263,11 +263,11 @@ def test_what_does_not_fit_is_left_and_told() -> None:
         "cases:\n- name: a\n  known: &k [{reason: r}]\n- name: b\n  known: *k\n- {name: c, known: [&e {reason: s}]}\n"
     )
     second = places(text)[-1]
-    new, refused = apply_changes(
+    new, refusals = apply_changes(
         text,
         [Add(names(text)[1], {"reason": "n"}, case=True), Set(Span(FILE, 1, 1), {}), Set(second, {"stage": "aot"})],
     )
-    assert [reason for _, reason in refused] == [
+    assert [reason for _, reason in refusals] == [
         "known: is no list of its own",
         "the entry was not found at its place; is it an alias?",
     ]
@@ -282,8 +282,8 @@ def test_a_case_that_inherits_its_ledger_gets_none_of_its_own() -> None:
 
 def test_an_aliased_value_is_not_cut() -> None:
     text = "cases:\n- name: a\n  known:\n  - {oracle: &o [value], reason: r}\n  - {oracle: *o, reason: s}\n"
-    new, refused = apply_changes(text, [Set(places(text)[1], {"oracle": ["grad"]})])
-    assert (new, [reason for _, reason in refused]) == (text, ["oracle: is an alias"])
+    new, refusals = apply_changes(text, [Set(places(text)[1], {"oracle": ["grad"]})])
+    assert (new, [reason for _, reason in refusals]) == (text, ["oracle: is an alias"])
 
 
 def test_an_edit_that_would_break_the_file() -> None:

@@ -38,9 +38,9 @@ def test_every_value_gets_a_name_and_loses_it_again(tmp_path: Path) -> None:
     inner = "{'args': ['t'], 'chain': ['torch.sin', {'torch.mul': ['$_', '$_']}]}"
     assert inner in chain  # a function keeps its own
     assert "$_" not in chain.replace(inner, "") and "${_" not in chain
-    again = unnamed(tidy(explicit))
-    assert unnamed(tidy(named(again))) == again
-    assert "return" not in plain(again)
+    result = unnamed(tidy(explicit))
+    assert unnamed(tidy(named(result))) == result
+    assert "return" not in plain(result)
 
 
 def test_a_value_that_nothing_reads_stays_dropped(tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_a_given_cotangent_stays_as_long_as_it_is_one(tmp_path: Path) -> None:
     start = state(tmp_path, keys, {"x": tensor(4), "v1": tensor(4), "v2": tensor(4)})
     shorter = remove_steps(start.named, {0}, start.value_infos)
     assert shorter is not None and [item.name for item in shorter.inputs] == ["x", "g"]
-    changed = {a.change: a.data for a in passes.settings(start)}
-    assert [*changed["grad: backward"]["inputs"]] == [*changed["default grad"]["inputs"]] == ["x"]
+    proposals = {a.change: a.data for a in passes.settings(start)}
+    assert [*proposals["grad: backward"]["inputs"]] == [*proposals["default grad"]["inputs"]] == ["x"]
 
 
 def test_what_modules_hold_at_first_goes(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_new_inputs_get_the_first_names_that_are_free(tmp_path: Path) -> None:
 def test_what_required_a_gradient_does_so_as_an_input(tmp_path: Path) -> None:
     value_infos = {**VALUE_INFOS, "v2": tensor(4, requires_grad=True)}
     chain = named(case(tmp_path, ROW))
-    given = [remove_steps(chain, {2}, value_infos, grad=grad) for grad in (True, False)]
-    assert [candidate is not None and candidate.inputs[0].requires_grad for candidate in given] == [True, False]
+    candidates = [remove_steps(chain, {2}, value_infos, grad=grad) for grad in (True, False)]
+    assert [candidate is not None and candidate.inputs[0].requires_grad for candidate in candidates] == [True, False]
     quiet = remove_steps(named(case(tmp_path, ROW + "\ngrad: off")), {2}, value_infos)
     assert quiet is not None and not quiet.inputs[0].requires_grad

@@ -131,22 +131,22 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         error: float = 0.5,
         whole: Callable[[Job], Any] | None = None,
     ) -> tuple[bool, list[Job]]:
-        chosen: Variant = variant(tmp_path, keys)
-        engine = VariantEngine(chosen, HERE, slots=2)
+        original: Variant = variant(tmp_path, keys)
+        engine = VariantEngine(original, HERE, slots=2)
         engine.local_engine.close()
-        scripted = Engine(says)
-        engine.local_engine = scripted  # type: ignore[assignment]
+        fake_engine = Engine(says)
+        engine.local_engine = fake_engine  # type: ignore[assignment]
         engine_judge = EngineJudge(engine, signature, error)
         if whole is not None:
-            scripted.says = whole
-            engine_judge.adapt(chosen, engine.source)
-            scripted.says, scripted.jobs = says, []
-        engine_judge.start(7, chosen, engine.source)
+            fake_engine.says = whole
+            engine_judge.adapt(original, engine.source)
+            fake_engine.says, fake_engine.jobs = says, []
+        engine_judge.start(7, original, engine.source)
         verdicts: list[tuple[int, bool]] = []
         while not verdicts:
             verdicts = engine_judge.finished(0.0)
         assert [number for number, _ in verdicts] == [7]
-        return verdicts[0][1], scripted.jobs
+        return verdicts[0][1], fake_engine.jobs
 
     yield judge
 

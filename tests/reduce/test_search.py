@@ -120,12 +120,12 @@ def test_the_deadline_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest
 
 def test_what_an_earlier_search_knew_is_not_tried_again(tmp_path: Path) -> None:
     first = Run(tmp_path, LONG, has("torch.erf"))
-    again = Run(tmp_path, LONG, has("torch.erf"), seconds=-math.inf)
-    again.search.verdicts = dict(first.search.verdicts)
-    again.search.deadline = time.monotonic() + 60
-    assert again.search.run(again.first)
-    assert again.search.runs == 0
-    assert [f.text for f in again.steps] == [f.text for f in first.steps]
+    later = Run(tmp_path, LONG, has("torch.erf"), seconds=-math.inf)
+    later.search.verdicts = dict(first.search.verdicts)
+    later.search.deadline = time.monotonic() + 60
+    assert later.search.run(later.first)
+    assert later.search.runs == 0
+    assert [f.text for f in later.steps] == [f.text for f in first.steps]
 
 
 def test_candidates_are_valid_cases(tmp_path: Path) -> None:

@@ -141,8 +141,8 @@ def test_diagnostics_are_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         == "::error file=a.spec.yaml,line=3,endLine=3,col=7,endColumn=11,title=runner validate::unknown key%0Adid you mean 'x'?"
     )
     assert COMMAND.fullmatch(second)
-    many = diagnostic_remarks([diagnostics[0]] * 14)
-    assert len(many) == 10 and "5 more errors stand" in many[-1]
+    marks = diagnostic_remarks([diagnostics[0]] * 14)
+    assert len(marks) == 10 and "5 more errors stand" in marks[-1]
 
 
 # --- the summary -------------------------------------------------------------------------------

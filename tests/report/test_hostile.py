@@ -160,8 +160,8 @@ def test_the_page_of_a_bundle_has_no_markup_of_others(payload: str, tmp_path: Pa
 
 def test_a_minified_script_imports_what_it_should(tmp_path: Path) -> None:
     text = "if __name__ == '__main__':\n    run_repro(mod, load_args, save_dir='/x', backend='mine_copied')\n"
-    given = {"backend": "package:f', x); import os; ('", "options": {"o": "'); import os"}}
-    script = standalone(text, tmp_path, given, "mine_copied", (), ("/p'); import os; ('",))
+    backend = {"backend": "package:f', x); import os; ('", "options": {"o": "'); import os"}}
+    script = standalone(text, tmp_path, backend, "mine_copied", (), ("/p'); import os; ('",))
     assert [line for line in script.split("\n") if line.startswith("import ")] == [
         f"import {m}" for m in ("os", "sys", "functools", "importlib")
     ]

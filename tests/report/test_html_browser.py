@@ -27,8 +27,8 @@ SHOWN = "document.getElementById('shown').textContent"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
+    with browser(tmp_path_factory.mktemp("profile")) as instance:
+        yield instance
 
 
 @pytest.fixture(autouse=True)

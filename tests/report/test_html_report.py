@@ -112,8 +112,8 @@ def test_a_failure_has_all_of_it_on_its_page(tmp_path: Path) -> None:
     (page,) = (out / "failures").glob("*.html")
     html = page.read_text()
     assert "torch.mul(" in html and "shape: [2, 3]" in html.replace("x: [2, 3]", "shape: [2, 3]")
-    (marked,) = re.findall(r"<mark>(.*?)</mark>", html)
-    assert Read(marked).text == "6 - torch.mul: [$_, 2]"
+    (highlight,) = re.findall(r"<mark>(.*?)</mark>", html)
+    assert Read(highlight).text == "6 - torch.mul: [$_, 2]"
     assert "name: after" not in html, "the next case is another one"
     assert 'data-t="cheap shapes"' in (out / "index.html").read_text()
 

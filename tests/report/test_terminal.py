@@ -47,8 +47,8 @@ def test_verbose_says_below_a_result_what_was_compared() -> None:
     assert below == [
         "compared 2 outputs (strides of 1, aliases of 2), 1 gradient, 1 element", "label within-float64-noise", "note a note",
     ]  # fmt: skip
-    raised = finished(compared={"exceptions": 2})
-    assert printed([planned(), raised], verbose=True).splitlines()[1].strip() == "compared 2 exceptions"
+    exceptions = finished(compared={"exceptions": 2})
+    assert printed([planned(), exceptions], verbose=True).splitlines()[1].strip() == "compared 2 exceptions"
     assert (
         len(printed([planned(), finished()], verbose=True).splitlines()) == 1
     )  # a log of a version that counted nothing

@@ -272,9 +272,9 @@ def test_a_version_picks_a_side_of_a_run_with_several() -> None:
 def test_what_does_not_pair_is_refused(
     old: Log, new: Log, torch: tuple[str, str] | None, backend: tuple[str, str] | None, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=message) as error:
         sides(old, new, torch, backend)
-    assert caught.value.code == 4
+    assert error.value.code == 4
 
 
 def test_what_a_run_left_undone_is_counted() -> None:

@@ -92,16 +92,16 @@ def test_a_stage_implies_the_backends_that_contain_it(tmp_path: Path) -> None:
     )
     from tests.handmade import loaded
 
-    several = loaded(path, allow_python=True).variants
+    suite_variants = loaded(path, allow_python=True).variants
     stages = ("dynamo", "aot", "decomposition", "inductor", "backend")
-    fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in several}
+    fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in suite_variants}
     assert fit == {
         "eager": ["dynamo"],
         "aot_eager": ["dynamo", "aot"],
         "inductor": ["dynamo", "aot", "decomposition", "inductor"],
         "mine": ["dynamo", "backend"],
     }
-    own = next(v for v in several if v.backend.name == "mine")
+    own = next(v for v in suite_variants if v.backend.name == "mine")
     assert applies(known(backend=("pkg:mine",)), own, "2.13.0") and applies(known(backend=("mine",)), own, "2.13.0")
 
 
@@ -261,8 +261,8 @@ def test_a_second_failure_beside_a_known_one_is_red(tmp_path: Path) -> None:
     verdict = decide(variant, "2.13.0", findings, None)
     assert verdict.word == "FAIL"
     assert verdict.reason == "value at call 0, output: it differs; the ledger expects stride at stage inductor (line 6)"
-    two = with_ledger(tmp_path, "{oracle: [stride], reason: one}", "{oracle: [value], reason: two}")
-    assert decide(two, "2.13.0", findings, None).word == "XFAIL"
+    full_ledger = with_ledger(tmp_path, "{oracle: [stride], reason: one}", "{oracle: [value], reason: two}")
+    assert decide(full_ledger, "2.13.0", findings, None).word == "XFAIL"
 
 
 def test_wavering_is_not_excused_where_a_second_failure_shows(tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ def test_an_entry_beside_it_must_still_come_true(tmp_path: Path) -> None:
 def test_wavering_is_excused_where_each_failure_is_expected(tmp_path: Path) -> None:
     variant = with_ledger(tmp_path, SOMETIMES)
     value_findings, stride_findings = [finding("value")], [finding("stride")]
-    excused = excuse_wavering(variant, "2.13.0", [value_findings, value_findings])
-    assert excused is not None and (excused.word, excused.known) == ("XFAIL", "r")
+    verdict = excuse_wavering(variant, "2.13.0", [value_findings, value_findings])
+    assert verdict is not None and (verdict.word, verdict.known) == ("XFAIL", "r")
     assert excuse_wavering(variant, "2.13.0", [value_findings, stride_findings]) is None
     assert excuse_wavering(variant, "2.13.0", []) is None
     certain = with_ledger(tmp_path, "{oracle: [value], reason: r}")

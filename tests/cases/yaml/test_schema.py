@@ -311,8 +311,8 @@ def test_the_example_above_holds_every_key_of_a_case() -> None:
     node, _ = load("x.yaml", FINE)
     assert node is not None
     data: dict[str, Any] = node.plain()  # type: ignore[assignment]
-    used = set(data["defaults"]).union(*data["cases"])
-    assert used == set(DEFINITIONS["case"]["properties"])
+    example_keys = set(data["defaults"]).union(*data["cases"])
+    assert example_keys == set(DEFINITIONS["case"]["properties"])
 
 
 @pytest.mark.skipif(not DRAFTS, reason="the corpus is not beside this repository")
