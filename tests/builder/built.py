@@ -26,10 +26,10 @@ class Built(Files):
 
     def problems(self, keys: str, limits: Limits | None = None) -> list[str]:
         """What writing the case finds, as ``line:column: message | hint``, whichever variant says it."""
-        found = [
+        texts = [
             short(d).removeprefix("a.spec.yaml:") for source in self.sources(keys, limits) for d in source.diagnostics
         ]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys(texts))
 
     def source(self, keys: str) -> str:
         """The text of the first variant, which must be without a problem."""

@@ -57,8 +57,8 @@ WRONG = {
 
 @pytest.mark.parametrize("step", WRONG)
 def test_what_was_meant_is_told(built: Built, step: str) -> None:
-    found = built.problems(f"params: {{n: [3]}}\ninputs: {{x: [3, 3]}}\nchain:\n  - {step}\n  - builtin.print: $n")
-    places = [line.removeprefix("6:").replace("9: warning", "warning") for line in found]
+    problems = built.problems(f"params: {{n: [3]}}\ninputs: {{x: [3, 3]}}\nchain:\n  - {step}\n  - builtin.print: $n")
+    places = [line.removeprefix("6:").replace("9: warning", "warning") for line in problems]
     assert places == WRONG[step]
 
 
@@ -134,8 +134,8 @@ def test_the_names_of_functions_without_a_tensor_are_those_of_torch() -> None:
         first = [getattr(packet, overload)._schema.arguments[:1] for overload in packet.overloads()]
         has_tensor = any("Tensor" in str(arguments[0].type) for arguments in first if arguments)
         assert has_tensor or name in TENSOR_NOT_FIRST, name
-    known = {*inventory()["torch"], *(f"{space}.{name}" for space in ("special", "fft") for name in inventory()[space])}
-    assert known >= TENSOR_NOT_FIRST
+    names = {*inventory()["torch"], *(f"{space}.{name}" for space in ("special", "fft") for name in inventory()[space])}
+    assert names >= TENSOR_NOT_FIRST
 
 
 @pytest.mark.parametrize(

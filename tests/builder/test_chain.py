@@ -8,8 +8,8 @@ from built import Built
 from runner.builder.chain import Modules, _snake
 
 
-def forward(built: Built, chain: str, rest: str = "") -> list[str]:
-    return built.part(f"{rest}\nchain:\n{chain}")
+def forward(built: Built, chain: str, keys: str = "") -> list[str]:
+    return built.part(f"{keys}\nchain:\n{chain}")
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,12 @@ def test_if(built: Built) -> None:
 
 
 def test_names_of_both_branches_exist_afterwards(built: Built) -> None:
-    both = "- if: $x\n  do: [{torch.neg: $x, out: a}]\n  else: [{torch.abs: $x, out: a}]\n- torch.sin: $a"
-    assert forward(built, both)[-1] == "return torch.sin(a)"
-    one = "- if: $x\n  do: [{torch.neg: $x, out: a}]\n- torch.sin: $a"
-    assert built.problems(f"chain:\n{one}") == ["6:18: $a is not made on every way to here | line 5 makes it on one"]
+    two_branches = "- if: $x\n  do: [{torch.neg: $x, out: a}]\n  else: [{torch.abs: $x, out: a}]\n- torch.sin: $a"
+    assert forward(built, two_branches)[-1] == "return torch.sin(a)"
+    single_branch = "- if: $x\n  do: [{torch.neg: $x, out: a}]\n- torch.sin: $a"
+    assert built.problems(f"chain:\n{single_branch}") == [
+        "6:18: $a is not made on every way to here | line 5 makes it on one"
+    ]
 
 
 def test_nested_blocks(built: Built) -> None:
@@ -171,8 +173,8 @@ def test_nested_blocks(built: Built) -> None:
     ],
 )  # fmt: skip
 def test_functions(built: Built, function: str, lines: list[str]) -> None:
-    found = forward(built, f"- operator.call: [{{$fn: {function}}}, $x]")
-    assert found == [*lines, "return fn1(x)"]
+    statements = forward(built, f"- operator.call: [{{$fn: {function}}}, $x]")
+    assert statements == [*lines, "return fn1(x)"]
 
 
 def test_functions_have_names_of_their_own(built: Built) -> None:
@@ -224,8 +226,8 @@ def test_modules_are_filled(built: Built, entry: str, action: str) -> None:
 
 
 def test_modules_are_filled_before_the_model_runs(built: Built) -> None:
-    found = built.problems("chain:\n- {nn.Linear: [3, 3], state: {bias: {values: $x}}}")
-    assert found == ["4:35: 'bias' is filled before the model runs, with numbers and params"]
+    problems = built.problems("chain:\n- {nn.Linear: [3, 3], state: {bias: {values: $x}}}")
+    assert problems == ["4:35: 'bias' is filled before the model runs, with numbers and params"]
 
 
 @pytest.mark.parametrize(
@@ -281,9 +283,9 @@ def test_a_modules_own_dtype_is_kept(built: Built) -> None:
     ],
 )  # fmt: skip
 def test_problems(built: Built, chain: str, messages: list[str]) -> None:
-    found = built.problems(f"chain:\n{chain}")
-    wanted = [":".join([m.split(":")[0], str(int(m.split(":")[1]) + 2), *m.split(":")[2:]]) for m in messages]
-    assert [f[: len(w)] for f, w in zip(found, wanted, strict=True)] == wanted
+    problems = built.problems(f"chain:\n{chain}")
+    expected = [":".join([m.split(":")[0], str(int(m.split(":")[1]) + 2), *m.split(":")[2:]]) for m in messages]
+    assert [f[: len(w)] for f, w in zip(problems, expected, strict=True)] == expected
 
 
 DROPPED = {
@@ -342,8 +344,8 @@ def test_a_value_that_something_reads(built: Built, chain: str) -> None:
 
 def test_params_are_not_changed(built: Built) -> None:
     for step in ("operator.iadd: [$n, 1]", "operator.setitem: [$n, 0, 1]", "operator.delitem: [$n, 0]"):
-        (found,) = built.problems(f"params: {{n: [2]}}\nchain:\n- {step}\n- torch.abs: $x")
-        assert found.startswith("5:7: $n is a param, which no step changes")
+        (problem,) = built.problems(f"params: {{n: [2]}}\nchain:\n- {step}\n- torch.abs: $x")
+        assert problem.startswith("5:7: $n is a param, which no step changes")
 
 
 def test_a_case_without_inputs_has_no_previous_value(built: Built) -> None:
@@ -364,6 +366,8 @@ def test_module_names() -> None:
 @pytest.mark.parametrize("step", ["Tensor.data: $_", "torch.add: [$_, $x.T.data]", "operator.iadd: [$_.data, 1]"])
 def test_a_case_that_calls_numpy_reaches_no_data(built: Built, step: str) -> None:
     """An array's ``data`` is its memory: an assignment frees it, and ``torch.asarray`` takes pointers in it for numbers."""
-    found = built.problems(f"inputs: {{x: [3]}}\nchain: [Tensor.numpy, {{{step}}}]")
-    assert found and all("a case that calls numpy may not reach 'data' | Tensor.detach" in each for each in found)
+    problems = built.problems(f"inputs: {{x: [3]}}\nchain: [Tensor.numpy, {{{step}}}]")
+    assert problems and all(
+        "a case that calls numpy may not reach 'data' | Tensor.detach" in problem for problem in problems
+    )
     assert built.problems(f"inputs: {{x: [3]}}\nchain: [torch.sin, {{{step}}}]") == []

@@ -43,10 +43,10 @@ KERNEL = """
 """
 
 
-def variants(tmp_path: Path, chain: str, kernel: str = KERNEL, rest: str = "", python: str = PYTHON) -> list[Variant]:
+def variants(tmp_path: Path, chain: str, kernel: str = KERNEL, keys: str = "", python: str = PYTHON) -> list[Variant]:
     (tmp_path / "scale.py").write_text(python, encoding="utf-8")
     path = tmp_path / "a.spec.yaml"
-    case = f"cases:\n  - name: a\n    inputs: {{x: [2, 3]}}\n    chain: {chain}\n{rest}"
+    case = f"cases:\n  - name: a\n    inputs: {{x: [2, 3]}}\n    chain: {chain}\n{keys}"
     path.write_text(f"kernels:\n  scale:{kernel}{case}", encoding="utf-8")
     loaded = load([str(path)], allow_python=True, backends=["triton"])
     assert [d.message for d in loaded.diagnostics] == []
@@ -64,13 +64,13 @@ def problems(tmp_path: Path, chain: str, **parts: Any) -> list[str]:
         f"kernels:\n  scale:{KERNEL}cases:\n  - name: a\n    inputs: {{x: [2, 3]}}\n    chain: {chain}\n",
         encoding="utf-8",
     )
-    found = load([str(path)], allow_python=True).diagnostics
-    return [d.message + (f" | {d.hint}" if d.hint else "") for d in found]
+    diagnostics = load([str(path)], allow_python=True).diagnostics
+    return [d.message + (f" | {d.hint}" if d.hint else "") for d in diagnostics]
 
 
 def function(text: str, name: str) -> list[str]:
-    found = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == name)
-    return [ast.unparse(line) for line in found.body]
+    definition = next(n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef) and n.name == name)
+    return [ast.unparse(line) for line in definition.body]
 
 
 def test_the_launch_as_source(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_two_models_differ_in_what_they_call_alone(tmp_path: Path) -> None:
     text = source(
         tmp_path,
         "[{nn.Linear: [3, 3]}, {triton.scale: {x: $_, factor: 0.5}, out: [a, b]}, {torch.neg: $a}]",
-        rest="    return: [$_, $b]\n",
+        keys="    return: [$_, $b]\n",
     ).text
     tree = {n.name: n for n in ast.parse(text).body if isinstance(n, ast.ClassDef)}
     forward = {name: ast.unparse(node.body[-1]) for name, node in tree.items()}
@@ -109,15 +109,15 @@ def test_two_models_differ_in_what_they_call_alone(tmp_path: Path) -> None:
 
 
 def test_the_kernels_file_stands_as_it_is_and_knows_its_lines(tmp_path: Path) -> None:
-    found = source(tmp_path)
-    lines = found.text.splitlines()
+    code = source(tmp_path)
+    lines = code.text.splitlines()
     number = lines.index("def scale_kernel(x_ptr, out_ptr, total_ptr, n, factor, BLOCK: tl.constexpr):")
-    place = found.places[number]
+    place = code.places[number]
     assert place is not None and (Path(place.file).name, place.line) == ("scale.py", 8)
-    assert found.text.count("from __future__") == 1 and lines.index("from __future__ import annotations") < lines.index(
+    assert code.text.count("from __future__") == 1 and lines.index("from __future__ import annotations") < lines.index(
         "import torch"
     )
-    compile(found.text, "case.py", "exec")
+    compile(code.text, "case.py", "exec")
 
 
 def test_a_reference_may_be_a_function_of_the_file(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ def test_a_layout_launches_nothing(tmp_path: Path) -> None:
 
 
 def test_a_kernels_file_leaves_the_sources_names_alone(tmp_path: Path) -> None:
-    found = problems(tmp_path, "[{triton.scale: [$x, 1]}]", python=PYTHON + "\n\nModel = 1\n")
-    assert found == ["scale.py:12 defines 'Model', which the written source uses itself | call it otherwise"]
+    texts = problems(tmp_path, "[{triton.scale: [$x, 1]}]", python=PYTHON + "\n\nModel = 1\n")
+    assert texts == ["scale.py:12 defines 'Model', which the written source uses itself | call it otherwise"]
 
 
 @pytest.mark.parametrize(("backend", "called"), [("triton", "call = model"), ("triton-compiled", "become_operators()")])

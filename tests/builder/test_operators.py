@@ -150,14 +150,14 @@ REFUSED: dict[str, list[str]] = {
 
 @pytest.mark.parametrize(("reason", "name"), [(reason, name) for reason, names in REFUSED.items() for name in names])
 def test_refused(reason: str, name: str) -> None:
-    found = resolve(name)
-    assert isinstance(found, Refusal), found
+    refusal = resolve(name)
+    assert isinstance(refusal, Refusal), refusal
     if reason is UNKNOWN:
-        assert UNKNOWN in found.message or "has a shorter spelling" in found.message
+        assert UNKNOWN in refusal.message or "has a shorter spelling" in refusal.message
     elif reason is NO_OPERATOR:
-        assert any(words in found.message for words in (NO_OPERATOR, "is a constant, not an operator", UNKNOWN))
+        assert any(words in refusal.message for words in (NO_OPERATOR, "is a constant, not an operator", UNKNOWN))
     else:
-        assert reason in found.message
+        assert reason in refusal.message
 
 
 def test_the_table_is_long_enough() -> None:
@@ -167,11 +167,11 @@ def test_the_table_is_long_enough() -> None:
 
 @pytest.mark.parametrize("name", ["torch.load", "os.system", "builtin.eval", "Tensor.storage"])
 def test_a_refusal_says_what_to_do(name: str) -> None:
-    found = resolve(name)
+    refusal = resolve(name)
     assert (
-        isinstance(found, Refusal)
-        and found.message.startswith(f"{name!r} is refused: ")
-        and "--allow-python" in found.hint
+        isinstance(refusal, Refusal)
+        and refusal.message.startswith(f"{name!r} is refused: ")
+        and "--allow-python" in refusal.hint
     )
 
 
@@ -211,8 +211,8 @@ def test_operators(name: str) -> None:
     ],
 )  # fmt: skip
 def test_hints(name: str, hint: str) -> None:
-    found = resolve(name)
-    assert isinstance(found, Refusal) and found.hint.startswith(hint)
+    refusal = resolve(name)
+    assert isinstance(refusal, Refusal) and refusal.hint.startswith(hint)
 
 
 def test_contexts() -> None:
@@ -275,8 +275,8 @@ def test_nothing_in_the_inventory_escapes_the_refusals() -> None:
     ],
 )
 def test_places(built: Built, step: str, message: str) -> None:
-    found = built.problems(f"chain:\n- {step}\n- torch.abs: $x")
-    assert [f[: len(message)] for f in found] == [message.replace("4:5", "4:7")]
+    problems = built.problems(f"chain:\n- {step}\n- torch.abs: $x")
+    assert [f[: len(message)] for f in problems] == [message.replace("4:5", "4:7")]
 
 
 def test_what_trusts_its_arguments_is_refused_in_every_version_s_spelling() -> None:
@@ -311,8 +311,8 @@ def test_an_operator_of_aten_needs_a_public_function_a_structured_kernel_or_a_pl
     ],
 )
 def test_a_refused_operator_of_aten_names_the_public_one(name: str, hint: str) -> None:
-    found = resolve(name)
-    assert isinstance(found, Refusal) and found.hint == hint
+    refusal = resolve(name)
+    assert isinstance(refusal, Refusal) and refusal.hint == hint
 
 
 @pytest.mark.parametrize(
@@ -335,8 +335,8 @@ def test_a_refused_operator_of_aten_names_the_public_one(name: str, hint: str) -
 )
 def test_torch_ops_takes_no_number_for_a_dtype(built: Built, step: str, is_refused: bool) -> None:
     """torch.ops reads a table at the number without a check."""
-    found = built.problems("inputs: {x: [2]}\nchain:\n- " + step)
-    assert any("takes no number" in text for text in found) == is_refused, found
+    problems = built.problems("inputs: {x: [2]}\nchain:\n- " + step)
+    assert any("takes no number" in text for text in problems) == is_refused, problems
 
 
 @pytest.mark.parametrize("name", ["cdata", "storage", "dtype"])
@@ -351,9 +351,9 @@ def test_the_old_constructor_takes_no_names(built: Built, name: str) -> None:
 def test_a_grid_sampler_takes_numbers_of_modes_alone(built: Built, name: str) -> None:
     """Any other number leaves its result uninitialised."""
     keys = "inputs: {x: [1, 1, 3, 3], y: [1, 2, 2, 2], n: {shape: [], dtype: int64}}\nchain:\n- Tensor.item: $n\n  out: m\n- "
-    for more in ("7, 0, false", "-1, 0, false", "0, 3, false", "$m, 0, false", "0, $m, false", "true, 0, false"):
-        found = built.problems(f"{keys}{name}: [$x, $y, {more}]")
-        assert any("checks no interpolation or padding" in text for text in found), found
+    for modes in ("7, 0, false", "-1, 0, false", "0, 3, false", "$m, 0, false", "0, $m, false", "true, 0, false"):
+        problems = built.problems(f"{keys}{name}: [$x, $y, {modes}]")
+        assert any("checks no interpolation or padding" in text for text in problems), problems
     named = '{"*": [$x, $y], interpolation_mode: 0, padding_mode: 9, align_corners: false}'
     assert any("and 9 may be none | write 0, 1 or 2" in text for text in built.problems(f"{keys}{name}: {named}"))
     assert f"{name}(x, y, 1, 2, False)" in built.source(

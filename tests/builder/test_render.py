@@ -12,10 +12,10 @@ from built import Built
 from runner.builder.names_and_values import call, literal
 
 
-def argument(built: Built, value: str, rest: str = "") -> str:
+def argument(built: Built, value: str, keys: str = "") -> str:
     """How a value of a builtin.print step is written."""
-    inputs = "" if "inputs:" in rest else "inputs: {x: [2, 3]}\n"
-    lines = built.part(f"{inputs}{rest}\nchain:\n- builtin.print: [{value}, $x]\n- torch.abs: $x")
+    inputs = "" if "inputs:" in keys else "inputs: {x: [2, 3]}\n"
+    lines = built.part(f"{inputs}{keys}\nchain:\n- builtin.print: [{value}, $x]\n- torch.abs: $x")
     (line,) = (line for line in lines if line.startswith("print("))
     return line.removeprefix("print(").removesuffix(", x)")
 
@@ -125,8 +125,8 @@ def test_items_that_are_no_index_texts(built: Built, item: str, text: str) -> No
     ],
 )  # fmt: skip
 def test_problems(built: Built, value: str, message: str) -> None:
-    found = built.problems(f"chain:\n- builtin.print: [{value}]\n- torch.abs: $x")
-    assert [f[: len(message)] for f in found] == [message.replace("4:19", "4:23").replace("4:20", "4:24")]
+    problems = built.problems(f"chain:\n- builtin.print: [{value}]\n- torch.abs: $x")
+    assert [f[: len(message)] for f in problems] == [message.replace("4:19", "4:23").replace("4:20", "4:24")]
 
 
 def test_division_by_zero_is_told_where_it_stands(built: Built) -> None:

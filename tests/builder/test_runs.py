@@ -35,8 +35,8 @@ class Ran:
     def make(self, call: int = 0) -> list[Any]:
         """Fresh inputs of a call."""
         torch.manual_seed(1)
-        made: list[Any] = self.names.get("CALLS", [self.names["make_inputs"]])[call]()
-        return made
+        inputs: list[Any] = self.names.get("CALLS", [self.names["make_inputs"]])[call]()
+        return inputs
 
     def run(self) -> Any:
         self.output = self.model(*self.inputs)
@@ -44,9 +44,9 @@ class Ran:
 
 
 def ran(built: Built, keys: str) -> Ran:
-    made = Ran(built.source(keys))
-    made.run()
-    return made
+    program = Ran(built.source(keys))
+    program.run()
+    return program
 
 
 def randn(*shape: int, **options: Any) -> Any:
@@ -55,20 +55,20 @@ def randn(*shape: int, **options: Any) -> Any:
     return torch.randn(*shape, **options)
 
 
-def same(found: Any, wanted: Any) -> None:
+def same(actual: Any, expected: Any) -> None:
     """Values, dtype, shape, strides; NaN is NaN and -0.0 is not 0.0."""
-    if isinstance(wanted, list | tuple):
-        assert type(found) is type(wanted) and len(found) == len(wanted)
-        for a, b in zip(found, wanted, strict=True):
+    if isinstance(expected, list | tuple):
+        assert type(actual) is type(expected) and len(actual) == len(expected)
+        for a, b in zip(actual, expected, strict=True):
             same(a, b)
-    elif isinstance(wanted, torch.Tensor):
-        assert isinstance(found, torch.Tensor)
-        assert (found.dtype, found.shape, found.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
-        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
-        if wanted.dtype.is_floating_point:
-            assert torch.equal(torch.signbit(found), torch.signbit(wanted))
+    elif isinstance(expected, torch.Tensor):
+        assert isinstance(actual, torch.Tensor)
+        assert (actual.dtype, actual.shape, actual.stride()) == (expected.dtype, expected.shape, expected.stride())
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0, equal_nan=True)
+        if expected.dtype.is_floating_point:
+            assert torch.equal(torch.signbit(actual), torch.signbit(expected))
     else:
-        assert type(found) is type(wanted) and found == wanted
+        assert type(actual) is type(expected) and actual == expected
 
 
 # --- steps and arguments ---
@@ -126,10 +126,10 @@ STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
 
 @pytest.mark.parametrize("name", STEPS)
 def test_steps(built: Built, name: str) -> None:
-    chain, wanted = STEPS[name]
-    found = ran(built, f"inputs: {{x: [2, 3]}}\nchain: {chain}")
-    same(found.output, wanted(randn(2, 3)))
-    assert torch.equal(found.inputs[0], randn(2, 3))  # none of these changes its input
+    chain, compute = STEPS[name]
+    program = ran(built, f"inputs: {{x: [2, 3]}}\nchain: {chain}")
+    same(program.output, compute(randn(2, 3)))
+    assert torch.equal(program.inputs[0], randn(2, 3))  # none of these changes its input
 
 
 IN_PLACE = {
@@ -143,75 +143,75 @@ IN_PLACE = {
 def test_in_place_operators_change_their_tensor(built: Built, word: str) -> None:
     whole = word in ("iand", "ior", "ixor", "ilshift", "irshift")
     values = "[1, 6, 3]" if whole else "[1.5, 6.0, 3.25]"
-    found = Ran(built.source(f"inputs: {{x: {{values: {values}}}}}\nchain: [{{operator.{word}: [$x, 2]}}]"))
-    place = found.inputs[0].data_ptr()
-    found.run()
-    wanted = IN_PLACE[word](torch.tensor([1, 6, 3] if whole else [1.5, 6.0, 3.25]), 2)
-    assert found.output is found.inputs[0] and found.output.data_ptr() == place
-    same(found.output, wanted)
+    program = Ran(built.source(f"inputs: {{x: {{values: {values}}}}}\nchain: [{{operator.{word}: [$x, 2]}}]"))
+    place = program.inputs[0].data_ptr()
+    program.run()
+    expected = IN_PLACE[word](torch.tensor([1, 6, 3] if whole else [1.5, 6.0, 3.25]), 2)
+    assert program.output is program.inputs[0] and program.output.data_ptr() == place
+    same(program.output, expected)
 
 
 def test_assignments_change_their_input(built: Built) -> None:
-    found = ran(
+    program = ran(
         built,
         "inputs: {x: [2, 3]}\nchain: [{operator.setitem: [$x, '[:, 0]', 5]}, {operator.setitem: ['$x[1]', '[1:]', -1]}, {builtin.list: [[$x, 3]], out: l}, {operator.delitem: [$l, 1]}]\nreturn: [$x, $l]",
     )
-    wanted = randn(2, 3)
-    wanted[:, 0] = 5
-    wanted[1][1:] = -1
-    same(found.output, [wanted, [wanted]])
-    assert found.output[0] is found.inputs[0]
+    expected = randn(2, 3)
+    expected[:, 0] = 5
+    expected[1][1:] = -1
+    same(program.output, [expected, [expected]])
+    assert program.output[0] is program.inputs[0]
 
 
 def test_in_place_on_a_view_reaches_the_base(built: Built) -> None:
-    found = ran(
+    program = ran(
         built, "inputs: {x: [2, 3]}\nchain: [{operator.getitem: [$x, 0], out: v}, {operator.imul: [$v, 0]}]\nreturn: $x"
     )
-    assert torch.equal(found.output[0].abs(), torch.zeros(3)) and torch.equal(found.output[1], randn(2, 3)[1])
+    assert torch.equal(program.output[0].abs(), torch.zeros(3)) and torch.equal(program.output[1], randn(2, 3)[1])
 
 
 def test_params_are_numbers(built: Built) -> None:
-    found = ran(
+    program = ran(
         built,
         "params: {n: [-2]}\nchain: [{operator.pow: [$n, 2], out: q}, {torch.mul: [$x, $q]}, {torch.add: [$_, '${x.shape[0] - n}']}, {torch.add: [$_, $n.real]}]",
     )
-    same(found.output, randn(2, 3) * 4 + 4 - 2)
+    same(program.output, randn(2, 3) * 4 + 4 - 2)
 
 
 def test_results(built: Built) -> None:
-    found = ran(
+    program = ran(
         built,
         "chain: [{torch.sin: $x, out: a}, torch.neg]\nreturn: {first: $a, both: [$_, '${x.dim()}'], text: {$text: $a}}",
     )
-    assert list(found.output) == ["first", "both", "text"] and found.output["text"] == "$a"
-    same(found.output["both"], [-randn(2, 3).sin(), 2])
+    assert list(program.output) == ["first", "both", "text"] and program.output["text"] == "$a"
+    same(program.output["both"], [-randn(2, 3).sin(), 2])
 
 
 def test_grad_modes_of_blocks(built: Built) -> None:
-    found = ran(
+    program = ran(
         built,
         "inputs: {x: {shape: [2], requires_grad: true}}\nchain: [{with: [torch.no_grad], chain: [{torch.sin: $x, out: a}]}, {torch.cos: $x}]\nreturn: [$a, $_]",
     )
-    assert [t.requires_grad for t in found.output] == [False, True]
+    assert [t.requires_grad for t in program.output] == [False, True]
 
 
 # --- modules and state ---
 
 
 def test_modules_are_used_again_by_id(built: Built) -> None:
-    found = ran(
+    program = ran(
         built, "chain: [{nn.Linear: [3, 3], id: l}, torch.sin, self.l, {self.l: [$_]}, {torch.add: [$_, $self.l.bias]}]"
     )
-    layer = found.model.l
+    layer = program.model.l
     x = randn(2, 3)
-    same(found.output, layer(layer(layer(x).sin())) + layer.bias)
-    assert len(list(found.model.parameters())) == 2
+    same(program.output, layer(layer(layer(x).sin())) + layer.bias)
+    assert len(list(program.model.parameters())) == 2
 
 
 def test_modules_of_one_class_are_several(built: Built) -> None:
-    found = ran(built, "chain: [{nn.Linear: [3, 3]}, {nn.Linear: [3, 3]}, {nn.Bilinear: [3, 3, 2], call: [$x, $_]}]")
-    model = found.model
-    same(found.output, model.bilinear(randn(2, 3), model.linear_2(model.linear(randn(2, 3)))))
+    program = ran(built, "chain: [{nn.Linear: [3, 3]}, {nn.Linear: [3, 3]}, {nn.Bilinear: [3, 3, 2], call: [$x, $_]}]")
+    model = program.model
+    same(program.output, model.bilinear(randn(2, 3), model.linear_2(model.linear(randn(2, 3)))))
     assert not torch.equal(model.linear.weight, model.linear_2.weight)
 
 
@@ -228,13 +228,13 @@ def test_train_modes(built: Built, train: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "param_dtype", "wanted"),
+    ("dtype", "param_dtype", "expected"),
     [("float32", None, "float32"), ("bfloat16", None, "bfloat16"), ("int64", None, "float32"), ("float32", "float64", "float64"), ("bfloat16", "float32", "float32"), ("complex64", None, "float32")],
 )  # fmt: skip
-def test_dtypes_of_parameters(built: Built, dtype: str, param_dtype: str | None, wanted: str) -> None:
+def test_dtypes_of_parameters(built: Built, dtype: str, param_dtype: str | None, expected: str) -> None:
     extra = f"\nparam_dtype: {param_dtype}" if param_dtype else ""
     model = Ran(built.source(f"dtypes: [{dtype}]{extra}\nchain: [{{nn.Linear: [3, 3]}}, {{nn.LayerNorm: 3}}]")).model
-    assert {p.dtype for p in model.parameters()} == {getattr(torch, wanted)}
+    assert {p.dtype for p in model.parameters()} == {getattr(torch, expected)}
 
 
 STATE = """
@@ -261,16 +261,16 @@ STATE = """
 
 
 def test_state(built: Built) -> None:
-    found = ran(built, STATE)
-    model = found.model
-    same(found.output[0].detach(), randn(2, 3) * 2 + 2)
-    same(found.output[2], torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
+    program = ran(built, STATE)
+    model = program.model
+    same(program.output[0].detach(), randn(2, 3) * 2 + 2)
+    same(program.output[2], torch.tensor([[1.0, 1.0], [0.0, 0.0]]))
     assert {n for n, _ in model.named_buffers()} == {"count", "base", "seen"} and [
         n for n, _ in model.named_parameters()
     ] == ["weight"]
     assert model.count.item() == 2 and model.plain == {"k": 2}
     assert model.seen.data_ptr() == model.base.data_ptr() and model.seen.shape == (2, 2)
-    found.run()
+    program.run()
     assert model.count.item() == 3
 
 
@@ -289,7 +289,7 @@ def inputs(built: Built, table: str, keys: str = "") -> dict[str, Any]:
 
 
 def test_layouts(built: Built) -> None:
-    made = inputs(
+    tensors = inputs(
         built,
         """
         t: {shape: [2, 3], layout: [{Tensor.transpose: [$_, 0, 1]}]}
@@ -299,14 +299,14 @@ def test_layouts(built: Built) -> None:
         e: {shape: [1, 3], layout: [{Tensor.expand: [$_, 4, 3]}]}
     """,
     )
-    assert (made["t"].shape, made["t"].stride()) == ((3, 2), (1, 3))
-    assert made["c"].is_contiguous(memory_format=torch.channels_last) and made["c"].stride() == (60, 1, 15, 3)
-    assert (made["s"].shape, made["s"].stride(), made["s"].storage_offset()) == ((3, 5), (12, 1), 1)
-    assert made["g"].requires_grad and not made["g"].is_leaf and made["e"].stride() == (0, 1)
+    assert (tensors["t"].shape, tensors["t"].stride()) == ((3, 2), (1, 3))
+    assert tensors["c"].is_contiguous(memory_format=torch.channels_last) and tensors["c"].stride() == (60, 1, 15, 3)
+    assert (tensors["s"].shape, tensors["s"].stride(), tensors["s"].storage_offset()) == ((3, 5), (12, 1), 1)
+    assert tensors["g"].requires_grad and not tensors["g"].is_leaf and tensors["e"].stride() == (0, 1)
 
 
 def test_views_share_storage(built: Built) -> None:
-    made = inputs(
+    tensors = inputs(
         built,
         """
         base: {shape: [4]}
@@ -317,14 +317,17 @@ def test_views_share_storage(built: Built) -> None:
         two: {view_of: hid, layout: [{operator.getitem: [$_, "[1:]"]}]}
     """,
     )
-    assert list(made) == ["base", "a", "b", "one", "two"]
-    assert made["a"].data_ptr() == made["base"].data_ptr() and made["b"].data_ptr() == made["base"].data_ptr() + 8
-    made["base"][3] = 42
-    assert made["b"][1] == 42 and made["two"].data_ptr() == made["one"].data_ptr() + 4
+    assert list(tensors) == ["base", "a", "b", "one", "two"]
+    assert (
+        tensors["a"].data_ptr() == tensors["base"].data_ptr()
+        and tensors["b"].data_ptr() == tensors["base"].data_ptr() + 8
+    )
+    tensors["base"][3] = 42
+    assert tensors["b"][1] == 42 and tensors["two"].data_ptr() == tensors["one"].data_ptr() + 4
 
 
 def test_values(built: Built) -> None:
-    made = inputs(
+    values = inputs(
         built,
         """
         whole: {values: [1, 2]}
@@ -338,31 +341,31 @@ def test_values(built: Built) -> None:
         several: {list: [{values: 1}, {python: 2}]}
     """,
     )
-    same(made["whole"], torch.tensor([1, 2]))
-    same(made["real"], torch.tensor([1.0, 2.5]))
-    same(made["flags"], torch.tensor([True, False]))
-    same(made["scalar"], torch.tensor(-0.0))
-    same(made["odd"], torch.tensor([float("nan"), float("inf"), float("-inf")]))
-    same(made["tiled"], torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
-    same(made["shaped"], torch.tensor([[1, 2], [1, 2]], dtype=torch.int32))
-    assert made["plain"] == {"a": [1, None], "b": "text"}
-    same(made["several"], [torch.tensor(1), 2])
+    same(values["whole"], torch.tensor([1, 2]))
+    same(values["real"], torch.tensor([1.0, 2.5]))
+    same(values["flags"], torch.tensor([True, False]))
+    same(values["scalar"], torch.tensor(-0.0))
+    same(values["odd"], torch.tensor([float("nan"), float("inf"), float("-inf")]))
+    same(values["tiled"], torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0, 1.0]))
+    same(values["shaped"], torch.tensor([[1, 2], [1, 2]], dtype=torch.int32))
+    assert values["plain"] == {"a": [1, None], "b": "text"}
+    same(values["several"], [torch.tensor(1), 2])
 
 
 def test_a_leaf_is_in_the_dtype_of_its_cast(built: Built) -> None:
-    made = inputs(
+    tensors = inputs(
         built,
         """
         before: {shape: [4, 2], layout: [Tensor.t, Tensor.half], requires_grad: true}
         after: {shape: [4, 2], layout: [Tensor.t, Tensor.half], requires_grad: after_layout}
     """,
     )
-    kinds = {name: (x.dtype, x.stride(), x.is_leaf, x.requires_grad) for name, x in made.items()}
+    kinds = {name: (x.dtype, x.stride(), x.is_leaf, x.requires_grad) for name, x in tensors.items()}
     assert kinds == {"before": (torch.float16, (1, 2), False, True), "after": (torch.float16, (1, 2), True, True)}
 
 
 def test_inits(built: Built) -> None:
-    made = inputs(
+    tensors = inputs(
         built,
         """
         normal: {shape: [1000]}
@@ -377,16 +380,16 @@ def test_inits(built: Built) -> None:
         order: {shape: [40, 5], dtype: int16, init: randperm}
     """,
     )
-    assert abs(made["normal"].mean()) < 0.2 and 0.8 < made["normal"].std() < 1.2
-    assert torch.equal(made["whole"], made["whole"].round()) and made["whole"].unique().numel() == 17
-    assert made["ints"].min() == -3 and made["ints"].max() == 3 and made["ints"].dtype == torch.int64
-    assert 300 < made["flips"].sum() < 700 and made["uniform"].min() >= 2 and made["uniform"].max() < 3
-    same(made["full"], torch.full((2, 2), 7.0))
-    same(made["arange"], torch.tensor([[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]))
-    same(made["linspace"], torch.linspace(-1, 1, 5))
-    same(made["eye"], torch.eye(2, 3))
-    assert made["order"].flatten().tolist() != [*range(200)] == made["order"].flatten().sort().values.tolist()
-    assert made["order"].shape == (40, 5)
+    assert abs(tensors["normal"].mean()) < 0.2 and 0.8 < tensors["normal"].std() < 1.2
+    assert torch.equal(tensors["whole"], tensors["whole"].round()) and tensors["whole"].unique().numel() == 17
+    assert tensors["ints"].min() == -3 and tensors["ints"].max() == 3 and tensors["ints"].dtype == torch.int64
+    assert 300 < tensors["flips"].sum() < 700 and tensors["uniform"].min() >= 2 and tensors["uniform"].max() < 3
+    same(tensors["full"], torch.full((2, 2), 7.0))
+    same(tensors["arange"], torch.tensor([[1.0, 3.0, 5.0], [7.0, 9.0, 11.0]]))
+    same(tensors["linspace"], torch.linspace(-1, 1, 5))
+    same(tensors["eye"], torch.eye(2, 3))
+    assert tensors["order"].flatten().tolist() != [*range(200)] == tensors["order"].flatten().sort().values.tolist()
+    assert tensors["order"].shape == (40, 5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
@@ -410,8 +413,10 @@ def test_every_dtype_can_be_made(built: Built, dtype: str) -> None:
     table = "a: [2, 3]\nb: {shape: [2], init: zeros}\nc: []\nd: [0]"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = inputs(built, table, f"dtypes: [{dtype}]")
-    assert {t.dtype for t in made.values()} == {getattr(torch, dtype)} and [tuple(t.shape) for t in made.values()] == [
+        tensors = inputs(built, table, f"dtypes: [{dtype}]")
+    assert {t.dtype for t in tensors.values()} == {getattr(torch, dtype)} and [
+        tuple(t.shape) for t in tensors.values()
+    ] == [
         (2, 3),
         (2,),
         (),
@@ -420,14 +425,14 @@ def test_every_dtype_can_be_made(built: Built, dtype: str) -> None:
 
 
 def test_calls(built: Built) -> None:
-    found = ran(
+    program = ran(
         built,
         "params: {n: [2]}\ninputs: {x: ['${n}', 3], b: {values: [1.0]}}\nchain: [{torch.sum: [$x, 0]}, {torch.add: [$_, $b]}]\ncalls: [{params: {n: 5}}, {inputs: {b: {values: [2.0]}}}, {}]",
     )
-    shapes = [[tuple(t.shape) for t in found.make(call)] for call in range(4)]
+    shapes = [[tuple(t.shape) for t in program.make(call)] for call in range(4)]
     assert shapes == [[(2, 3), (1,)], [(5, 3), (1,)], [(2, 3), (1,)], [(2, 3), (1,)]]
-    assert [found.make(call)[1].item() for call in range(4)] == [1, 1, 2, 1]
-    assert found.make(0)[0] is not found.make(0)[0] and torch.equal(found.make(0)[0], found.make(3)[0])
+    assert [program.make(call)[1].item() for call in range(4)] == [1, 1, 2, 1]
+    assert program.make(0)[0] is not program.make(0)[0] and torch.equal(program.make(0)[0], program.make(3)[0])
 
 
 # --- names that control knows without torch ---
@@ -512,15 +517,15 @@ def test_drafts_run_in_eager(path: Any) -> None:
         try:
             with warnings.catch_warnings(), contextlib.redirect_stdout(None):
                 warnings.simplefilter("ignore")
-                made = Ran(build(variant).text)
+                program = Ran(build(variant).text)
                 with (
                     torch.autocast("cpu", getattr(torch, variant.autocast))
                     if variant.autocast
                     else contextlib.nullcontext()
                 ):
-                    for call in range(len(made.names.get("CALLS", [0]))):
-                        made.inputs = made.make(call)
-                        made.run()
+                    for call in range(len(program.names.get("CALLS", [0]))):
+                        program.inputs = program.make(call)
+                        program.run()
         except Exception as error:  # noqa: BLE001
             if expected is None or expected.type.rpartition(".")[2] not in {
                 c.__name__.lstrip("_") for c in type(error).__mro__

@@ -19,8 +19,8 @@ def scope(**fields: object) -> Scope:
     return Scope(Problems([]), {"n": 2, "s": "its"}, set(), **fields)  # type: ignore[arg-type]
 
 
-def found(made: Scope) -> list[str]:
-    return [d.message + (f" | {d.hint}" if d.hint else "") for d in made.problems.diagnostics]
+def messages(namespace: Scope) -> list[str]:
+    return [d.message + (f" | {d.hint}" if d.hint else "") for d in namespace.problems.diagnostics]
 
 
 def test_names_of_builtins_get_an_underscore() -> None:
@@ -38,46 +38,50 @@ def test_names_of_builtins_get_an_underscore() -> None:
 
 def test_no_two_names_become_the_same_variable() -> None:
     names = [stem + "_" * count for stem in (*BUILTINS, *keyword.softkwlist, "x") if stem != "_" for count in range(4)]
-    made = [python_name(n) for n in names]
-    assert len(set(made)) == len(names) and not set(made) & set(BUILTINS)
+    variables = [python_name(n) for n in names]
+    assert len(set(variables)) == len(names) and not set(variables) & set(BUILTINS)
 
 
 def test_temporaries_are_names_that_the_case_does_not_use() -> None:
     assert temporary(set()) == "y" and temporary({"y", "t"}) == "h"
-    taken: set[str] = set()
+    names: set[str] = set()
     for _ in range(20):
-        name = temporary(taken)
-        assert name not in taken and name.isidentifier()
-        taken.add(name)
+        name = temporary(names)
+        assert name not in names and name.isidentifier()
+        names.add(name)
 
 
 def test_defined_names_are_found_and_used() -> None:
-    made = scope()
-    assert made.define("len", SPAN) == "len_" and made.look_up("len", SPAN) == "len_"
-    assert made.used == {"len"} and made.outputs == {"len": SPAN} and found(made) == []
+    namespace = scope()
+    assert namespace.define("len", SPAN) == "len_" and namespace.look_up("len", SPAN) == "len_"
+    assert namespace.used == {"len"} and namespace.outputs == {"len": SPAN} and messages(namespace) == []
 
 
 def test_params_are_written_as_their_values() -> None:
-    made = scope()
-    assert made.look_up("n", SPAN) == "2" and made.look_up("s", SPAN) == '"its"' and made.used_params == {"n", "s"}
-    made.define("n")
-    assert made.look_up("n", SPAN) == "n"
+    namespace = scope()
+    assert (
+        namespace.look_up("n", SPAN) == "2"
+        and namespace.look_up("s", SPAN) == '"its"'
+        and namespace.used_params == {"n", "s"}
+    )
+    namespace.define("n")
+    assert namespace.look_up("n", SPAN) == "n"
 
 
 def test_the_previous_value() -> None:
-    made = scope()
-    assert made.look_up("_", SPAN) == "None" and found(made) == [
+    namespace = scope()
+    assert namespace.look_up("_", SPAN) == "None" and messages(namespace) == [
         "$_ has no value here: there is no input and no step before"
     ]
-    made = scope(previous="x", previous_name="x")
-    assert made.look_up("_", SPAN) == "x" and made.used == {"x"} and found(made) == []
+    namespace = scope(previous="x", previous_name="x")
+    assert namespace.look_up("_", SPAN) == "x" and namespace.used == {"x"} and messages(namespace) == []
 
 
 def test_what_is_not_there() -> None:
-    made = scope(later={"b": Span("a.yaml", 9, 1)})
-    made.define("alpha")
-    assert [made.look_up(n, SPAN) for n in ("alpa", "b", "zzz")] == ["None"] * 3
-    assert found(made) == [
+    namespace = scope(later={"b": Span("a.yaml", 9, 1)})
+    namespace.define("alpha")
+    assert [namespace.look_up(n, SPAN) for n in ("alpa", "b", "zzz")] == ["None"] * 3
+    assert messages(namespace) == [
         "nothing is called 'alpa' | did you mean 'alpha'?",
         "$b is used before it is made | line 9 makes it",
         "nothing is called 'zzz'",
@@ -86,9 +90,9 @@ def test_what_is_not_there() -> None:
 
 def test_self_belongs_to_the_chain() -> None:
     assert scope().look_up("self", SPAN) == "self"
-    made = scope(in_forward=False)
-    made.look_up("self", SPAN)
-    assert found(made) == ["$self has no meaning outside the chain"]
+    namespace = scope(in_forward=False)
+    namespace.look_up("self", SPAN)
+    assert messages(namespace) == ["$self has no meaning outside the chain"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("t",), ("h",), ("y", "h"), ("t", "v", "h")])
@@ -109,7 +113,7 @@ def test_a_function_sees_the_names_around_it() -> None:
     inner.outer = frozenset(outer.variables)
     inner.define("fine", SPAN)
     inner.define("x", SPAN)
-    assert found(outer) == ["$x belongs to the chain around this function | give it a name of its own, or return it"]
+    assert messages(outer) == ["$x belongs to the chain around this function | give it a name of its own, or return it"]
 
 
 @pytest.mark.parametrize("name", ["a.b", "a = 1; b", "x\ny", "class"])

@@ -155,8 +155,8 @@ def test_every_line_knows_its_place(built: Built) -> None:
     ],
 )  # fmt: skip
 def test_problems(built: Built, keys: str, messages: list[str]) -> None:
-    found = built.problems(keys)
-    assert [f[: len(m)] for f, m in zip(found, messages, strict=True)] == messages
+    problems = built.problems(keys)
+    assert [f[: len(m)] for f, m in zip(problems, messages, strict=True)] == messages
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_the_dtype_of_parameters_casts_a_persons_own_module(built: Built, keys: 
 
 def test_a_function_is_no_argument_of_a_module(built: Built) -> None:
     built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
-    found = built.problems("module: {file: m.py, name: Net, args: {f: {$fn: {args: [t], chain: [torch.sin]}}}}")
-    assert found == ["3:53: a function has no place in an input"]
+    problems = built.problems("module: {file: m.py, name: Net, args: {f: {$fn: {args: [t], chain: [torch.sin]}}}}")
+    assert problems == ["3:53: a function has no place in an input"]
 
 
 def test_a_module_needs_the_word_of_who_runs_it(built: Built) -> None:
@@ -385,13 +385,13 @@ def safe(built: Built, keys: str) -> int:
     variants = expand(reader.suites([built.folder / "a.spec.yaml"]))
     for diagnostic in reader.problems:
         assert diagnostic.render() and diagnostic.span.line >= 1
-    written = 0
+    count = 0
     for variant in variants:
         source = build(variant, split_lines(built.case_text(keys)))
         assert variant.id.isprintable() and "\n" not in variant.id
         if any(d.severity == "error" for d in source.diagnostics):
             continue
-        written += 1
+        count += 1
         assert len(source.places) == len(source.text.split("\n")) - 1 == len(source.text.splitlines())
         compile(source.text, "case.py", "exec", dont_inherit=True)
         if variant.case.module is None:
@@ -400,7 +400,7 @@ def safe(built: Built, keys: str) -> int:
         assert not [n for n in ast.walk(code) if isinstance(n, ast.Name) and n.id in (MARK, "__import__")]
         for node in ast.walk(code):
             assert not (isinstance(node, ast.Attribute) and node.attr == "system")
-    return written
+    return count
 
 
 TAKE_ANYTHING = ("doc",)
@@ -408,9 +408,9 @@ TAKE_ANYTHING = ("doc",)
 
 @pytest.mark.parametrize("place", PLACES)
 def test_nothing_in_a_file_becomes_code(built: Built, place: str) -> None:
-    written = sum(safe(built, fill(PLACES[place], payload)) > 0 for payload in PAYLOADS)
+    count = sum(safe(built, fill(PLACES[place], payload)) > 0 for payload in PAYLOADS)
     if place in TAKE_ANYTHING:  # so that this is no test of refusals alone
-        assert written > 25
+        assert count > 25
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
@@ -506,7 +506,7 @@ def test_chains_are_nested_no_deeper_than_the_limit(built: Built) -> None:
         block = f"{{if: $x, do: [{block}]}}"
     built.write("a.spec.yaml", built.case_text(f"chain: [{block}]"))
     built.suites("a.spec.yaml")
-    assert any("nested" in found or "deep" in found for found in built.found())
+    assert any("nested" in text or "deep" in text for text in built.found())
 
 
 # --- attribute chains and other ways out ---
@@ -532,8 +532,8 @@ def test_ways_out(built: Built, chain: str) -> None:
     (built.folder / "a.spec.yaml").write_text(built.case_text(f"chain: {chain}"), encoding="utf-8")
     reader = Reader()
     variants = expand(reader.suites([built.folder / "a.spec.yaml"]))
-    found = [*reader.problems, *(d for v in variants for d in build(v).diagnostics)]
-    assert [d for d in found if d.severity == "error" and d.span.line >= 3 and "never used" not in d.message]
+    diagnostics = [*reader.problems, *(d for v in variants for d in build(v).diagnostics)]
+    assert [d for d in diagnostics if d.severity == "error" and d.span.line >= 3 and "never used" not in d.message]
 
 
 # --- the corpus ---
@@ -543,13 +543,13 @@ def test_ways_out(built: Built, chain: str) -> None:
 def test_no_draft_of_the_corpus_holds_more_than_operators() -> None:
     files = [str(p) for p in sorted(folder("shared/corpus/yaml").glob("*.spec.yaml"))]
     loaded = load(files, allow_python=True, everything=True)
-    written = 0
+    count = 0
     for variant in loaded.variants:
         if variant.case.module is None:
             text = build(variant).text
             audit(text)
-            written += 1
-    assert written > 120
+            count += 1
+    assert count > 120
 
 
 @pytest.mark.parametrize(
@@ -595,8 +595,10 @@ def test_harmless_options_of_flex_attentions_kernels_are_taken(built: Built) -> 
     options = "{num_warps: 4, num_stages: 2, PRESCALE_QK: true, FORCE_USE_FLEX_ATTENTION: false}"
     chain = f'chain: [{{{FLEX}: {{"*": [$x, $x, $x], kernel_options: {options}}}}}]'
     assert built.problems(chain) == [] and built.problems(f"chain: [{{{FLEX}: [$x, $x, $x]}}]") == []
-    written = "kernel_options={'num_warps': 4, 'num_stages': 2, 'PRESCALE_QK': True, 'FORCE_USE_FLEX_ATTENTION': False}"
-    assert written in built.source(chain).replace('"', "'")
+    argument = (
+        "kernel_options={'num_warps': 4, 'num_stages': 2, 'PRESCALE_QK': True, 'FORCE_USE_FLEX_ATTENTION': False}"
+    )
+    assert argument in built.source(chain).replace('"', "'")
 
 
 def test_thousands_of_modules_functions_and_names_are_written(built: Built) -> None:

@@ -8,13 +8,13 @@ from built import Built
 from runner.cases.limits import Limits
 
 
-def made(built: Built, item: str, rest: str = "") -> list[str]:
+def made(built: Built, item: str, keys: str = "") -> list[str]:
     """The statements that make input ``x``, which is all that the chain uses."""
-    return built.part(f"{rest}\ninputs: {{x: {item}}}\nchain:\n- builtin.print: $x", "make_inputs")[:-1]
+    return built.part(f"{keys}\ninputs: {{x: {item}}}\nchain:\n- builtin.print: $x", "make_inputs")[:-1]
 
 
-def one(built: Built, item: str, rest: str = "") -> str:
-    (line,) = made(built, item, rest)
+def one(built: Built, item: str, keys: str = "") -> str:
+    (line,) = made(built, item, keys)
     return line.removeprefix("x = ")
 
 
@@ -224,13 +224,13 @@ def test_state(built: Built) -> None:
 # --- limits ---
 
 
-def problems(built: Built, item: str, rest: str = "", limits: Limits | None = None) -> list[str]:
-    return built.problems(f"inputs: {{x: {item}}}\n{rest}\nchain: [F.relu]", limits)
+def problems(built: Built, item: str, keys: str = "", limits: Limits | None = None) -> list[str]:
+    return built.problems(f"inputs: {{x: {item}}}\n{keys}\nchain: [F.relu]", limits)
 
 
 def test_a_shape_of_a_million_million_elements(built: Built) -> None:
-    found = problems(built, "[1000000, 1000000]")
-    assert found == [
+    texts = problems(built, "[1000000, 1000000]")
+    assert texts == [
         "3:14: input 'x' of shape [1000000, 1000000] takes 3.638 TiB, more than 4 GiB | raise the limit with --limit tensor_bytes=SIZE"
     ]
     assert problems(built, "[1000000, 1000000]", limits=Limits(tensor_bytes=4 * 10**12)) == []
@@ -253,8 +253,8 @@ def test_a_shape_of_a_million_million_elements(built: Built) -> None:
 def test_the_limit_counts_bytes(built: Built, dtype: str, size: int) -> None:
     item = f"{{shape: [100], dtype: {dtype}}}"
     assert problems(built, item, limits=Limits(tensor_bytes=100 * size)) == []
-    (found,) = problems(built, item, limits=Limits(tensor_bytes=100 * size - 1))
-    assert found.startswith("3:14: input 'x' of shape [100] takes")
+    (text,) = problems(built, item, limits=Limits(tensor_bytes=100 * size - 1))
+    assert text.startswith("3:14: input 'x' of shape [100] takes")
 
 
 def test_the_limit_counts_the_axis_of_dtypes(built: Built) -> None:
@@ -267,8 +267,8 @@ def test_the_limit_counts_the_axis_of_dtypes(built: Built) -> None:
      "{shape: [100000, 100000], init: eye}", "{shape: [10000000000], init: special}", "{list: [[2], [10000000000]]}"],
 )  # fmt: skip
 def test_no_tensor_is_too_large_to_be_refused(built: Built, item: str) -> None:
-    (found,) = problems(built, item)
-    assert found.startswith("3:14: input 'x") and "more than 4 GiB" in found
+    (text,) = problems(built, item)
+    assert text.startswith("3:14: input 'x") and "more than 4 GiB" in text
 
 
 @pytest.mark.parametrize(
@@ -283,17 +283,17 @@ def test_no_tensor_is_too_large_to_be_refused(built: Built, item: str) -> None:
     ],
 )  # fmt: skip
 def test_problems(built: Built, item: str, message: str) -> None:
-    found = built.problems(
+    texts = built.problems(
         f"inputs: {{x: {item}}}\nparams: {{n: [-2], s: [abc]}}\nchain: [F.relu, {{torch.add: [$_, $n]}}, {{builtin.print: $s}}]"
     )
-    assert found[0].startswith(message)
+    assert texts[0].startswith(message)
 
 
 def test_a_function_has_no_place_in_state(built: Built) -> None:
-    found = built.problems(
+    texts = built.problems(
         "state: {c: {python: {$fn: {args: [t], chain: [torch.sin]}}}}\nchain:\n- operator.call: [$self.c, $x]"
     )
-    assert found == ["3:31: a function has no place in an input"]
+    assert texts == ["3:31: a function has no place in an input"]
 
 
 @pytest.mark.parametrize(

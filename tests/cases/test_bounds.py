@@ -54,10 +54,10 @@ def messages(files: Files, text: str, limits: Limits) -> list[str]:
     ],
 )  # fmt: skip
 def test_each_bound(files: Files, name: str, fitting: int, text: str, message: str) -> None:
-    found = messages(files, text, Limits().with_overrides([f"{name}={fitting}"]))
-    assert [f for f in found if f.partition(" | ")[0] == message], found
+    texts = messages(files, text, Limits().with_overrides([f"{name}={fitting}"]))
+    assert [f for f in texts if f.partition(" | ")[0] == message], texts
     if name != "tensor_bytes":
-        assert [f for f in found if f"the limit is {name}={fitting}" in f]
+        assert [f for f in texts if f"the limit is {name}={fitting}" in f]
     assert not [f for f in messages(files, text, Limits()) if f"the limit is {name}=" in f]
 
 
@@ -72,10 +72,10 @@ def test_every_limit_has_its_row_in_the_docs() -> None:
 
 def test_a_file_with_many_errors_says_how_many_are_left_out(files: Files) -> None:
     bad = "".join(f"  - {{name: w{n}, grad: 7}}\n" for n in range(30))
-    found = messages(files, f"cases:\n{bad}", Limits(diagnostics=20))
-    assert len(found) == 21
+    texts = messages(files, f"cases:\n{bad}", Limits(diagnostics=20))
+    assert len(texts) == 21
     assert (
-        found[-1]
+        texts[-1]
         == "21:23: at least 10 more are not shown | the limit is diagnostics=20; change it with --limit diagnostics=N"
     )
 
@@ -83,11 +83,13 @@ def test_a_file_with_many_errors_says_how_many_are_left_out(files: Files) -> Non
 def test_all_files_together_have_an_end(files: Files) -> None:
     for name in "abc":
         files.write(f"{name}.spec.yaml", "cases:\n" + "".join(f"  - {{name: w{n}, grad: 7}}\n" for n in range(5)))
-    found = load([str(files.folder)], limits=Limits(diagnostics=4, total_diagnostics=6)).diagnostics
-    texts = [d.message for d in found if "not shown" in d.message]
-    rest = "at least 7 more in this and in other files are not shown"
-    assert texts == ["at least 1 more are not shown", "at least 1 more are not shown", rest]
-    assert sum("not shown" not in d.message for d in found) == 6 and all(d.severity == "error" for d in found)
+    diagnostics = load([str(files.folder)], limits=Limits(diagnostics=4, total_diagnostics=6)).diagnostics
+    texts = [d.message for d in diagnostics if "not shown" in d.message]
+    last = "at least 7 more in this and in other files are not shown"
+    assert texts == ["at least 1 more are not shown", "at least 1 more are not shown", last]
+    assert sum("not shown" not in d.message for d in diagnostics) == 6 and all(
+        d.severity == "error" for d in diagnostics
+    )
 
 
 def test_reading_stops_at_as_many_errors_as_are_shown() -> None:
@@ -111,10 +113,10 @@ def test_a_case_with_more_warnings_than_are_shown_runs(files: Files) -> None:
 
 def test_messages_are_cut_and_have_no_control_characters() -> None:
     long = Diagnostic(Span("a", 1, 1), "m\x1b[2J" + "x" * 1000, "h\n\u202e" + "y" * 1000, text="a\x1b\u202eb")
-    (one,) = limited([long], Limits(message_characters=50))
-    assert len(one.message) == len(one.hint) == 50
-    assert one.message.startswith("m\\x1b[2Jxx") and one.message.endswith("xx...")
-    assert one.hint.startswith("h\\n\\u202eyy") and one.text == "a\ufffd\ufffdb"
+    (diagnostic,) = limited([long], Limits(message_characters=50))
+    assert len(diagnostic.message) == len(diagnostic.hint) == 50
+    assert diagnostic.message.startswith("m\\x1b[2Jxx") and diagnostic.message.endswith("xx...")
+    assert diagnostic.hint.startswith("h\\n\\u202eyy") and diagnostic.text == "a\ufffd\ufffdb"
 
 
 def test_the_message_of_a_command_that_cannot_go_on_is_cut(files: Files) -> None:
@@ -123,17 +125,17 @@ def test_the_message_of_a_command_that_cannot_go_on_is_cut(files: Files) -> None
         str(files.write(f"s{n}.suite.yaml", f"suite: s{n}\nspecs: [a.spec.yaml]\ndefaults: {{threads: {n}}}\n"))
         for n in (1, 2)
     ]
-    with pytest.raises(InputError, match="'aaaa") as caught:
+    with pytest.raises(InputError, match="'aaaa") as error:
         load(suites)
-    assert [len(d.message) for d in caught.value.diagnostics] == [500]
+    assert [len(d.message) for d in error.value.diagnostics] == [500]
 
 
 def test_hints_compare_so_many_words() -> None:
     assert nearest("word9999", (f"word{n}x" for n in range(1000))) != ""
-    asked = []
-    names = (asked.append(n) or f"a{n:05}" for n in range(1_000_000))  # type: ignore[func-returns-value]
+    words = []
+    names = (words.append(n) or f"a{n:05}" for n in range(1_000_000))  # type: ignore[func-returns-value]
     nearest("a" * 100, names)
-    assert len(asked) < 1000
+    assert len(words) < 1000
     assert nearest("x" * 100_000, ["x" * 99_999]) == ""
 
 
@@ -143,10 +145,10 @@ def test_hints_compare_so_many_words() -> None:
 def test_so_much_source_is_written_to_check_variants(files: Files) -> None:
     text = "cases: [{name: a, params: {n: [1, 2, 3, 4, 0]}, inputs: {x: ['${n}']}, chain: [{torch.mul: [$x, '${1 // n}']}]}]"
     assert messages(files, text, Limits()) == ["1:98: in ${1 // n}: division by zero"]
-    found = messages(files, text, Limits(source_characters=1000))
-    assert len(found) == 1 and re.match(
+    texts = messages(files, text, Limits(source_characters=1000))
+    assert len(texts) == 1 and re.match(
         r"1:16: warning: \d of the 5 variants of case 'a' were written out and checked \| the limit is source_",
-        found[0],
+        texts[0],
     )
 
 
@@ -155,8 +157,8 @@ def test_params_that_are_left_out(files: Files) -> None:
         "a.spec.yaml",
         f"cases: [{{{CASE}, params: {{n: [1, 2, 3], k: [1, true, x]}}, exclude: [{{n: 1}}, {{k: x, n: 2}}, {{n: 3, k: 5}}]}}]",
     )
-    chosen = [(v.params["n"], v.params["k"]) for v in expand(files.suites("a.spec.yaml"))]
-    assert chosen == [(2, 1), (2, True), (3, 1), (3, True), (3, "x")]
+    pairs = [(v.params["n"], v.params["k"]) for v in expand(files.suites("a.spec.yaml"))]
+    assert pairs == [(2, 1), (2, True), (3, 1), (3, True), (3, "x")]
 
 
 # --- folders ---
@@ -215,7 +217,7 @@ def test_a_pattern_that_walks_the_disk(files: Files) -> None:
     folders(files, *(f"a/{n}.spec.yaml" for n in range(5)))
     files.write("s/t/s.suite.yaml", "suite: s\nspecs: ['../../../**/*.spec.yaml']\n")
     assert files.suites("s/t/s.suite.yaml", limits=Limits(folder_entries=4))[0].cases == ()
-    (found,) = files.found()
-    assert found.startswith(
+    (error,) = files.found()
+    assert error.startswith(
         "s.suite.yaml:2:9: '../../../**/*.spec.yaml': there are more than 4 entries in the folders to look through | the limit is folder_entries=4"
     )

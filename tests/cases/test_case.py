@@ -99,8 +99,8 @@ def test_a_ledger_entry(files: Files) -> None:
 
 
 def test_a_known_entry_without_issue_or_reason(files: Files) -> None:
-    found = files.errors("known:\n  - {stage: inductor, oracle: [value]}")
-    assert len(found) == 1 and found[0].startswith("4:9: issue: or reason: is missing")
+    errors = files.errors("known:\n  - {stage: inductor, oracle: [value]}")
+    assert len(errors) == 1 and errors[0].startswith("4:9: issue: or reason: is missing")
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_known_entry_without_issue_or_reason(files: Files) -> None:
     ],
 )
 def test_entries_with_problems(files: Files, entry: str, message: str) -> None:
-    found = files.errors(f"known:\n  - {entry}")
-    assert [f[: len(message)] for f in found] == [message]
+    errors = files.errors(f"known:\n  - {entry}")
+    assert [f[: len(message)] for f in errors] == [message]
 
 
 def test_a_warning_leaves_the_case(files: Files) -> None:
@@ -129,8 +129,8 @@ def test_a_warning_leaves_the_case(files: Files) -> None:
 
 
 def test_a_version_that_is_none(files: Files) -> None:
-    found = files.errors("known:\n  - {reason: x, torch: '~=2.6'}")
-    assert len(found) == 1 and found[0].startswith("4:28: expected a range of torch versions in quotes")
+    errors = files.errors("known:\n  - {reason: x, torch: '~=2.6'}")
+    assert len(errors) == 1 and errors[0].startswith("4:28: expected a range of torch versions in quotes")
 
 
 REASON = 'a tolerance needs a reason | such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}'
@@ -170,8 +170,8 @@ def test_a_tolerance_without_reason(files: Files, tolerance: str) -> None:
     ],
 )
 def test_tolerances(files: Files, tolerance: str, by_dtype: Any, exact: bool, reason: str | None) -> None:
-    found = files.case(f"tolerance: {tolerance}").tolerance
-    assert (found.by_dtype, found.exact, found.reason) == (by_dtype, exact, reason)
+    actual = files.case(f"tolerance: {tolerance}").tolerance
+    assert (actual.by_dtype, actual.exact, actual.reason) == (by_dtype, exact, reason)
 
 
 # --- what a schema cannot say ---
@@ -192,8 +192,8 @@ def test_tolerances(files: Files, tolerance: str, by_dtype: Any, exact: bool, re
     ],
 )  # fmt: skip
 def test_problems(files: Files, keys: str, messages: list[str]) -> None:
-    found = files.errors(keys)
-    assert [f[: len(m)] for f, m in zip(found, messages, strict=True)] == messages
+    errors = files.errors(keys)
+    assert [f[: len(m)] for f, m in zip(errors, messages, strict=True)] == messages
 
 
 def test_a_case_needs_a_chain_or_a_module_and_not_both(files: Files) -> None:
@@ -209,8 +209,8 @@ def test_a_case_needs_a_chain_or_a_module_and_not_both(files: Files) -> None:
     ]
 
 
-def module(files: Files, file: str, rest: str = "name: M") -> list[str]:
-    return files.errors(f"module: {{file: {file}, {rest}}}")
+def module(files: Files, file: str, fields: str = "name: M") -> list[str]:
+    return files.errors(f"module: {{file: {file}, {fields}}}")
 
 
 def test_a_module(files: Files) -> None:

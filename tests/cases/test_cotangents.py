@@ -53,5 +53,5 @@ def test_ids_name_the_inputs(files: Files) -> None:
     ],
 )  # fmt: skip
 def test_what_is_told(files: Files, inputs: str, cotangent: str, message: str) -> None:
-    (found,) = files.errors(f"inputs: {inputs}\ngrad: {{cotangent: {cotangent}}}")
-    assert found.startswith(message)
+    (error,) = files.errors(f"inputs: {inputs}\ngrad: {{cotangent: {cotangent}}}")
+    assert error.startswith(message)

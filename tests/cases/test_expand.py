@@ -15,8 +15,8 @@ from runner.cases.model import Grad
 from runner.diagnostics import Diagnostic, InputError
 
 
-def case(name: str, rest: str = "") -> str:
-    return f"  - {{name: {name}, inputs: {{x: [2]}}, chain: [F.relu]{', ' + rest if rest else ''}}}\n"
+def case(name: str, fields: str = "") -> str:
+    return f"  - {{name: {name}, inputs: {{x: [2]}}, chain: [F.relu]{', ' + fields if fields else ''}}}\n"
 
 
 def labels(files: Files, keys: str) -> list[str]:
@@ -48,11 +48,11 @@ def test_the_example_of_the_format(files: Files, monkeypatch: pytest.MonkeyPatch
 
 def test_axes_with_several_values_stand_in_the_order_declared(files: Files) -> None:
     keys = ["params: {k: [1, 2], one: [7], b: [3, 4]}", "train: [false, true]", "threads: [1, 2]", "dynamic: true"]
-    told = {"params": "k=1,b=3", "train": "train=false", "threads": "threads=1"}
+    texts = {"params": "k=1,b=3", "train": "train=false", "threads": "threads=1"}
     for order in itertools.permutations(keys):
         first = labels(files, "\n".join(order))[0]
-        wanted = [told[key.split(":")[0]] for key in order if key.split(":")[0] in told]
-        assert first == ",".join([*wanted, "float32", "cpu"])
+        expected = [texts[key.split(":")[0]] for key in order if key.split(":")[0] in texts]
+        assert first == ",".join([*expected, "float32", "cpu"])
 
 
 def test_dtype_and_device_are_always_told_last(files: Files) -> None:
@@ -114,8 +114,8 @@ def test_every_value_has_an_id_of_its_own(files: Files) -> None:
 
 
 def test_two_spellings_of_a_value_are_one_variant(files: Files) -> None:
-    found = files.variants("autocast: [bfloat16, float16, torch.bfloat16]\ndtypes: [float32, torch.float32]")
-    assert [v.id.rpartition("::")[2] for v in found] == [
+    variants = files.variants("autocast: [bfloat16, float16, torch.bfloat16]\ndtypes: [float32, torch.float32]")
+    assert [v.id.rpartition("::")[2] for v in variants] == [
         f"a[autocast={dtype},float32,cpu]@inductor" for dtype in ("bfloat16", "float16")
     ]
 
@@ -124,12 +124,12 @@ def test_ids_are_stable_when_cases_and_files_are_reordered(files: Files) -> None
     cases = [case("a", "params: {n: [1, 2]}"), case("b", "dtypes: [bool, int64]"), case("c")]
     for name in ("one", "two"):
         files.write(f"{name}.spec.yaml", "cases:\n" + "".join(cases))
-    before = files.ids("one.spec.yaml", "two.spec.yaml")
-    assert len(before) == 10 and sorted(files.ids("two.spec.yaml", "one.spec.yaml")) == sorted(before)
+    ids = files.ids("one.spec.yaml", "two.spec.yaml")
+    assert len(ids) == 10 and sorted(files.ids("two.spec.yaml", "one.spec.yaml")) == sorted(ids)
     for name in ("one", "two"):
         files.write(f"{name}.spec.yaml", "cases:\n" + "".join(reversed(cases)))
-    after = files.ids("two.spec.yaml", "one.spec.yaml")
-    assert sorted(after) == sorted(before) and after != before
+    ids_reordered = files.ids("two.spec.yaml", "one.spec.yaml")
+    assert sorted(ids_reordered) == sorted(ids) and ids_reordered != ids
 
 
 def test_ids_name_files_by_their_path_from_here(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,8 +137,8 @@ def test_ids_name_files_by_their_path_from_here(files: Files, monkeypatch: pytes
     for name in ("a.spec.yaml", "y/a.spec.yaml"):
         files.write(name, "cases:\n" + case("c"))
     monkeypatch.chdir(files.folder / "elsewhere")
-    told = [i.partition("::")[0] for i in files.ids("a.spec.yaml", "y/a.spec.yaml")]
-    assert told == ["../a.spec.yaml", "../y/a.spec.yaml"]
+    paths = [i.partition("::")[0] for i in files.ids("a.spec.yaml", "y/a.spec.yaml")]
+    assert paths == ["../a.spec.yaml", "../y/a.spec.yaml"]
     monkeypatch.chdir(files.folder)
     assert [i.partition("::")[0] for i in files.ids("y/a.spec.yaml")] == ["y/a.spec.yaml"]
 
@@ -163,13 +163,13 @@ def test_variants_carry_their_axes(files: Files) -> None:
 
 
 def test_exclude(files: Files) -> None:
-    found = files.variants("params: {n: [2, 5], k: [3, 4]}\nexclude: [{n: 5, k: 3}, {n: 2, k: 4}]")
-    assert [(v.params["n"], v.params["k"]) for v in found] == [(2, 3), (5, 4)]
+    variants = files.variants("params: {n: [2, 5], k: [3, 4]}\nexclude: [{n: 5, k: 3}, {n: 2, k: 4}]")
+    assert [(v.params["n"], v.params["k"]) for v in variants] == [(2, 3), (5, 4)]
     assert [v.params["n"] for v in files.variants("params: {n: [2, 5], k: [3, 4]}\nexclude: [{n: 5}]")] == [2, 2]
 
 
-def suite(files: Files, name: str, rest: str) -> str:
-    files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]\n{rest}\n")
+def suite(files: Files, name: str, lines: str) -> str:
+    files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]\n{lines}\n")
     return f"{name}.suite.yaml"
 
 
@@ -177,8 +177,8 @@ def test_two_suites_that_ask_alike_share_a_variant(files: Files) -> None:
     files.write("a.spec.yaml", "cases:\n" + case("c") + case("d", "tags: [slow]"))
     first = suite(files, "s", "backends: [inductor, eager]")
     second = suite(files, "t", "select: not tag:slow\ndefaults: {timeout: 5s}")
-    found = {v.id.rpartition("::")[2]: v.suites for v in expand(files.suites(first, second))}
-    assert found == {
+    suites = {v.id.rpartition("::")[2]: v.suites for v in expand(files.suites(first, second))}
+    assert suites == {
         "c[float32,cpu]@inductor": ("s", "t"), "c[float32,cpu]@eager": ("s",), "d[float32,cpu]@inductor": ("s",), "d[float32,cpu]@eager": ("s",),
     }  # fmt: skip
 
@@ -193,8 +193,8 @@ def test_suites_that_overlap_in_part_keep_the_order_of_the_first(files: Files) -
     files.write("a.spec.yaml", "cases:\n" + case("c", "dtypes: [float32, float64]") + case("d"))
     first = suite(files, "s", "dtypes: [float64]")
     second = suite(files, "t", "")
-    found = [(v.id.rpartition("::")[2], v.suites) for v in expand(files.suites(first, second, first))]
-    assert found == [
+    pairs = [(v.id.rpartition("::")[2], v.suites) for v in expand(files.suites(first, second, first))]
+    assert pairs == [
         ("c[float64,cpu]@inductor", ("s", "t")),
         ("c[float32,cpu]@inductor", ("t",)),
         ("d[float32,cpu]@inductor", ("t",)),
@@ -202,7 +202,7 @@ def test_suites_that_overlap_in_part_keep_the_order_of_the_first(files: Files) -
 
 
 @pytest.mark.parametrize(
-    ("rest", "message"),
+    ("lines", "message"),
     [
         (
             "backends: [{name: inductor, backend: aot_eager}]",
@@ -212,12 +212,12 @@ def test_suites_that_overlap_in_part_keep_the_order_of_the_first(files: Files) -
         ("defaults: {tolerance: {rtol: 1, reason: x}}", "case 'c' means one thing in 's' and another in 't'"),
     ],
 )
-def test_two_suites_that_mean_different_things_by_one_id(files: Files, rest: str, message: str) -> None:
+def test_two_suites_that_mean_different_things_by_one_id(files: Files, lines: str, message: str) -> None:
     files.write("a.spec.yaml", "cases:\n" + case("c"))
-    names = suite(files, "s", ""), suite(files, "t", rest)
-    with pytest.raises(InputError) as caught:
+    names = suite(files, "s", ""), suite(files, "t", lines)
+    with pytest.raises(InputError) as error:
         expand(files.suites(*names))
-    (diagnostic,) = caught.value.diagnostics
+    (diagnostic,) = error.value.diagnostics
     assert diagnostic.message == message and (
         Path(diagnostic.span.file).name,
         diagnostic.span.line,
@@ -233,15 +233,15 @@ def test_a_suite_narrows_and_never_widens(files: Files) -> None:
 
 def test_devices_of_the_command_line(files: Files) -> None:
     files.write("a.spec.yaml", "cases:\n" + case("declared", "devices: [cpu, cuda]") + case("plain"))
-    found = expand(files.suites("a.spec.yaml"), devices=["cuda", "xpu"])
-    assert [(v.case.name, v.device) for v in found] == [("declared", "cuda"), ("plain", "cuda"), ("plain", "xpu")]
+    variants = expand(files.suites("a.spec.yaml"), devices=["cuda", "xpu"])
+    assert [(v.case.name, v.device) for v in variants] == [("declared", "cuda"), ("plain", "cuda"), ("plain", "xpu")]
 
 
 def test_backends_of_the_command_line_keep_their_configuration(files: Files) -> None:
     files.write("a.spec.yaml", "cases:\n" + case("c"))
     name = suite(files, "s", "backends: [{name: dyn, backend: inductor, dynamic: true}]")
-    found = expand(files.suites(name), backends=["dyn", "eager", "dyn"])
-    assert [(v.backend.name, v.backend.backend, v.backend.dynamic) for v in found] == [
+    variants = expand(files.suites(name), backends=["dyn", "eager", "dyn"])
+    assert [(v.backend.name, v.backend.backend, v.backend.dynamic) for v in variants] == [
         ("dyn", "inductor", True),
         ("eager", "eager", None),
     ]
@@ -251,16 +251,16 @@ def test_backends_of_the_command_line_keep_their_configuration(files: Files) -> 
 
 
 def test_the_product_of_the_axes_over_the_limit(files: Files) -> None:
-    many = json.dumps(list(range(50)))
-    keys = f"params: {{a: {many}, b: {many}, c: {many}}}"
+    numbers = json.dumps(list(range(50)))
+    keys = f"params: {{a: {numbers}, b: {numbers}, c: {numbers}}}"
     files.case(keys)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(InputError) as error:
         expand(files.suites("a.spec.yaml"))
-    (found,) = caught.value.diagnostics
-    assert found.message == "the axes of case 'a' multiply to 125000 variants, more than 100000"
-    assert found.hint == "the limit is variants=100000; change it with --limit variants=N" and (
-        found.span.line,
-        found.span.column,
+    (diagnostic,) = error.value.diagnostics
+    assert diagnostic.message == "the axes of case 'a' multiply to 125000 variants, more than 100000"
+    assert diagnostic.hint == "the limit is variants=100000; change it with --limit variants=N" and (
+        diagnostic.span.line,
+        diagnostic.span.column,
     ) == (2, 11)
     with pytest.raises(InputError, match="multiply to 125000 variants, more than 124999"):
         expand(files.suites("a.spec.yaml"), limits=Limits(variants=124_999))
@@ -279,10 +279,10 @@ def test_the_limit_counts_modes_dtypes_devices_and_backends(files: Files) -> Non
 def test_a_case_with_too_many_axes_is_left_out_where_others_can_go_on(files: Files) -> None:
     wide = case("wide", "params: {n: [1, 2, 3]}, dtypes: [bool, int8]")
     files.write("a.spec.yaml", "cases:\n" + wide + case("narrow"))
-    refused: list[Diagnostic] = []
-    found = expand(files.suites("a.spec.yaml"), limits=Limits(variants=4), refused=refused)
-    assert [v.case.name for v in found] == ["narrow"]
-    assert len(refused) == 1 and "'wide' multiply to 6 variants, more than 4" in refused[0].message
+    refusals: list[Diagnostic] = []
+    variants = expand(files.suites("a.spec.yaml"), limits=Limits(variants=4), refused=refusals)
+    assert [v.case.name for v in variants] == ["narrow"]
+    assert len(refusals) == 1 and "'wide' multiply to 6 variants, more than 4" in refusals[0].message
 
 
 def test_the_limit_holds_for_all_cases_together(files: Files) -> None:

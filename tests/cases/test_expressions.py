@@ -39,8 +39,8 @@ def value(text: str) -> Any:
     ],
 )  # fmt: skip
 def test_values(text: str, expected: Any) -> None:
-    got = value(text)
-    assert got == expected and type(got) is type(expected)
+    result = value(text)
+    assert result == expected and type(result) is type(expected)
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_values(text: str, expected: Any) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_expression(text: str, offset: int, words: str) -> None:
-    with pytest.raises(ExpressionError) as caught:
+    with pytest.raises(ExpressionError) as error:
         parse(text)
-    assert words in str(caught.value)
+    assert words in str(error.value)
     if words != "not an expression":
-        assert caught.value.offset == offset
+        assert error.value.offset == offset
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_what_is_no_expression(text: str, offset: int, words: str) -> None:
     ],
 )  # fmt: skip
 def test_what_has_no_value(text: str, words: str) -> None:
-    with pytest.raises(ExpressionError) as caught:
+    with pytest.raises(ExpressionError) as error:
         value(text)
-    assert words in str(caught.value)
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -133,9 +133,9 @@ def test_what_has_no_value(text: str, words: str) -> None:
     ],
 )  # fmt: skip
 def test_launch_functions_take_integers(text: str, words: str) -> None:
-    with pytest.raises(ExpressionError) as caught:
+    with pytest.raises(ExpressionError) as error:
         evaluate(parse(text, True), PARAMS)
-    assert words in str(caught.value)
+    assert words in str(error.value)
     assert evaluate(parse("cdiv(7, 2) + next_power_of_2(5)", True), {}) == 12
 
 
@@ -191,14 +191,14 @@ def test_rendering(text: str, expected: str) -> None:
 
 def test_rendering_leaves_the_tree_as_it_is() -> None:
     tree = parse("x.shape[0] + n")
-    before = ast.dump(tree)
+    dump = ast.dump(tree)
     assert [render(tree, {"n": n}, str) for n in (1, 2)] == ["x.shape[0] + 1", "x.shape[0] + 2"]
-    assert ast.dump(tree) == before
+    assert ast.dump(tree) == dump
 
 
 @pytest.mark.parametrize(
-    "given", [math.nan, math.inf, -math.inf, 1e300, -0.0, 5, True, None, "a'\"\n\\", "\ud800", "é"]
+    "constant", [math.nan, math.inf, -math.inf, 1e300, -0.0, 5, True, None, "a'\"\n\\", "\ud800", "é"]
 )
-def test_numbers_survive(given: Any) -> None:
-    back = eval(number(given), {"float": float})
-    assert repr(back) == repr(given)
+def test_numbers_survive(constant: Any) -> None:
+    back = eval(number(constant), {"float": float})
+    assert repr(back) == repr(constant)

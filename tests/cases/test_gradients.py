@@ -85,10 +85,10 @@ def test_modules_with_parameters_are_known() -> None:
                     return True
         return False
 
-    known = [name for name in inventory()["nn"] if hasattr(torch.nn, name) and name not in HOLDERS]
+    modules = [name for name in inventory()["nn"] if hasattr(torch.nn, name) and name not in HOLDERS]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wrong = {name for name in known if has_parameters(name) != holds_parameters(f"nn.{name}")}
+        wrong = {name for name in modules if has_parameters(name) != holds_parameters(f"nn.{name}")}
     assert wrong == set()
 
 

@@ -15,12 +15,12 @@ from runner.cases.problems import Problems
 from runner.cases.yaml.reader import load
 
 
-def read(text: str, what: str = "an input") -> tuple[tuple[Input, ...], list[str]]:
+def read(text: str, noun: str = "an input") -> tuple[tuple[Input, ...], list[str]]:
     """Inputs without the schema's checks."""
     node, diagnostics = load("x.yaml", text)
     assert node is not None and not diagnostics
     problems = Problems(text.split("\n"))
-    inputs = parse_inputs(node, problems, what)
+    inputs = parse_inputs(node, problems, noun)
     return inputs, [
         f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in problems.diagnostics
     ]
@@ -37,17 +37,17 @@ def numbers(values: Any) -> list[Any]:
 
 
 def test_a_shape() -> None:
-    made = one("[2, '${n}', 0]")
-    assert (made.name, made.kind, made.dtype, made.init) == ("x", "tensor", None, None)
-    assert made.shape is not None and numbers(made.shape) == [2, "n", 0] and isinstance(made.shape[1], Arithmetic)
+    item = one("[2, '${n}', 0]")
+    assert (item.name, item.kind, item.dtype, item.init) == ("x", "tensor", None, None)
+    assert item.shape is not None and numbers(item.shape) == [2, "n", 0] and isinstance(item.shape[1], Arithmetic)
     assert one("[]").shape == ()
 
 
 def test_every_key() -> None:
-    made = one(
+    item = one(
         "{shape: [2], dtype: torch.int64, init: ones, requires_grad: true, hidden: true, device: meta, layout: [Tensor.t]}"
     )
-    assert (made.kind, made.dtype, made.init, made.requires_grad, made.hidden, made.device, len(made.layout)) == (
+    assert (item.kind, item.dtype, item.init, item.requires_grad, item.hidden, item.device, len(item.layout)) == (
         "tensor", "int64", "ones", True, True, "meta", 1,
     )  # fmt: skip
 
@@ -57,8 +57,8 @@ def test_every_key() -> None:
     [("true", (True, False)), ("after_layout", (True, True)), ("false", (False, False))],
 )
 def test_when_a_tensor_asks_for_a_gradient(text: str, flags: tuple[bool, bool]) -> None:
-    made = one(f"{{shape: [2], requires_grad: {text}, layout: [Tensor.half]}}")
-    assert (made.requires_grad, made.grad_after_layout) == flags
+    item = one(f"{{shape: [2], requires_grad: {text}, layout: [Tensor.half]}}")
+    assert (item.requires_grad, item.grad_after_layout) == flags
 
 
 def test_kinds() -> None:
@@ -86,8 +86,8 @@ f: {python: null}
     ],
 )  # fmt: skip
 def test_inits(text: str, name: str, arguments: list[Any]) -> None:
-    made = one(f"{{shape: [2], init: {text}}}")
-    assert made.init == name and repr(numbers(made.init_args)) == repr(arguments)
+    item = one(f"{{shape: [2], init: {text}}}")
+    assert item.init == name and repr(numbers(item.init_args)) == repr(arguments)
 
 
 def test_every_init_is_tested() -> None:
@@ -194,19 +194,19 @@ def test_places_in_a_case(files: Files) -> None:
 
 
 def test_unknown_dtypes_and_sizes_are_told_by_the_schema(files: Files) -> None:
-    found = files.errors("""
+    errors = files.errors("""
         inputs:
           x: {shape: [2], dtype: flota32}
           y: [2, -1, 2.5, n]
         dtypes: [float31]
     """)
-    assert [f[:60] for f in found] == [
+    assert [f[:60] for f in errors] == [
         "4:30: expected a dtype such as float32, bfloat16 or torch.in",
         "5:14: -1 is too small: expected an integer of 0 or more, or ",
         "5:18: expected an integer of 0 or more, or \"${...}\", found t",
         "5:23: expected an integer of 0 or more, or \"${...}\", found t",
         "6:14: expected a dtype such as float32, bfloat16 or torch.in",
     ]  # fmt: skip
-    assert found[0].endswith("found the text 'flota32' | did you mean 'float32'?") and found[4].endswith(
+    assert errors[0].endswith("found the text 'flota32' | did you mean 'float32'?") and errors[4].endswith(
         "did you mean 'float32'?"
     )

@@ -61,10 +61,10 @@ def written(tmp_path: Path, case: str = CASE, **changes: str | None) -> Path:
 def read(path: Path) -> tuple[Suite, list[str]]:
     reader = Reader(Limits())
     suite = reader.suites([path])[0]
-    found = [
+    problems = [
         f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in reader.problems
     ]
-    return suite, found
+    return suite, problems
 
 
 def kernel(tmp_path: Path, **changes: str | None) -> Kernel:
@@ -74,11 +74,11 @@ def kernel(tmp_path: Path, **changes: str | None) -> Kernel:
 
 
 def test_a_kernel_is_read(tmp_path: Path) -> None:
-    found = kernel(tmp_path)
-    assert (found.name, found.function, found.file) == ("add", "add_kernel", str(tmp_path.resolve() / "add.py"))
-    assert found.inputs == ("x", "y") and [output.name for output in found.outputs] == ["out"]
-    assert [name for name, _ in found.arguments] == ["x_ptr", "y_ptr", "out_ptr", "n"]
-    assert set(found.constants) == {"BLOCK", "num_warps"}
+    call = kernel(tmp_path)
+    assert (call.name, call.function, call.file) == ("add", "add_kernel", str(tmp_path.resolve() / "add.py"))
+    assert call.inputs == ("x", "y") and [output.name for output in call.outputs] == ["out"]
+    assert [name for name, _ in call.arguments] == ["x_ptr", "y_ptr", "out_ptr", "n"]
+    assert set(call.constants) == {"BLOCK", "num_warps"}
 
 
 def test_inputs_come_in_the_order_of_their_first_appearance(tmp_path: Path) -> None:

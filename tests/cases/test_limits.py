@@ -77,9 +77,9 @@ def test_overrides() -> None:
     ],
 )
 def test_overrides_that_are_refused(override: str, words: str) -> None:
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError) as error:
         Limits().with_overrides([override])
-    assert words in str(caught.value)
+    assert words in str(error.value)
 
 
 def test_environment() -> None:

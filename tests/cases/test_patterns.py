@@ -44,9 +44,9 @@ def test_matching(pattern: str, text: str, matching: bool) -> None:
     ],
 )
 def test_what_is_not_taken(pattern: str, words: str, hint: str) -> None:
-    with pytest.raises(PatternError) as caught:
+    with pytest.raises(PatternError) as error:
         check_pattern(pattern)
-    assert words in str(caught.value) and hint in caught.value.hint
+    assert words in str(error.value) and hint in error.value.hint
 
 
 def test_errors_go_to_nobodys_terminal(capfd: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def test_errors_are_counted_whoever_found_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "hint", "told"),
+    ("word", "hint", "full_hint"),
     [
         ("\u0441hain", "did you mean 'chain'?", "did you mean 'chain'? character 1 is U+0441 (CYRILLIC SMALL LETTER ES): write ASCII"),
         ("cha\u200bin", "", "character 4 is U+200B (ZERO WIDTH SPACE): write ASCII"),
@@ -44,11 +44,11 @@ def test_errors_are_counted_whoever_found_them() -> None:
         ("chain", "a", "a"),
     ],
 )  # fmt: skip
-def test_a_character_that_looks_like_another_is_named(word: str, hint: str, told: str) -> None:
+def test_a_character_that_looks_like_another_is_named(word: str, hint: str, full_hint: str) -> None:
     span = Span("a.spec.yaml", 1, 3, len(word))
     error = Diagnostic(span, "wrong", hint, text=f"  {word}: 1")
     assert [d.hint for d in limited([error, Diagnostic(span, "odd", hint, "warning", error.text)], Limits())] == [
-        told,
+        full_hint,
         hint,
     ]
     (named,) = limited([Diagnostic(span, f"U+{ord(word[0]):04X} curly quotes", hint, text=error.text)], Limits())

@@ -49,8 +49,8 @@ def test_every_command_stops(
 ) -> None:
     monkeypatch.chdir(files.folder)
     files.write("a.spec.yaml", f"defaults: {{threads: {json.dumps(CODE)}}}\n{TWO}\n")
-    one = command in ("show", "repro", "debug", "sanitize")
-    assert main([command, "a.spec.yaml::a" if one else "a.spec.yaml"]) == 4
+    takes_a_variant = command in ("show", "repro", "debug", "sanitize")
+    assert main([command, "a.spec.yaml::a" if takes_a_variant else "a.spec.yaml"]) == 4
     printed = capsys.readouterr()
     assert "a.spec.yaml:1:21: error: expected a number of threads" in printed.err
     assert "import os" not in printed.out

@@ -29,7 +29,7 @@ VARIANT = Variant(
 
 
 @pytest.mark.parametrize(
-    ("text", "chosen"),
+    ("text", "matches"),
     [
         ("tag:regression", True), ("tag:regress", False), ("tag:reg*", True), ("tag:s?ow", True), ("tag:fast", False),
         ("case:pad_view", True), ("case:pad", False), ("case:pad*", True),
@@ -42,8 +42,8 @@ VARIANT = Variant(
         ("(tag:slow)and(n=2)", True), ('"tag:slow"', True), ("((((n=2))))", True),
     ],
 )  # fmt: skip
-def test_expressions(text: str, chosen: bool) -> None:
-    assert parse_selection(text)(VARIANT) is chosen
+def test_expressions(text: str, matches: bool) -> None:
+    assert parse_selection(text)(VARIANT) is matches
 
 
 def test_the_id_is_matched_whatever_its_case_and_fields_are_not() -> None:
@@ -77,9 +77,9 @@ def test_a_case_without_tags() -> None:
     ],
 )
 def test_errors(text: str, words: str) -> None:
-    with pytest.raises(SelectError) as caught:
+    with pytest.raises(SelectError) as error:
         parse_selection(text)
-    assert words in str(caught.value)
+    assert words in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "not " * 5000 + "a"])

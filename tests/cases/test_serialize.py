@@ -138,21 +138,19 @@ def body(variant: Variant) -> str:
 
 def compared(case: Case) -> Case:
     """What two readings of a case must have in common: not its file, and no axis that only says its default."""
-    several = {name for name, values in case.params.items() if len(values) > 1}
-    several |= {axis for axis in case.axes if axis not in case.params and len(getattr(case, axis)) > 1}
-    return bare(
-        dataclasses.replace(case, file="", axes=tuple(a for a in case.axes if a in several), doc=case.doc.strip())
-    )
+    axes = {name for name, values in case.params.items() if len(values) > 1}
+    axes |= {axis for axis in case.axes if axis not in case.params and len(getattr(case, axis)) > 1}
+    return bare(dataclasses.replace(case, file="", axes=tuple(a for a in case.axes if a in axes), doc=case.doc.strip()))
 
 
 def test_every_part_of_the_model_is_written(files: Files) -> None:
     # Only a warning: torch.compile refuses mode beside options.
     case = read(files.write("a.spec.yaml", files.case_text(EVERYTHING)))
-    written = files.folder / "b.spec.yaml"
-    written.write_text(case_text(case), encoding="utf-8")
-    again = read(written)
-    assert compared(again) == compared(case)
-    assert case_text(again) == case_text(case)
+    copy = files.folder / "b.spec.yaml"
+    copy.write_text(case_text(case), encoding="utf-8")
+    result = read(copy)
+    assert compared(result) == compared(case)
+    assert case_text(result) == case_text(case)
 
 
 def corpus() -> list[Path]:
@@ -165,34 +163,34 @@ def test_shipped_cases_survive(path: Path, tmp_path: Path) -> None:
     cases = Reader().spec(path, None)
     assert cases
     for case in cases:
-        written = _beside(case, tmp_path)
-        written.write_text(case_text(case, tmp_path), encoding="utf-8")
-        again = read(written)
-        without = dataclasses.replace(again, module=case.module)  # it names the copied file
-        assert [Path(kernel.file).parent for kernel in again.kernels] == [tmp_path] * len(case.kernels)
-        assert compared(without) == compared(case), written.read_text()
+        copy = _beside(case, tmp_path)
+        copy.write_text(case_text(case, tmp_path), encoding="utf-8")
+        result = read(copy)
+        without = dataclasses.replace(result, module=case.module)  # it names the copied file
+        assert [Path(kernel.file).parent for kernel in result.kernels] == [tmp_path] * len(case.kernels)
+        assert compared(without) == compared(case), copy.read_text()
 
 
 @pytest.mark.parametrize("path", [*SHIPPED, *corpus()], ids=lambda path: f"{path.parent.name}/{path.name}")
-@pytest.mark.parametrize("each", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["ends", "each"])
+@pytest.mark.parametrize("every_variant", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["ends", "each"])
 @pytest.mark.slow
-def test_pinned_variants_have_the_same_source(path: Path, each: bool, tmp_path: Path) -> None:
+def test_pinned_variants_have_the_same_source(path: Path, every_variant: bool, tmp_path: Path) -> None:
     """``ends``: the first and the last variant of each case. They differ in every axis that has several values."""
     variants = load([str(path)], allow_python=True).variants
-    if not each:
+    if not every_variant:
         by_case = [[*group] for _, group in groupby(variants, key=lambda variant: id(variant.case))]
         variants = tuple(
             variant for group in by_case for variant in {id(end): end for end in (group[0], group[-1])}.values()
         )
     for variant in variants:
-        written = _beside(variant.case, tmp_path)
+        copy = _beside(variant.case, tmp_path)
         case = resolve_axes(variant)
-        written.write_text(case_text(variant, tmp_path), encoding="utf-8")
-        again = read(written)
+        copy.write_text(case_text(variant, tmp_path), encoding="utf-8")
+        result = read(copy)
         backend = Backend(variant.backend.backend, variant.backend.backend)
-        (only,) = expand([Suite("s", str(written), cases=(again,), backends=(backend,))])
-        assert body(only) == body(variant), written.read_text()
-        assert (only.dtype, only.device, only.train, only.grad, only.autocast, only.threads) == (
+        (single,) = expand([Suite("s", str(copy), cases=(result,), backends=(backend,))])
+        assert body(single) == body(variant), copy.read_text()
+        assert (single.dtype, single.device, single.train, single.grad, single.autocast, single.threads) == (
             variant.dtype, variant.device, variant.train, variant.grad, variant.autocast, variant.threads,
         )  # fmt: skip
         assert not case.known and all(len(values) == 1 for values in case.params.values())
@@ -258,11 +256,11 @@ def test_what_a_backend_sets_goes_into_the_case(files: Files) -> None:
      1e16, float("inf"), -0.0, True, None, 12, ["1", 1, 1.0], {"a b": {"1": []}}, list(range(300)), [["a" * 60] * 4]],
 )  # fmt: skip
 def test_plain_data_survives(value: Any) -> None:
-    written = emit({"key": value})
-    node, problems = load_tree("x.yaml", written)
-    assert not problems, written
+    text = emit({"key": value})
+    node, problems = load_tree("x.yaml", text)
+    assert not problems, text
     assert node is not None
-    assert repr(node.plain()) == repr({"key": value}), written
+    assert repr(node.plain()) == repr({"key": value}), text
 
 
 def test_it_reads_like_a_persons_file(files: Files) -> None:

@@ -34,8 +34,8 @@ def step(text: str) -> Step:
 
 
 def test_a_bare_operator() -> None:
-    made = step("- F.relu")
-    assert (made.operator, made.arguments.bare, made.out, made.call, made.id, made.train) == (
+    node = step("- F.relu")
+    assert (node.operator, node.arguments.bare, node.out, node.call, node.id, node.train) == (
         "F.relu",
         True,
         (),
@@ -43,23 +43,23 @@ def test_a_bare_operator() -> None:
         None,
         None,
     )
-    assert (made.span.line, made.span.column, made.span.length) == (1, 3, 6)
+    assert (node.span.line, node.span.column, node.span.length) == (1, 3, 6)
 
 
 def test_every_key_of_a_step() -> None:
-    made = step("""
+    node = step("""
         - nn.Linear: [3, 4]
           out: a
           call: [$x]
           id: first
           train: true
     """)
-    assert made.operator == "nn.Linear" and [v.value for v in made.arguments.positional if isinstance(v, Literal)] == [
+    assert node.operator == "nn.Linear" and [v.value for v in node.arguments.positional if isinstance(v, Literal)] == [
         3,
         4,
     ]
-    assert made.call is not None and isinstance(made.call.positional[0], Ref)
-    assert (made.out, made.unpack, made.id, made.train) == (("a",), False, "first", True)
+    assert node.call is not None and isinstance(node.call.positional[0], Ref)
+    assert (node.out, node.unpack, node.id, node.train) == (("a",), False, "first", True)
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_every_key_of_a_step() -> None:
     [("a", ("a",), False), ("[a, _]", ("a", "_"), True), ("[a]", ("a",), True), ("self.c", ("self.c",), False), ("[_, self.c, b]", ("_", "self.c", "b"), True), ("_", ("_",), False)],
 )  # fmt: skip
 def test_out(out: str, names: tuple[str, ...], unpack: bool) -> None:
-    made = step(f"- {{torch.chunk: [$_, 2], out: {out}}}")
-    assert (made.out, made.unpack) == (names, unpack)
+    node = step(f"- {{torch.chunk: [$_, 2], out: {out}}}")
+    assert (node.out, node.unpack) == (names, unpack)
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_references_are_the_argument_out(files: Files, out: str) -> None:
     [("torch.max", "out: [a, b]"), ("torch.max", "out: [$x, b]"), ("torch.max", "out: []"), ("nn.LSTM", "call: [$x]")],
 )
 def test_names_and_calls_are_none(files: Files, operator: str, keyword: str) -> None:
-    (found,) = files.errors(f'chain: [{{{operator}: {{"*": [4, 4], {keyword}}}}}]')
+    (error,) = files.errors(f'chain: [{{{operator}: {{"*": [4, 4], {keyword}}}}}]')
     key = keyword.partition(":")[0]
-    assert f"{key!r} stands among the arguments of {operator} | indentation?" in found
+    assert f"{key!r} stands among the arguments of {operator} | indentation?" in error
 
 
 @pytest.mark.parametrize("key", ["out", "call", "id", "train", "state"])
@@ -170,8 +170,8 @@ def test_a_step_key_among_the_keywords(files: Files, key: str) -> None:
 
 def test_a_reference_among_the_keywords_is_meant(files: Files) -> None:
     case = files.case('chain:\n  - torch.add: {"*": [$x, 1], out: $x}')
-    made = case.chain[0]
-    assert isinstance(made, Step) and [k for k, _ in made.arguments.keywords] == ["out"] and made.out == ()
+    node = case.chain[0]
+    assert isinstance(node, Step) and [k for k, _ in node.arguments.keywords] == ["out"] and node.out == ()
 
 
 def test_blocks() -> None:

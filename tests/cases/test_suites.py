@@ -56,8 +56,8 @@ def test_duplicate_suite_names(files: Files) -> None:
 def test_spec_files_of_one_name_are_told_apart_by_their_paths(files: Files) -> None:
     files.write("one/a.spec.yaml", SPEC)
     files.write("two/a.spec.yaml", SPEC)
-    one, two = files.suites("one/a.spec.yaml", "two/a.spec.yaml")
-    assert files.found() == [] and one.name == "a" and two.name == str(files.folder / "two" / "a.spec.yaml")
+    first, second = files.suites("one/a.spec.yaml", "two/a.spec.yaml")
+    assert files.found() == [] and first.name == "a" and second.name == str(files.folder / "two" / "a.spec.yaml")
 
 
 def test_duplicate_backend_names(files: Files) -> None:
@@ -203,9 +203,9 @@ def test_errors_of_all_files_are_told_in_one_go(files: Files) -> None:
     files.write("b.spec.yaml", "cases: [\n")
     files.write("c.spec.yaml", SPEC.replace("a,", "c,"))
     suites = files.suites("a.spec.yaml", "b.spec.yaml", "c.spec.yaml")
-    found = files.found()
-    assert [f.split(": ")[0] for f in found][:2] == ["a.spec.yaml:3:15", "a.spec.yaml:2:62"] and any(
-        f.startswith("b.spec.yaml:") for f in found
+    errors = files.found()
+    assert [f.split(": ")[0] for f in errors][:2] == ["a.spec.yaml:3:15", "a.spec.yaml:2:62"] and any(
+        f.startswith("b.spec.yaml:") for f in errors
     )
     assert [names(s) for s in suites] == [[], [], ["c"]]
 
@@ -294,9 +294,9 @@ def test_paths_with_nothing_to_run(files: Files, path: str, message: str, empty:
         (files.folder / link).symlink_to(target)
     (files.folder / "empty").mkdir()
     files.write("manual/m.suite.yaml", "suite: m\nmanual: true\n")
-    with pytest.raises(PathError) as caught:
+    with pytest.raises(PathError) as error:
         discover([files.folder / path])
-    assert message in str(caught.value) and caught.value.empty is empty
+    assert message in str(error.value) and error.value.empty is empty
 
 
 def test_an_unreadable_file(files: Files) -> None:
@@ -345,9 +345,9 @@ def test_what_a_backend_does_not_claim(files: Files) -> None:
     """,
     )
     (suite,) = files.suites("a.suite.yaml")
-    mine, some = (backend.unclaimed for backend in suite.backends)
+    own, default = (backend.unclaimed for backend in suite.backends)
     claims = Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",), precision={"float32": "bfloat16"})
-    assert mine == claims and some == Unclaimed()
+    assert own == claims and default == Unclaimed()
     assert files.found() == []
 
 

@@ -44,8 +44,8 @@ BOUND = "{rtol: 1, reason: x}"
     ],
 )
 def test_what_is_told(files: Files, keys: str, messages: list[str]) -> None:
-    found = files.errors(keys)
-    assert len(found) == len(messages) and all(f.startswith(m) for f, m in zip(found, messages, strict=True)), found
+    errors = files.errors(keys)
+    assert len(errors) == len(messages) and all(f.startswith(m) for f, m in zip(errors, messages, strict=True)), errors
 
 
 def test_an_output_needs_a_reason(files: Files) -> None:

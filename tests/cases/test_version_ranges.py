@@ -66,10 +66,12 @@ def test_a_narrowed_range_holds_what_stays_and_nothing_that_falls_out() -> None:
         for text in ranges:
             keep = [v for v, mark in zip(versions, marks, strict=True) if mark == "k" and matches(text, v)]
             out = [v for v, mark in zip(versions, marks, strict=True) if mark == "o"]
-            made = narrow_range(text, keep, out)
-            if made:
-                assert all(matches(made, v) for v in keep) and not any(matches(made, v) for v in out), (text, keep, out)
-            elif made == "":
+            narrowed_range = narrow_range(text, keep, out)
+            if narrowed_range:
+                assert all(matches(narrowed_range, v) for v in keep) and not any(
+                    matches(narrowed_range, v) for v in out
+                ), (text, keep, out)
+            elif narrowed_range == "":
                 assert not keep
 
 

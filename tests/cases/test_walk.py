@@ -36,7 +36,7 @@ def test_every_step_is_met_once_in_contexts_blocks_and_functions_of_functions(tm
 
 
 def test_a_change_of_steps_reaches_blocks_and_leaves_contexts(tmp_path: Path) -> None:
-    changed = map_steps(chain(tmp_path), lambda step: replace(step, operator="x"))
-    assert [step.operator for step in all_steps(changed)] == [
+    result = map_steps(chain(tmp_path), lambda step: replace(step, operator="x"))
+    assert [step.operator for step in all_steps(result)] == [
         "torch.autocast", "x", "x", "torch.no_grad", "x", "x", "torch.func.grad", "torch.exp", "torch.sum",
     ]  # fmt: skip

@@ -15,9 +15,9 @@ BEYOND = ["\u00b2", "\u0663", "1_000", "1e3", "", " ", "0x10", "9" * 5000, "-" +
 
 @pytest.mark.parametrize("text", BEYOND)
 def test_only_plain_digits_are_a_number(text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no whole number from 1 to 1024") as caught:
+    with pytest.raises(argparse.ArgumentTypeError, match="is no whole number from 1 to 1024") as error:
         integer(1, 1024)(text)
-    assert len(str(caught.value)) < 100
+    assert len(str(error.value)) < 100
 
 
 @pytest.mark.parametrize(

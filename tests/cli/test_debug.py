@@ -43,10 +43,10 @@ def fill(folder: Path, **texts: str) -> Path:
 
 
 def test_kernels_are_taken_out_of_generated_code():
-    found = {name: (suffix, text) for name, suffix, text in kernels(CODE)}
-    assert list(found) == ["cpp_fused_relu_0", "triton_poi_fused_1"]
-    assert found["cpp_fused_relu_0"][0] == ".cpp" and 'extern "C"' in found["cpp_fused_relu_0"][1]
-    assert found["triton_poi_fused_1"] == (".py", "\nimport triton\n")
+    files = {name: (suffix, text) for name, suffix, text in kernels(CODE)}
+    assert list(files) == ["cpp_fused_relu_0", "triton_poi_fused_1"]
+    assert files["cpp_fused_relu_0"][0] == ".cpp" and 'extern "C"' in files["cpp_fused_relu_0"][1]
+    assert files["triton_poi_fused_1"] == (".py", "\nimport triton\n")
 
 
 @pytest.mark.parametrize("code", ["", "x = 1", "int main() { return 0; }"])
@@ -81,8 +81,8 @@ def test_kernels_come_from_the_structured_trace_where_inductors_own_has_none(tmp
     ],
 )
 def test_every_file_has_a_group_and_a_purpose(path: str, group: str, words: str):
-    found, text = about(path)
-    assert found == group and words in text and found in GROUPS
+    actual, text = about(path)
+    assert actual == group and words in text and actual in GROUPS
 
 
 def test_every_artifact_says_what_it_is():

@@ -99,13 +99,13 @@ def test_frames_that_ran_eagerly_are_said_first_and_loudly():
            "value": 2, "reason": "0/1: expected 3, actual 4"}  # fmt: skip
     calls = [{**QUIET["calls"][0], "call": n, "eager": ["forward"] if n in (2, 3) else []} for n in range(4)]
     lines = changed(limits=[hit], calls=calls).splitlines()
-    told = "NOT COMPILED: forward ran eagerly in calls 2, 3, past torch._dynamo.config.recompile_limit = 2"
-    assert lines[3:5] == [told, "  last reason: 0/1: expected 3, actual 4"]
+    warning = "NOT COMPILED: forward ran eagerly in calls 2, 3, past torch._dynamo.config.recompile_limit = 2"
+    assert lines[3:5] == [warning, "  last reason: 0/1: expected 3, actual 4"]
 
 
 def test_a_frame_that_was_given_up_is_said_as_loudly():
-    (one,) = QUIET["compilations"]
-    text = changed(compilations=[{**one, "failed": "Unsupported: Failed\n  Explanation: No."}])
+    (compilation,) = QUIET["compilations"]
+    text = changed(compilations=[{**compilation, "failed": "Unsupported: Failed\n  Explanation: No."}])
     assert "NOT COMPILED: forward was given up in call 0 and ran eagerly\n  reason: Unsupported: Failed: No." in text
 
 

@@ -47,14 +47,14 @@ def test_the_script_runs_under_the_tool(tool: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"), [(99, "racecheck found something"), (1, "the script ended with exit status 1")]
+    ("code", "message"), [(99, "racecheck found something"), (1, "the script ended with exit status 1")]
 )
 def test_what_it_finds_fails(
-    tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, said: str
+    tool: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int, message: str
 ) -> None:
     tool.write_text(TOOL.format(code=code), encoding="utf-8")
     assert debug.run_sanitize(arguments(tmp_path)) == FAILED
-    assert said in capsys.readouterr().out
+    assert message in capsys.readouterr().out
 
 
 def test_without_the_tool_it_says_where_it_comes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

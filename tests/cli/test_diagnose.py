@@ -38,8 +38,8 @@ BISECTING = ("inductor", "bisecting inductor, run 7: lowerings")
 def test_what_is_said(
     part: int, running: list[tuple[str, str]], live: str, log: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = []
+    messages = []
     for terminal in (True, False):
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(isatty=lambda answer=terminal: answer))
-        said.append(_doing(engine(*running), PARTS[part]))
-    assert said == [live, log]
+        messages.append(_doing(engine(*running), PARTS[part]))
+    assert messages == [live, log]

@@ -18,28 +18,28 @@ def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixt
     code = diagnose._refuse(
         [Check(True, "3 lines", rule="short"), Check(False, "exit status 0", "run it", "alone")], Progress()
     )
-    said = capsys.readouterr()
-    assert code == 1 and said.out == ""
-    assert said.err == (
+    output = capsys.readouterr()
+    assert code == 1 and output.out == ""
+    assert output.err == (
         "no report: 1 of 2 rules for reports not met\n  not met: alone\n    why:   exit status 0\n    to do: run it\n"
     )
 
 
 def reduced(**changes: Any) -> Any:
     values = {"variant": "small", "text": "cases:", "steps": (1, 2), "complete": True, "interrupted": False, **changes}
-    return lambda engine, **more: SimpleNamespace(**values)
+    return lambda engine, **options: SimpleNamespace(**values)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "sentence"),
     [({}, "Reduced by a machine (2 changes)."), ({"steps": ()}, ""), ({"complete": False}, "Reduced by a machine (2 changes; there was no time to take away more).")],
 )  # fmt: skip
 def test_what_reducing_came_to_is_said(
-    changes: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(**changes))
     arguments = Namespace(reduce=True, budget=1.0)
-    assert diagnose._reduce(arguments, SimpleNamespace(), tmp_path, Progress()) == ("small", "cases:", said)  # type: ignore[arg-type]
+    assert diagnose._reduce(arguments, SimpleNamespace(), tmp_path, Progress()) == ("small", "cases:", sentence)  # type: ignore[arg-type]
 
 
 def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

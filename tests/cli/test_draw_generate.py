@@ -20,7 +20,7 @@ Batches = list[list[GeneratedCase] | type[BaseException]]
 class Engine:
     """An engine that nobody asks."""
 
-    def __init__(self, *arguments: Any, **more: Any) -> None:
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         self.closed = False
 
     def close(self) -> None:

@@ -22,9 +22,9 @@ from tests.hunt.samples import HEAD, A, red, round_of
 def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
     """Let rounds give this; the heads of their hunts are in the list."""
 
-    def planned(*scripted: Round | BaseException | type[BaseException]) -> list[Head]:
+    def planned(*outcomes: Round | BaseException | type[BaseException]) -> list[Head]:
         heads: list[Head] = []
-        rounds = [*scripted]
+        rounds = [*outcomes]
 
         class Scripted:
             def __init__(
@@ -42,11 +42,11 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
 
             def __exit__(self, *about: object) -> None: ...
 
-            def run(self, number: int, seen: Any) -> Round:
-                done = rounds.pop(0)
-                if not isinstance(done, Round):
-                    raise done
-                return done
+            def run(self, number: int, has_group: Any) -> Round:
+                outcome = rounds.pop(0)
+                if not isinstance(outcome, Round):
+                    raise outcome
+                return outcome
 
         monkeypatch.setattr(draw, "Rounds", Scripted)
         monkeypatch.setattr(
@@ -54,10 +54,10 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
         )
         monkeypatch.setattr(
             "runner.hunt.hunt.reduce_group",
-            lambda folder, settings, ledger, group, *more: Reduction(group.id, 1.0, before=3, after=1),
+            lambda folder, settings, ledger, group, *options: Reduction(group.id, 1.0, before=3, after=1),
         )
         monkeypatch.setattr(
-            "runner.hunt.hunt.report_group", lambda folder, settings, group, *more: Report(group.id, 1.0)
+            "runner.hunt.hunt.report_group", lambda folder, settings, group, *options: Report(group.id, 1.0)
         )
         return heads
 
@@ -71,9 +71,9 @@ def test_a_new_group_ends_with_1_and_its_triage_with_0(
     words = ["hunt", "--rounds", "1", "--seed", "7", "--batch", "10", "-o", str(tmp_path / "h")]
     assert main(words) == 1
     assert heads == [HEAD]
-    said = capsys.readouterr()
-    assert "aaaaaaaa value of torch.sin" in said.out and "3 -> 1?" in said.out
-    assert "round 0: 8 variants, 1 red, 1 new group\n" in said.err
+    output = capsys.readouterr()
+    assert "aaaaaaaa value of torch.sin" in output.out and "3 -> 1?" in output.out
+    assert "round 0: 8 variants, 1 red, 1 new group\n" in output.err
     assert main(["hunt", "--status", str(tmp_path / "h")]) == 1
     (tmp_path / "h" / "triage.yaml").write_text("aaaaaaaa: {triage: bug}\n", encoding="utf-8")
     assert main(["hunt", "--status", str(tmp_path / "h")]) == 0

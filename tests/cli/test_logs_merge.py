@@ -35,7 +35,7 @@ class Shards:
 
     def write(self, folder: Path, index: int, **changes: Any) -> Path:
         """The run of a shard, in which the first variant fails."""
-        part = [one.variant for one in chosen(self.everything, Shard(index, COUNT))]
+        part = [item.variant for item in chosen(self.everything, Shard(index, COUNT))]
         assert len(part) > 1
         events: list[Event] = ended(
             played(part, ["2.13.0"], lambda v, t: finding() if v.id == part[0].id else "PASS"), 1
@@ -52,8 +52,8 @@ class Shards:
         lines = edit([json.loads(line) for line in log.read_text().splitlines()])
         log.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    def merge(self, *more: str) -> int:
-        return main(["merge", *map(str, self.folders), "-o", "joined", *more])
+    def merge(self, *words: str) -> int:
+        return main(["merge", *map(str, self.folders), "-o", "joined", *words])
 
 
 @pytest.fixture
@@ -118,22 +118,22 @@ def removed_plan(lines: list[Line]) -> list[Line]:
     return [line for line in lines if line is not of(lines, "variant-planned")[-1]]
 
 
-def counted(start: Line, more: int) -> Line:
-    return {**start, "planned": start["planned"] + more}
+def counted(start: Line, change: int) -> Line:
+    return {**start, "planned": start["planned"] + change}
 
 
 def removed_variant(lines: list[Line]) -> list[Line]:
-    gone = of(lines, "variant-planned")[-1]["id"]
-    return [counted(lines[0], -1), *(line for line in lines[1:] if line.get("id") != gone)]
+    identifier = of(lines, "variant-planned")[-1]["id"]
+    return [counted(lines[0], -1), *(line for line in lines[1:] if line.get("id") != identifier)]
 
 
 def foreign_variant(lines: list[Line]) -> list[Line]:
-    more = [
+    foreign = [
         {**line, "id": "b.spec.yaml::x[cpu]@inductor", "number": 99}
         for line in lines
         if line.get("id") == lines[1]["id"]
     ]
-    return [counted(lines[0], 1), more[0], *lines[1:-1], *more[1:], lines[-1]]
+    return [counted(lines[0], 1), foreign[0], *lines[1:-1], *foreign[1:], lines[-1]]
 
 
 def wrong_total(lines: list[Line]) -> list[Line]:
@@ -195,14 +195,14 @@ def test_a_tampered_shard_is_refused(
 def test_a_variant_of_another_shard_is_refused(shards: Shards, capsys: pytest.CaptureFixture[str]) -> None:
     """Doubled it is in two shards; moved, each shard is whole in itself and all are there."""
     first = [json.loads(line) for line in (shards.folders[0] / "events.jsonl").read_text().splitlines()]
-    moved = of(first, "variant-planned")[-1]["id"]
-    lines = [{**line, "shard": "2/2"} for line in first if line.get("id") == moved]
+    identifier = of(first, "variant-planned")[-1]["id"]
+    lines = [{**line, "shard": "2/2"} for line in first if line.get("id") == identifier]
     shards.change(lambda own: [counted(own[0], 1), lines[0], *own[1:-1], *lines[1:], own[-1]])
     assert shards.merge() == 4
     assert "is in shard 1/2" in capsys.readouterr().err
-    shards.change(lambda own: [counted(own[0], -1), *(line for line in own[1:] if line.get("id") != moved)], 1)
+    shards.change(lambda own: [counted(own[0], -1), *(line for line in own[1:] if line.get("id") != identifier)], 1)
     assert shards.merge() == 4
-    assert f"{moved} belongs to another shard than shard 2/2" in capsys.readouterr().err
+    assert f"{identifier} belongs to another shard than shard 2/2" in capsys.readouterr().err
 
 
 def test_verdicts_that_stand_twice_alike_are_no_reason_to_refuse(

@@ -38,8 +38,8 @@ def test_a_command_imports_no_other(words: list[str], expected: set[str]) -> Non
 
 def test_whether_jobs_were_given_is_known() -> None:
     parser = build_parser()
-    given, default = (parser.parse_args(["run", "a", *words]) for words in (["-j", "3"], []))
-    assert (settings_of(given).jobs, settings_of(given).slots()) == (3, 3)
+    three_jobs, default = (parser.parse_args(["run", "a", *words]) for words in (["-j", "3"], []))
+    assert (settings_of(three_jobs).jobs, settings_of(three_jobs).slots()) == (3, 3)
     assert settings_of(default).jobs is None and settings_of(default).slots() >= 1
 
 

@@ -73,9 +73,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ids=str,
 )
 def test_what_cannot_be_written_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=message) as error:
         check(**options)
-    assert caught.value.code == 4
+    assert error.value.code == 4
     assert not Path("none").exists() and Path("file").read_text() == "kept"
 
 
@@ -179,9 +179,9 @@ def test_permissions() -> None:
 def test_a_failed_write_is_exit_3_and_leaves_what_was_there() -> None:
     outputs.write("--html", "file", "new")
     assert Path("file").read_text() == "new"
-    with pytest.raises(UsageError, match="--html /dev/full could not be written: No space left") as caught:
+    with pytest.raises(UsageError, match="--html /dev/full could not be written: No space left") as error:
         outputs.write("--html", "/dev/full", "text")
-    assert caught.value.code == 3
+    assert error.value.code == 3
     outputs.write("--html", "/dev/null", "text")
     assert Path("/dev/null").is_char_device()
 

@@ -81,9 +81,9 @@ def test_what_is_to_be_kept() -> None:
     ],
 )
 def test_what_the_minifier_cannot_see_is_refused(event: VariantFinished, says: str) -> None:
-    with pytest.raises(UsageError, match=says) as found:
+    with pytest.raises(UsageError, match=says) as refusal:
         failure_of(event)
-    assert ("runner reduce" in str(found.value)) == bool(event.findings) and found.value.code == 1
+    assert ("runner reduce" in str(refusal.value)) == bool(event.findings) and refusal.value.code == 1
 
 
 def test_attempts() -> None:
@@ -91,10 +91,10 @@ def test_attempts() -> None:
     assert list(attempts(error, "aot", 2)) == [Attempt(a, n) for a in ("aot", "dynamo") for n in (2, 3)]
     assert list(attempts(error, "dynamo", 3)) == [Attempt("dynamo", 3)]
     wrong = Failure("AccuracyError", "", "decomposition", accuracy=True)
-    found = list(attempts(wrong, "aot", 2))
-    assert {a.after for a in found} == {"dynamo"}, "the graph after AOT is decomposed already"
-    assert [a.level for a in found] == [4, 4, 4]
-    assert [a.tolerance for a in found] == sorted((a.tolerance or 0.0 for a in found), reverse=True)
+    plan = list(attempts(wrong, "aot", 2))
+    assert {a.after for a in plan} == {"dynamo"}, "the graph after AOT is decomposed already"
+    assert [a.level for a in plan] == [4, 4, 4]
+    assert [a.tolerance for a in plan] == sorted((a.tolerance or 0.0 for a in plan), reverse=True)
     assert [a.level for a in attempts(Failure("SIGSEGV", "", "inductor", signal="SIGSEGV"), "aot", 2)] == [3, 3]
 
 
@@ -106,11 +106,11 @@ def test_the_graph_of_a_script() -> None:
 
 
 def test_a_script_finds_its_inputs_and_loses_our_settings() -> None:
-    made = standalone(SCRIPT, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", (), ())
-    compile(made, "repro.py", "exec")
-    assert "/tmp" not in made
-    assert 'os.path.abspath(__file__)), "run_1/minifier/checkpoints")' in made
-    assert "COMPILE_THREADS" in made and "fallback_random = True" in made
+    text = standalone(SCRIPT, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", (), ())
+    compile(text, "repro.py", "exec")
+    assert "/tmp" not in text
+    assert 'os.path.abspath(__file__)), "run_1/minifier/checkpoints")' in text
+    assert "COMPILE_THREADS" in text and "fallback_random = True" in text
 
 
 def test_a_script_names_the_backend_or_registers_it() -> None:
@@ -119,17 +119,17 @@ def test_a_script_names_the_backend_or_registers_it() -> None:
         aliased, Path("/tmp/out"), {"backend": "toy"}, "toy_copied", ("plugin",), ("/p",)
     )
     custom = SCRIPT.replace("'toy'", "'package_toy'")
-    given = {"backend": "package:toy", "options": {"a": 1}}
-    made = standalone(custom, Path("/tmp/out"), given, "package_toy", (), ("/p",))
-    before = made[: made.index("if __name__")]
-    assert 'sys.path.append("/p")' in before
-    assert 'importlib.import_module("package").toy, **{"options": {"a": 1}}), name="package_toy")' in before
+    backend = {"backend": "package:toy", "options": {"a": 1}}
+    text = standalone(custom, Path("/tmp/out"), backend, "package_toy", (), ("/p",))
+    head = text[: text.index("if __name__")]
+    assert 'sys.path.append("/p")' in head
+    assert 'importlib.import_module("package").toy, **{"options": {"a": 1}}), name="package_toy")' in head
 
 
 def test_imports_come_before_the_graph_runs() -> None:
-    made = standalone(SCRIPT, Path("/tmp/out"), {"backend": "inductor"}, "inductor_copied", ("plugin",), ("/p",))
-    assert made.index("import plugin") < made.index("if __name__")
-    assert "register_backend" not in made
+    text = standalone(SCRIPT, Path("/tmp/out"), {"backend": "inductor"}, "inductor_copied", ("plugin",), ("/p",))
+    assert text.index("import plugin") < text.index("if __name__")
+    assert "register_backend" not in text
 
 
 def test_how_a_step_ended() -> None:

@@ -61,9 +61,9 @@ class Runs:
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     monkeypatch.chdir(tmp_path)
-    made = Runs(tmp_path)
-    monkeypatch.setattr(running, "run_variants", made.run_variants)
-    return made
+    past_runs = Runs(tmp_path)
+    monkeypatch.setattr(running, "run_variants", past_runs.run_variants)
+    return past_runs
 
 
 class Terminal(io.StringIO):
@@ -94,8 +94,8 @@ def test_one_s_own_run_is_repeated_as_it_was(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert main(["rerun", run, "--", "--stress", "3"]) == 0
-    arguments, said, only, past, folder = runs.calls[0]
-    assert said == ["run", *words, "--stress", "3"] and (arguments.stress, arguments.junit) == (3, "j.xml")
+    arguments, command, only, past, folder = runs.calls[0]
+    assert command == ["run", *words, "--stress", "3"] and (arguments.stress, arguments.junit) == (3, "j.xml")
     assert (only, past, folder) == (None, None, runs.path)
     first, *_, last = capsys.readouterr().err.splitlines()
     assert first == f"runner: in {runs.path}"
@@ -117,7 +117,7 @@ def test_one_s_own_run_goes_on_in_its_folder(runs: Runs, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("words", "more", "reason"),
+    ("words", "options", "reason"),
     [
         (("a.spec.yaml",), ("--nope",), "unrecognized arguments: --nope"),
         (("a.spec.yaml",), ("-j", "x"), "argument -j/--jobs"),
@@ -129,14 +129,14 @@ def test_one_s_own_run_goes_on_in_its_folder(runs: Runs, capsys: pytest.CaptureF
     ],
 )
 def test_a_command_line_that_is_none_is_exit_4(
-    runs: Runs, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], more: tuple[str, ...], reason: str
+    runs: Runs, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], options: tuple[str, ...], reason: str
 ) -> None:
     run = runs.log(*words, killed=True)
-    assert main(["rerun", run, *(["--", *more] if more else [])]) == 4
+    assert main(["rerun", run, *(["--", *options] if options else [])]) == 4
     captured = capsys.readouterr()
     assert captured.err.startswith("runner: cannot run runner run") and reason in captured.err
     assert captured.out == "" and "\x1b" not in captured.err
-    if not more:
+    if not options:
         assert main(["resume", run]) == 4
         assert reason in capsys.readouterr().err
     assert not runs.calls
@@ -192,16 +192,20 @@ def test_what_is_dangerous_is_never_taken_from_a_stranger(
     error = capsys.readouterr().err
     assert f"left out: {' '.join(words)}; pass them after -- to have them" in error
     assert main(["resume", run, "--yes"]) == 0
-    for arguments, said, *_ in runs.calls:
-        assert said == ["run", "-x", "a.spec.yaml"]
-        assert vars(arguments) == {**vars(build_parser().parse_args(said)), "words": said, "shell": str(runs.path)}
+    for arguments, command, *_ in runs.calls:
+        assert command == ["run", "-x", "a.spec.yaml"]
+        assert vars(arguments) == {
+            **vars(build_parser().parse_args(command)),
+            "words": command,
+            "shell": str(runs.path),
+        }
 
 
 def test_what_the_person_types_is_taken(runs: Runs) -> None:
     run = runs.log("a.spec.yaml", "--junit", "theirs.xml", own=False)
     assert main(["rerun", run, "--yes", "--", "--junit", "mine.xml", "--allow-python"]) == 0
-    arguments, said, *_ = runs.calls[0]
-    assert said == ["run", "a.spec.yaml", "--junit", "mine.xml", "--allow-python"]
+    arguments, command, *_ = runs.calls[0]
+    assert command == ["run", "a.spec.yaml", "--junit", "mine.xml", "--allow-python"]
     assert arguments.junit == "mine.xml" and arguments.allow_python
 
 
@@ -215,8 +219,8 @@ def test_a_stranger_s_folder_is_not_entered(runs: Runs) -> None:
 @pytest.mark.parametrize("changes", [{"host": "other"}, {"cwd": "/"}, {"run": "s"}, {"argv": ("runner", "run", "b")}])
 def test_an_own_log_that_was_changed_is_a_stranger_s(runs: Runs, changes: dict[str, Any]) -> None:
     log = Path(runs.log("a.spec.yaml"), "events.jsonl")
-    first, *others = log.read_text().splitlines()
-    log.write_text("\n".join([json.dumps({**json.loads(first), **changes}), *others]) + "\n")
+    first, *results = log.read_text().splitlines()
+    log.write_text("\n".join([json.dumps({**json.loads(first), **changes}), *results]) + "\n")
     assert main(["rerun", str(log)]) == 4 and not runs.calls
 
 

@@ -16,10 +16,10 @@ import pytest
 from runner.contract import loaded_code
 
 
-def ask(folder: Path, imports: str, known: str = "") -> list[str]:
+def ask(folder: Path, imports: str, names: str = "") -> list[str]:
     """Return the places in a folder that a process names once it has imported modules from there."""
     text = Path(loaded_code.__file__).read_text(encoding="utf-8")
-    script = f"{text}\nimport json, {imports}\nprint(json.dumps(find_loaded_code([{known!r}])))"
+    script = f"{text}\nimport json, {imports}\nprint(json.dumps(find_loaded_code([{names!r}])))"
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, folder / "archive.egg")))}
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, env=environ)
     places = json.loads(process.stdout)
@@ -54,8 +54,8 @@ def test_each_kind_of_place_is_named(site: Path, imports: str, places: list[str]
 
 
 def test_what_lies_in_a_known_folder_is_not_named(site: Path) -> None:
-    assert ask(site, "package, bare", known=str(site / "package")) == ["bare.pyc", "inner.py", "package"]
-    assert ask(site, "package, bare", known=str(site)) == []
+    assert ask(site, "package, bare", names=str(site / "package")) == ["bare.pyc", "inner.py", "package"]
+    assert ask(site, "package, bare", names=str(site)) == []
 
 
 def test_odd_modules_are_passed_over(site: Path) -> None:

@@ -212,11 +212,11 @@ def test_a_case_ignores_a_plugin_s_findings() -> None:
     def look(_: Any) -> Iterator[judging.Finding]:
         yield judging.Finding(FOREIGN, "")
 
-    assert [found.oracle for found in judging.judge(evidence())] == [FOREIGN]
+    assert [finding.oracle for finding in judging.judge(evidence())] == [FOREIGN]
     assert judging.judge(evidence(FOREIGN)) == []
 
 
 def test_the_table_needs_the_standard_library_alone() -> None:
     code = "import sys, runner.contract.oracles; print('torch' in sys.modules, 'jsonschema' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["False", "False"]

@@ -33,9 +33,9 @@ def test_the_page_has_the_rows_of_the_table() -> None:
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")
     ]
-    kept = {True: "yes", False: "no"}
+    words = {True: "yes", False: "no"}
     plain = [[cell.replace("`", "") for cell in row] for row in rows[2:]]
-    assert plain == [[row.name, row.value, row.reason, kept[row.needed]] for row in SETTINGS]
+    assert plain == [[row.name, row.value, row.reason, words[row.needed]] for row in SETTINGS]
 
 
 def test_variables_and_flags_have_their_rows() -> None:

@@ -62,9 +62,9 @@ def report(tmp_path: Path) -> Make:
         keys: str = "", chain: str = "[F.relu]", findings: tuple[Finding, ...] = (wrong(),), **changes: Any
     ) -> ReportInput:
         of_diagnosis = {key: changes.pop(key) for key in [*changes] if key in ("labels", "notes", "ablations", "verdict", "signature", "torch")}  # fmt: skip
-        one = variant(tmp_path, keys, chain)
+        first = variant(tmp_path, keys, chain)
         values: dict[str, Any] = {
-            "variant": one, "diagnosis": diagnosis(*findings, **of_diagnosis), "source": build(one).text,
+            "variant": first, "diagnosis": diagnosis(*findings, **of_diagnosis), "source": build(first).text,
             "fresh_findings": (findings, findings), "script": ScriptRun(1, PROBLEM), "inputs": (ORDINARY,),
             "versions": (VersionVerdict("2.13.0", "FAIL"), VersionVerdict("2.6.0", "PASS")), "text": "a report",
         }  # fmt: skip
@@ -125,8 +125,8 @@ def test_tolerances_are_torchs_own(tolerance: str, report: Make) -> None:
 
 def test_eager_may_not_be_the_worse_one(report: Make) -> None:
     worse = numbered({"eager_error_max": 2.0, "compiled_error_max": 1.0})
-    found = only(report(findings=(worse,)), bug_report.worse_than_eager)
-    assert "eager 2, compiled 1" in found.fact
+    check = only(report(findings=(worse,)), bug_report.worse_than_eager)
+    assert "eager 2, compiled 1" in check.fact
 
 
 def test_what_same_calls_equal_is_not_reported(report: Make) -> None:
@@ -196,11 +196,11 @@ def test_indices_are_not_compared(chain: str, met: bool, report: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "fact"),
     [({"nonfinite": 2}, "2 NaN"), ({"denormal": 1}, "1 denormal"), ({"largest": 1e30}, "up to 1e+30")],
 )
-def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], told: str, report: Make) -> None:
-    assert told in only(report(inputs=({**ORDINARY, **entry},)), bug_report.ordinary_inputs).fact
+def test_extreme_inputs_are_refused_for_values(entry: dict[str, Any], fact: str, report: Make) -> None:
+    assert fact in only(report(inputs=({**ORDINARY, **entry},)), bug_report.ordinary_inputs).fact
     stride = Finding("stride", "eager [1], compiled [2]", "output[0]", stage="inductor")
     script = ScriptRun(1, "AssertionError: compiled differs from eager")
     assert unmet(report(findings=(stride,), inputs=({**ORDINARY, **entry},), script=script)) == []
@@ -273,11 +273,11 @@ def test_nothing_private_is_said(report: Make, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("HOME", "/home/adalove")
     monkeypatch.chdir(tmp_path)
     assert bug_report.nothing_private(report(text="a wonderboxes report of adaloves")).met
-    for text, told in (
+    for text, fact in (
         ("on wonderbox", "the machine's name"), ("by adalove.", "the user's name"),
         ("/home/adalove/x.py", "the home folder"), (f"in {os.getcwd()}/x", "the working folder"),
     ):  # fmt: skip
-        assert told in only(report(text=text), bug_report.nothing_private).fact
+        assert fact in only(report(text=text), bug_report.nothing_private).fact
     monkeypatch.setattr(getpass, "getuser", lambda: "root")
     assert bug_report.nothing_private(report(text="the root of it")).met
 
@@ -325,28 +325,28 @@ def test_the_script_runs_in_a_process_of_its_own(
 ) -> None:
     monkeypatch.setattr(bug_report, "START", 2.0)
     case = "cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg], timeout: 1s}]"
-    one = loaded(written(tmp_path, case)).variants[0]
-    engine = SimpleNamespace(variant=one, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
+    single = loaded(written(tmp_path, case)).variants[0]
+    engine = SimpleNamespace(variant=single, paths=("/nowhere",), environment=SimpleNamespace(python=sys.executable))  # fmt: skip
     assert run_script(text, engine) == ScriptRun(code, output, text)  # type: ignore[arg-type]
 
 
 def test_what_the_caller_raises_ends_the_gathering() -> None:
-    said: list[str] = []
-    asked: list[str] = []
+    phases: list[str] = []
+    tasks: list[str] = []
 
     def say(text: str) -> None:
-        said.append(text)
-        if len(said) > 1:
+        phases.append(text)
+        if len(phases) > 1:
             raise KeyboardInterrupt
 
     def ask(jobs: Sequence[str], tick: Callable[[], None]) -> None:
-        asked.extend(jobs)
+        tasks.extend(jobs)
         tick()
 
     engine = SimpleNamespace(job=lambda task="judge", isolation="": task, ask=ask)
     with pytest.raises(KeyboardInterrupt):
         gather(engine, diagnosis(), "cases: []", say)  # type: ignore[arg-type]
-    assert asked == ["judge", "judge", "environment"] and len(set(said)) == 1
+    assert tasks == ["judge", "judge", "environment"] and len(set(phases)) == 1
 
 
 @pytest.mark.parametrize(

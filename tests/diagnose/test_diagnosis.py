@@ -54,8 +54,8 @@ def variant(tmp_path: Path) -> Variant:
 
 @pytest.fixture
 def engine(variant: Variant) -> Iterator[VariantEngine]:
-    with VariantEngine(variant, environment()) as made:
-        yield made
+    with VariantEngine(variant, environment()) as instance:
+        yield instance
 
 
 def names(variant: Variant, signature: FailureSignature, source: str = PLAIN) -> set[str]:
@@ -71,8 +71,8 @@ def test_a_wrong_value_of_inductor_gets_all_that_may_matter(variant: Variant) ->
 
 
 def test_a_compiler_that_raises_is_not_asked_about_rounding_or_what_runs(variant: Variant) -> None:
-    left = names(variant, VALUE) - names(variant, CRASH)
-    assert left == {"with eager's roundings", "compiled with -O0", "without buffer reuse", "on one thread"}
+    difference = names(variant, VALUE) - names(variant, CRASH)
+    assert difference == {"with eager's roundings", "compiled with -O0", "without buffer reuse", "on one thread"}
 
 
 @pytest.mark.parametrize("stage", ["dynamo", "aot"])
@@ -93,32 +93,32 @@ def test_gradients_stay_where_they_are_what_is_wrong(variant: Variant) -> None:
 
 def test_what_the_case_has_already_is_not_tried(tmp_path: Path) -> None:
     keys = f"dynamic: true\nthreads: 1\ngrad: off\nconfig: {{{SIMD}: 1}}"
-    found = names(variants(tmp_path, keys)[0], VALUE)
-    assert "with dynamic shapes" not in found and "without vectorization" not in found
-    assert "on one thread" not in found and "without gradients" not in found
-    assert {"with static shapes", "on 2 threads"} <= found
+    changes = names(variants(tmp_path, keys)[0], VALUE)
+    assert "with dynamic shapes" not in changes and "without vectorization" not in changes
+    assert "on one thread" not in changes and "without gradients" not in changes
+    assert {"with static shapes", "on 2 threads"} <= changes
 
 
 def test_changes_reach_the_jobs(engine: VariantEngine) -> None:
-    wanted = changes_for(engine.variant, VALUE, PLAIN)
-    made = {change.name: job for change, job in zip(wanted, ablation_jobs(engine, wanted), strict=True)}
-    assert made["on cuda"] is None  # a torch for the CPU alone
-    told = {name: job for name, job in made.items() if job is not None}
-    assert told["without vectorization"].config[SIMD] == 1
-    assert told["with dynamic shapes"].backend["dynamic"] is True
-    assert told["on one thread"].threads == 1 and told["without gradients"].grad["mode"] == "off"
+    changes = changes_for(engine.variant, VALUE, PLAIN)
+    jobs_or_none = {change.name: job for change, job in zip(changes, ablation_jobs(engine, changes), strict=True)}
+    assert jobs_or_none["on cuda"] is None  # a torch for the CPU alone
+    jobs = {name: job for name, job in jobs_or_none.items() if job is not None}
+    assert jobs["without vectorization"].config[SIMD] == 1
+    assert jobs["with dynamic shapes"].backend["dynamic"] is True
+    assert jobs["on one thread"].threads == 1 and jobs["without gradients"].grad["mode"] == "off"
     helper = "torch._inductor.config.cpp_cache_precompile_headers"
-    assert told["compiled with -O0"].config[helper] is False
-    unaided = ablation_jobs(engine, [change for change in wanted if change.helpers], helpers=False)[0]
+    assert jobs["compiled with -O0"].config[helper] is False
+    unaided = ablation_jobs(engine, [change for change in changes if change.helpers], helpers=False)[0]
     assert unaided is not None and helper not in unaided.config
-    assert len({job.key for job in told.values()}) == len(told)
+    assert len({job.key for job in jobs.values()}) == len(jobs)
 
 
 def test_a_gpu_is_asked_where_torch_could_have_one(variant: Variant) -> None:
     with VariantEngine(variant, dataclasses.replace(environment(), build="2.13.0+cu130")) as engine:
-        wanted = [change for change in changes_for(variant, VALUE, PLAIN) if change.name == "on cuda"]
-        made = ablation_jobs(engine, wanted)[0]
-    assert made is not None and made.device == "cuda"
+        changes = [change for change in changes_for(variant, VALUE, PLAIN) if change.name == "on cuda"]
+        job = ablation_jobs(engine, changes)[0]
+    assert job is not None and job.device == "cuda"
 
 
 def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = "") -> Answer:
@@ -127,7 +127,7 @@ def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = ""
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome"),
+    ("reply", "outcome"),
     [
         (answer([finding("stride", None), finding("value", None)]), "same"),
         (answer([finding("stride", None)]), "other"),
@@ -137,16 +137,16 @@ def answer(findings: Sequence[Finding] = (), verdict: str = "", reason: str = ""
         (answer(verdict="FLAKY", reason="two eager runs"), "no answer"),
     ],
 )
-def test_what_became_of_the_failure(said: Answer, outcome: str) -> None:
-    found = read_ablation(VALUE, CHANGE, said)
-    assert found is not None and found.outcome == outcome
-    assert bool(found.detail) == (outcome != "gone")
+def test_what_became_of_the_failure(reply: Answer, outcome: str) -> None:
+    ablation = read_ablation(VALUE, CHANGE, reply)
+    assert ablation is not None and ablation.outcome == outcome
+    assert bool(ablation.detail) == (outcome != "gone")
 
 
 def test_the_same_oracle_with_another_error_is_another_failure() -> None:
-    said = answer([finding("compile-error", None, "InductorError", message="yes")])
-    found = read_ablation(CRASH, CHANGE, said)
-    assert found is not None and found.outcome == "other"
+    reply = answer([finding("compile-error", None, "InductorError", message="yes")])
+    ablation = read_ablation(CRASH, CHANGE, reply)
+    assert ablation is not None and ablation.outcome == "other"
     assert (
         read_ablation(CRASH, CHANGE, answer([finding("compile-error", None, "InductorError", message="no")])).outcome
         == "same"
@@ -158,35 +158,35 @@ def test_the_same_oracle_with_another_error_is_another_failure() -> None:
     [f"config: torch 2.6.0+cpu has no flag {SIMD}", f"config: torch 2.6.0+cpu has no torch._inductor.config.cpp (wanted {SIMD})"],
 )  # fmt: skip
 def test_a_flag_that_this_torch_lacks_is_left_out(reason: str) -> None:
-    said = answer(verdict="INVALID", reason=reason)
+    reply = answer(verdict="INVALID", reason=reason)
     assert (
-        read_ablation(VALUE, CHANGE, said) is None
-        and lacks(said, {SIMD: 1})
-        and not lacks(said, {"torch.other.flag": 1})
+        read_ablation(VALUE, CHANGE, reply) is None
+        and lacks(reply, {SIMD: 1})
+        and not lacks(reply, {"torch.other.flag": 1})
     )
     assert read_ablation(VALUE, CHANGE, answer(verdict="SKIP", reason="no device cuda here")) is None
 
 
 @pytest.fixture
 def bisected_engine(tmp_path: Path) -> Iterator[VariantEngine]:
-    with VariantEngine(variants(tmp_path, "")[0], environment()) as made:
-        yield made
+    with VariantEngine(variants(tmp_path, "")[0], environment()) as instance:
+        yield instance
 
 
-def asked(made: Job | Bisected) -> Job:
-    assert isinstance(made, Job)
-    return made
+def asked(job: Job | Bisected) -> Job:
+    assert isinstance(job, Job)
+    return job
 
 
 @pytest.mark.parametrize(("stage", "backend"), [("dynamo", "eager"), ("aot", "aot_eager")])
 def test_a_stage_without_parts_is_the_answer(stage: str, backend: str) -> None:
-    found = whole_stage(FailureSignature("value", stage))
-    assert found is not None and found.culprit == Culprit(backend) and "cannot switch off" in found.note
+    result = whole_stage(FailureSignature("value", stage))
+    assert result is not None and result.culprit == Culprit(backend) and "cannot switch off" in result.note
 
 
 def test_of_a_custom_backend_nothing_can_be_switched_off(bisected_engine: VariantEngine) -> None:
-    found = bisection_job(bisected_engine, FailureSignature("value", "backend"), {})
-    assert isinstance(found, Bisected) and found.culprit is None and "own backends alone" in found.note
+    result = bisection_job(bisected_engine, FailureSignature("value", "backend"), {})
+    assert isinstance(result, Bisected) and result.culprit is None and "own backends alone" in result.note
 
 
 def test_inductor_is_bisected_for_the_failure_itself(bisected_engine: VariantEngine) -> None:
@@ -210,23 +210,27 @@ def test_a_hang_gets_less_time_for_each_answer(bisected_engine: VariantEngine) -
 
 
 def test_a_lower_stage_is_bisected_for_what_its_own_backend_shows(bisected_engine: VariantEngine) -> None:
-    shown = [finding("value", None), finding("runtime-error", None, "KeyError", message="'x'"), finding("stride", None)]
+    findings = [
+        finding("value", None),
+        finding("runtime-error", None, "KeyError", message="'x'"),
+        finding("stride", None),
+    ]
     signature = FailureSignature("compile-error", "decomposition", "InductorError", "KeyError: '…'")
-    job = asked(bisection_job(bisected_engine, signature, {"decomposition": shown}))
+    job = asked(bisection_job(bisected_engine, signature, {"decomposition": findings}))
     assert job.backend["backend"] == "aot_eager_decomp_partition"
     assert job.arguments["wanted"] == [["runtime-error", "KeyError", "'…'"]]  # the one of its kind
-    found = bisection_job(bisected_engine, signature, {"decomposition": shown[:1]})
-    assert isinstance(found, Bisected) and found.culprit is None and "does not show under" in found.note
+    result = bisection_job(bisected_engine, signature, {"decomposition": findings[:1]})
+    assert isinstance(result, Bisected) and result.culprit is None and "does not show under" in result.note
 
 
 def test_reading_an_answer(bisected_engine: VariantEngine) -> None:
     job = asked(bisection_job(bisected_engine, FailureSignature("value", "inductor"), {}))
     culprit = {"backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": None}
     case, source = bisected_engine.variant.case, bisected_engine.source
-    found = read_bisection(Outcome(job, "result", 1.0, result={"culprit": culprit, "note": ""}), case, source)
-    assert found == Bisected(Culprit("inductor", "lowerings", 1, "relu"))
-    found = read_bisection(Outcome(job, "result", 1.0, result={"culprit": None, "note": "why"}), case, source)
-    assert found == Bisected(None, "why")
+    result = read_bisection(Outcome(job, "result", 1.0, result={"culprit": culprit, "note": ""}), case, source)
+    assert result == Bisected(Culprit("inductor", "lowerings", 1, "relu"))
+    result = read_bisection(Outcome(job, "result", 1.0, result={"culprit": None, "note": "why"}), case, source)
+    assert result == Bisected(None, "why")
 
 
 CASE = """\
@@ -257,20 +261,20 @@ def test_the_step_of_a_line(tmp_path: Path, call: str, step: str) -> None:
             "line": line,
         }
         job = asked(bisection_job(bisected_engine, FailureSignature("value", "inductor"), {}))
-        found = read_bisection(
+        located = read_bisection(
             Outcome(job, "result", 1.0, result={"culprit": culprit}), variant.case, bisected_engine.source
         ).culprit
-    assert found is not None and found.step == step
+    assert located is not None and located.step == step
     lines = Path(variant.case.file).read_text().split("\n")
-    assert call in lines[int(str(found.place).rpartition(":")[2]) - 1]
+    assert call in lines[int(str(located.place).rpartition(":")[2]) - 1]
 
 
 def test_a_bisecting_process_that_dies_is_said(bisected_engine: VariantEngine) -> None:
     job = asked(bisection_job(bisected_engine, FailureSignature("value", "inductor"), {}))
-    found = read_bisection(
+    result = read_bisection(
         Outcome(job, "signal", 1.0, "backend", signal="SIGSEGV"), bisected_engine.variant.case, bisected_engine.source
     )
-    assert found.culprit is None and found.note == "bisecting failed: the process was ended by SIGSEGV"
+    assert result.culprit is None and result.note == "bisecting failed: the process was ended by SIGSEGV"
 
 
 FOUND = Diagnosis(
@@ -311,12 +315,12 @@ def files(tmp_path: Path) -> list[Path]:
 
 def test_what_is_kept_is_found(tmp_path: Path) -> None:
     diagnosis.keep(diagnosis.path_of(kept_engine(tmp_path)), FOUND)
-    again = diagnosis.find_kept(kept_engine(tmp_path))
-    assert again is not None and again.diagnosis == FOUND and len(again.when) == len("2026-01-02 03:04")
+    match = diagnosis.find_kept(kept_engine(tmp_path))
+    assert match is not None and match.diagnosis == FOUND and len(match.when) == len("2026-01-02 03:04")
     bare = replace(FOUND, culprit=None, ablations=(), bisect_note="why")
     diagnosis.keep(diagnosis.path_of(kept_engine(tmp_path)), bare)
-    again = diagnosis.find_kept(kept_engine(tmp_path))
-    assert again is not None and again.diagnosis == bare and len(files(tmp_path)) == 1
+    match = diagnosis.find_kept(kept_engine(tmp_path))
+    assert match is not None and match.diagnosis == bare and len(files(tmp_path)) == 1
 
 
 def test_without_a_failure_nothing_is_kept(tmp_path: Path) -> None:
@@ -346,10 +350,10 @@ def other_seed(tmp_path: Path) -> VariantEngine:
     return kept_engine(tmp_path, seed=1)
 
 
-@pytest.mark.parametrize("other", [other_comment, other_case, other_backend, other_torch, other_seed])
-def test_of_anything_else_it_is_not_found(other: Callable[[Path], VariantEngine], tmp_path: Path) -> None:
+@pytest.mark.parametrize("make_engine", [other_comment, other_case, other_backend, other_torch, other_seed])
+def test_of_anything_else_it_is_not_found(make_engine: Callable[[Path], VariantEngine], tmp_path: Path) -> None:
     diagnosis.keep(diagnosis.path_of(kept_engine(tmp_path)), FOUND)
-    assert diagnosis.find_kept(other(tmp_path)) is None
+    assert diagnosis.find_kept(make_engine(tmp_path)) is None
 
 
 def test_under_other_files_of_torch_or_other_code_of_ours_it_is_not_found(
@@ -373,9 +377,9 @@ def test_where_code_without_a_name_decides_nothing_is_kept(
         answer_with(monkeypatch, Fingerprint("one", dirty="TORCH_LOGS set"))
     variant = variants(tmp_path, "")[0]
     variant = replace(variant, backend=Backend("mine", "mine")) if why == "backend" else variant
-    one = VariantEngine(variant, environment(), imports=("mine",) if why == "import" else ())
-    diagnosis.keep(diagnosis.path_of(one), FOUND)
-    assert files(tmp_path) == [] and diagnosis.find_kept(one) is None
+    fresh_engine = VariantEngine(variant, environment(), imports=("mine",) if why == "import" else ())
+    diagnosis.keep(diagnosis.path_of(fresh_engine), FOUND)
+    assert files(tmp_path) == [] and diagnosis.find_kept(fresh_engine) is None
 
 
 def test_what_somebody_else_wrote_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,8 +29,8 @@ def launched() -> Variant:
 
 @pytest.fixture
 def engine(launched: Variant) -> Iterator[VariantEngine]:
-    with VariantEngine(launched, environment()) as made:
-        yield made
+    with VariantEngine(launched, environment()) as instance:
+        yield instance
 
 
 def test_a_launch_is_refused(launched: Variant) -> None:
@@ -55,16 +55,16 @@ def test_other_cases_are_not_refused(tmp_path: Path) -> None:
 
 def test_a_launch_has_nothing_to_bisect_and_no_compiler_to_change(engine: VariantEngine) -> None:
     signature = FailureSignature("value", "backend")
-    found = bisection_job(engine, signature, {})
-    assert isinstance(found, Bisected) and "compiles nothing" in found.note
-    tried = diagnosis.changes_for(engine.variant, signature, engine.source.text)
-    assert {change.setting for change in tried} <= {"device: cuda", "grad: off"}
+    result = bisection_job(engine, signature, {})
+    assert isinstance(result, Bisected) and "compiles nothing" in result.note
+    changes = diagnosis.changes_for(engine.variant, signature, engine.source.text)
+    assert {change.setting for change in changes} <= {"device: cuda", "grad: off"}
 
 
-@pytest.mark.parametrize(("backend", "wanted"), [("triton", {"reduce"}), ("inductor", {"reduce", "debug", "issue"})])
-def test_what_a_diagnosis_suggests(backend: str, wanted: set[str]) -> None:
-    found = Diagnosis(
+@pytest.mark.parametrize(("backend", "expected"), [("triton", {"reduce"}), ("inductor", {"reduce", "debug", "issue"})])
+def test_what_a_diagnosis_suggests(backend: str, expected: set[str]) -> None:
+    diagnosed = Diagnosis(
         id=f"a.spec.yaml::a@{backend}", torch="2.13.0", verdict="FAIL", signature=FailureSignature("value", "backend")
     )
-    told = render(found)
-    assert {name for name in ("reduce", "debug", "issue") if f"runner {name} " in told} == wanted
+    text = render(diagnosed)
+    assert {name for name in ("reduce", "debug", "issue") if f"runner {name} " in text} == expected

@@ -20,10 +20,10 @@ class ScriptedEngine(VariantEngine):
     def __init__(self, tmp_path: Path, *endings: dict[str, Any]) -> None:
         super().__init__(variants(tmp_path, "")[0], environment())
         self.endings = list(endings)
-        self.asked: list[Job] = []
+        self.submitted_jobs: list[Job] = []
 
     def ask(self, jobs: Sequence[Job], tick: Any = None) -> list[Outcome]:
-        self.asked += jobs
+        self.submitted_jobs += jobs
         return [Outcome(job, seconds=0.1, **self.endings.pop(0)) for job in jobs]
 
 
@@ -33,7 +33,7 @@ RECORD = {"picture": {"path": "output[0]"}, "reason": "", "inputs": [{"index": 0
 def test_the_record_of_the_task_is_returned(tmp_path: Path) -> None:
     with ScriptedEngine(tmp_path, {"ended": "result", "result": RECORD}) as engine:
         assert run_heat_map(engine) == RECORD
-    assert [(job.task, job.float64) for job in engine.asked] == [("picture", True)]
+    assert [(job.task, job.float64) for job in engine.submitted_jobs] == [("picture", True)]
 
 
 @pytest.mark.parametrize("phase", ["eager", "backend", "float64"])
@@ -41,4 +41,4 @@ def test_a_death_leaves_no_heat_map(tmp_path: Path, phase: str) -> None:
     with ScriptedEngine(tmp_path, {"ended": "signal", "signal": "SIGSEGV", "phase": phase}) as engine:
         record = run_heat_map(engine)
     assert record == {"picture": None, "reason": "the process was ended by SIGSEGV", "inputs": []}
-    assert len(engine.asked) == 1
+    assert len(engine.submitted_jobs) == 1

@@ -361,14 +361,14 @@ HARMLESS = {
 }
 
 
-def variant(folder: Path, keys: str, backend: str, **more: str) -> Variant:
-    for name, text in more.items():
+def variant(folder: Path, keys: str, backend: str, **files: str) -> Variant:
+    for name, text in files.items():
         written(folder, text, f"{name}.py")
     body = "\n".join(f"    {line}" for line in keys.split("\n"))
     path = written(folder, f"cases:\n  - name: a\n{body}\n")
-    (found,) = loaded(path, allow_python=True).variants
+    (plain,) = loaded(path, allow_python=True).variants
     name = backend if ":" in backend else f"runner.worker.planted:{backend}"
-    return dataclasses.replace(found, backend=Backend(name, name))
+    return dataclasses.replace(plain, backend=Backend(name, name))
 
 
 @pytest.fixture(autouse=True)
@@ -392,32 +392,32 @@ def outcome(text: str, folder: Path) -> tuple[int, str]:
 def _outcome(text: str, folder: Path) -> tuple[int, str]:
     path = folder / "exported.py"
     path.write_text(text, encoding="utf-8")
-    said, code, process = io.StringIO(), 0, os.getpid()
+    output, code, process = io.StringIO(), 0, os.getpid()
     torch._dynamo.reset()
     counters.clear()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         try:
             runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
             code = int(end.code or 0)
         except Exception as error:  # noqa: BLE001  whatever the script ends with
             code = 1
-            said.write("".join(traceback.format_exception_only(error)))
+            output.write("".join(traceback.format_exception_only(error)))
     if os.getpid() != process:  # a script that forks
         os._exit(code)
-    return code, said.getvalue()
+    return code, output.getvalue()
 
 
-def judged(chosen: Variant) -> Diagnosis:
+def judged(target: Variant) -> Diagnosis:
     """What the run itself says."""
-    source = build(chosen)
-    request = job(Planned(chosen, Environment("", "", "", "", "")), source)
+    source = build(target)
+    request = job(Planned(target, Environment("", "", "", "", "")), source)
     record = run_job(json.loads(json.dumps(dataclasses.asdict(request))), lambda message: None)
     findings = tuple(ranked([finding(Finding.from_json(data), source) for data in record["findings"]]))
-    return Diagnosis(chosen.id, torch.__version__, "", findings=findings, labels=tuple(record["labels"]))
+    return Diagnosis(target.id, torch.__version__, "", findings=findings, labels=tuple(record["labels"]))
 
 
-def aimed(chosen: Variant, result: Diagnosis, oracle: str) -> Diagnosis:
+def aimed(target: Variant, result: Diagnosis, oracle: str) -> Diagnosis:
     """The result with the findings of one oracle alone."""
     return dataclasses.replace(result, findings=tuple(f for f in result.findings if f.oracle == oracle))
 
@@ -425,16 +425,16 @@ def aimed(chosen: Variant, result: Diagnosis, oracle: str) -> Diagnosis:
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_script_fails_for_the_finding_and_not_without_the_bug(name: str, tmp_path: Path) -> None:
     keys, backend, expected = PLANTED[name]
-    chosen = variant(tmp_path, keys, backend)
-    result = judged(chosen)
+    target = variant(tmp_path, keys, backend)
+    result = judged(target)
     assert {f.oracle for f in result.findings} >= expected
     for oracle in sorted(expected):
-        one = aimed(chosen, result, oracle)
-        code, output = outcome(script(chosen, one), tmp_path)
-        assert script_shows(one.findings[0], code, output), (code, output)
+        diagnosis = aimed(target, result, oracle)
+        code, output = outcome(script(target, diagnosis), tmp_path)
+        assert script_shows(diagnosis.findings[0], code, output), (code, output)
         if backend != CLEAN:
-            clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
-            code, output = outcome(script(clean, one), tmp_path)
+            clean = dataclasses.replace(target, backend=Backend(CLEAN, CLEAN))
+            code, output = outcome(script(clean, diagnosis), tmp_path)
             assert code == 0, output
 
 
@@ -459,10 +459,10 @@ def test_what_a_case_declares_is_compared(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", HARMLESS)
 def test_what_is_no_problem(name: str, tmp_path: Path) -> None:
     keys, backend = HARMLESS[name]
-    chosen = variant(tmp_path, keys, backend)
-    result = judged(chosen)
+    target = variant(tmp_path, keys, backend)
+    result = judged(target)
     assert result.findings == ()
-    code, output = outcome(script(chosen, result), tmp_path)
+    code, output = outcome(script(target, result), tmp_path)
     assert code == 0, output
 
 
@@ -493,9 +493,9 @@ def test_a_file_of_ones_own_keeps_its_names_and_starts_anew_for_each_run(tmp_pat
     keys = X + "module: {file: own.py, name: Counting}\ncalls: [{}]"
     code, output = outcome(script(variant(tmp_path, keys, CLEAN, own=MODULE)), tmp_path)
     assert code == 0, output
-    chosen = variant(tmp_path, keys, "planted:off_by_one", own=MODULE)
-    result = judged(chosen)
-    text = script(chosen, result)
+    target = variant(tmp_path, keys, "planted:off_by_one", own=MODULE)
+    result = judged(target)
+    text = script(target, result)
     code, output = outcome(text, tmp_path)
     assert script_shows(result.findings[0], code, output), output
     assert "def run(x):" in text
@@ -529,12 +529,12 @@ VARIABLES = """
 )
 def test_a_variable_of_ones_own_file(bug: str, path: str, tmp_path: Path) -> None:
     keys = X + "module: {file: own.py, name: Model}"
-    chosen = variant(tmp_path, keys, f"planted:{bug}", own=VARIABLES)
-    result = judged(chosen)
+    target = variant(tmp_path, keys, f"planted:{bug}", own=VARIABLES)
+    result = judged(target)
     assert [(finding.oracle, finding.path) for finding in result.findings] == [("mutation", path)]
-    code, output = outcome(script(chosen, result), tmp_path)
+    code, output = outcome(script(target, result), tmp_path)
     assert script_shows(result.findings[0], code, output), output
-    clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
+    clean = dataclasses.replace(target, backend=Backend(CLEAN, CLEAN))
     assert judged(clean).findings == ()
     assert outcome(script(clean, result), tmp_path)[0] == 0
 
@@ -542,29 +542,29 @@ def test_a_variable_of_ones_own_file(bug: str, path: str, tmp_path: Path) -> Non
 def test_a_bound_between_rounding_and_the_bug(tmp_path: Path) -> None:
     """Where eager itself is off by more than the tolerance, torch's default would call a right backend wrong."""
     keys = "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]"
-    chosen = variant(tmp_path, keys, "planted_for_scripts:row_left_out")
-    result = judged(chosen)
-    assert re.search(r"assert_close\(compiled, eager, rtol=0, atol=0.0?\d+, ", script(chosen, result))
-    naive = dataclasses.replace(chosen, backend=Backend("n", "planted_for_scripts:naive_sum"))
+    target = variant(tmp_path, keys, "planted_for_scripts:row_left_out")
+    result = judged(target)
+    assert re.search(r"assert_close\(compiled, eager, rtol=0, atol=0.0?\d+, ", script(target, result))
+    naive = dataclasses.replace(target, backend=Backend("n", "planted_for_scripts:naive_sum"))
     assert outcome(script(naive, result), tmp_path)[0] == 0
 
 
 def test_a_difference_near_eagers_own_error_is_measured_against_float64(tmp_path: Path) -> None:
-    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
-    (first, *_) = judged(chosen).findings
+    target = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    (first, *_) = judged(target).findings
     numbers = {**first.numbers, "eager_error_max": 0.5, "abs_error_max": 1.0, "compiled_error_max": 1.0}
-    near = Diagnosis(chosen.id, "2.13.0", "FAIL", findings=(dataclasses.replace(first, numbers=numbers),))
-    text = script(chosen, near)
+    near = Diagnosis(target.id, "2.13.0", "FAIL", findings=(dataclasses.replace(first, numbers=numbers),))
+    text = script(target, near)
     assert "double=True" in text
     code, output = outcome(text, tmp_path)
     assert script_shows(first, code, output), output
-    clean = dataclasses.replace(chosen, backend=Backend(CLEAN, CLEAN))
+    clean = dataclasses.replace(target, backend=Backend(CLEAN, CLEAN))
     assert outcome(script(clean, near), tmp_path)[0] == 0
 
 
 def test_a_path_that_is_none_is_compared_as_a_whole(tmp_path: Path) -> None:
-    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
-    (first, *_) = judged(chosen).findings
+    target = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    (first, *_) = judged(target).findings
     for path in (
         "output[__import__('os')]",
         "output\nimport os",
@@ -572,8 +572,8 @@ def test_a_path_that_is_none_is_compared_as_a_whole(tmp_path: Path) -> None:
         "parameter x') or print('",
         "call 0, what",
     ):
-        forged = Diagnosis(chosen.id, "2.13.0\nimport os", "FAIL", findings=(dataclasses.replace(first, path=path),))
-        text = script(chosen, forged)
+        forged = Diagnosis(target.id, "2.13.0\nimport os", "FAIL", findings=(dataclasses.replace(first, path=path),))
+        text = script(target, forged)
         assert "import os" not in [line.strip() for line in text.splitlines()], text
         code, output = outcome(text, tmp_path)
         assert script_shows(first, code, output), output
@@ -582,11 +582,11 @@ def test_a_path_that_is_none_is_compared_as_a_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("limit", "fails"), [("10ms", True), ("10m", False)])
 def test_compiling_may_take_so_long(limit: str, fails: bool, tmp_path: Path) -> None:
     keys = f"{X}chain: [torch.sin]\ncompile: {{timeout: {limit}}}"
-    chosen = variant(tmp_path, keys, "planted_for_scripts:slow_to_compile")
+    target = variant(tmp_path, keys, "planted_for_scripts:slow_to_compile")
     late = Finding(
         "timeout", "compiling took more than 0.01 s, the case's limit for compiling", error={"type": "Timeout"}
     )
-    text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(late,)))
+    text = script(target, Diagnosis(target.id, "2.13.0", "ERROR", findings=(late,)))
     assert "dump_traceback_later(120, exit=True)" in text
     code, output = outcome(
         text.replace("faulthandler.dump_traceback_later(120, exit=True)", ""), tmp_path
@@ -608,18 +608,18 @@ def test_compiling_may_take_so_long(limit: str, fails: bool, tmp_path: Path) -> 
     ],
 )
 def test_ends_of_a_process(finding: Finding, line: str, tmp_path: Path) -> None:
-    chosen = variant(tmp_path, f"{X}chain: [torch.sin]\ntimeout: 8s\nmemory: 1GiB", CLEAN)
-    text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(finding,)))
+    target = variant(tmp_path, f"{X}chain: [torch.sin]\ntimeout: 8s\nmemory: 1GiB", CLEAN)
+    text = script(target, Diagnosis(target.id, "2.13.0", "ERROR", findings=(finding,)))
     compile(text, "script", "exec")
     assert line in text
 
 
 def test_a_death_where_eager_raises(tmp_path: Path) -> None:
     keys = PLANTED["error-type"][0]
-    chosen = variant(tmp_path, keys, CLEAN)
+    target = variant(tmp_path, keys, CLEAN)
     for oracle in ("signal", "timeout"):
         end = Finding(oracle, "ended", error={"type": "SIGABRT"})
-        text = script(chosen, Diagnosis(chosen.id, "2.13.0", "ERROR", findings=(end,)))
+        text = script(target, Diagnosis(target.id, "2.13.0", "ERROR", findings=(end,)))
         assert ("faulthandler.dump_traceback_later(120, exit=True)\ncompiled = run(compiled=True)" in text) is (
             oracle == "timeout"
         )
@@ -628,13 +628,13 @@ def test_a_death_where_eager_raises(tmp_path: Path) -> None:
 
 
 def test_settings_go_where_the_failure_shows_without_them(tmp_path: Path) -> None:
-    chosen = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
-    result = judged(chosen)
-    assert "torch.set_num_threads(2)" in script(chosen, result)
+    target = variant(tmp_path, PLANTED["value"][0], "planted:off_by_one")
+    result = judged(target)
+    assert "torch.set_num_threads(2)" in script(target, result)
     user = dataclasses.replace(result, stages={"as-user": "value"})
-    assert "set_num_threads" not in script(chosen, user)
-    other = dataclasses.replace(result, stages={"as-user": "ok"})
-    assert "set_num_threads" in script(chosen, other)
+    assert "set_num_threads" not in script(target, user)
+    as_user = dataclasses.replace(result, stages={"as-user": "ok"})
+    assert "set_num_threads" in script(target, as_user)
 
 
 def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_path: Path) -> None:
@@ -642,11 +642,11 @@ def test_inductor_draws_eagers_numbers_in_the_script_of_a_case_that_draws(tmp_pa
     none = f"{X}chain: [torch.sin]"
     for keys, code in ((draws, 0), (none, 1)):
         torch._inductor.config.fallback_random = False
-        chosen = variant(tmp_path, keys, "planted_for_scripts:hidden_by_eagers_numbers")
-        result = judged(chosen)
+        target = variant(tmp_path, keys, "planted_for_scripts:hidden_by_eagers_numbers")
+        result = judged(target)
         torch._inductor.config.fallback_random = False
         assert bool(result.findings) is bool(code)
-        text = script(chosen, result)
+        text = script(target, result)
         assert outcome(text, tmp_path)[0] == code, keys
         assert ("fallback_random" in text) is (code == 0)
 
@@ -673,34 +673,34 @@ def test_a_script_sets_the_flag_as_the_case_does(tmp_path: Path) -> None:
 
 
 def test_what_a_policy_of_the_compiler_explains_has_its_flag(tmp_path: Path) -> None:
-    chosen = variant(tmp_path, f"{X}chain: [torch.sin]", CLEAN)
-    passing = Diagnosis(chosen.id, "2.13.0", "PASS", labels=("explained-by-emulate_precision_casts",))
-    text = script(chosen, passing)
+    target = variant(tmp_path, f"{X}chain: [torch.sin]", CLEAN)
+    passing = Diagnosis(target.id, "2.13.0", "PASS", labels=("explained-by-emulate_precision_casts",))
+    text = script(target, passing)
     assert "    torch._inductor.config.emulate_precision_casts = True\n" in text
     assert "assert_close" in text
 
 
 def test_a_flag_that_this_torch_lacks_is_no_verdict(tmp_path: Path) -> None:
-    for more in (
+    for lines in (
         "chain: [torch.sin]",
         "chain: [{operator.getitem: [$x, {$tensor: [9]}]}]\nexpect: {raises: {type: IndexError}}",
     ):
-        keys = X + more + "\nconfig: {torch._inductor.config.force_same_precision: true}"
+        keys = X + lines + "\nconfig: {torch._inductor.config.force_same_precision: true}"
         code, output = outcome(script(variant(tmp_path, keys, CLEAN)), tmp_path)
         assert code == 2
         assert "force_same_precision" in output
 
 
 def test_an_eager_that_fails_is_no_verdict(tmp_path: Path) -> None:
-    for more in ("chain: [{torch.mm: [$x, $x]}]", "chain: [torch.sin]\nexpect: {raises: {type: IndexError}}"):
-        code, output = outcome(script(variant(tmp_path, X + more, CLEAN)), tmp_path)
+    for lines in ("chain: [{torch.mm: [$x, $x]}]", "chain: [torch.sin]\nexpect: {raises: {type: IndexError}}"):
+        code, output = outcome(script(variant(tmp_path, X + lines, CLEAN)), tmp_path)
         assert code == 2, output
 
 
 def test_every_script_of_the_suites_is_whole() -> None:
     """Valid Python without a tag, in which each name that is read is defined, and each import is used."""
-    chosen = loaded(*sorted((REPOSITORY / "suites").glob("*.suite.yaml")), allow_python=True).variants
-    texts = {name: script(v) for name, v in {v.case.name: v for v in chosen}.items()}
+    variants = loaded(*sorted((REPOSITORY / "suites").glob("*.suite.yaml")), allow_python=True).variants
+    texts = {name: script(v) for name, v in {v.case.name: v for v in variants}.items()}
     assert len(texts) > 100
     for name, text in texts.items():
         assert "{%" not in text and "{{" not in text, name
@@ -711,10 +711,10 @@ def test_every_script_of_the_suites_is_whole() -> None:
             s.get_name() for scope in _scopes(table) for s in scope.get_symbols() if s.is_global() and s.is_referenced()
         }
         assert read - defined <= {*dir(builtins), "__file__", "__name__"}, name
-        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         bound = {(alias.asname or alias.name).partition(".")[0] for node in tree.body
                  if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
-        assert bound <= used, name
+        assert bound <= names, name
 
 
 def _scopes(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -730,8 +730,8 @@ def test_a_script_has_only_what_its_finding_needs(tmp_path: Path) -> None:
         ("grad", 58, ("except Exception as error:\n        return",)),
         ("stride", 40, ("assert_close", "set_grad")),
     ):
-        chosen = variant(tmp_path, *PLANTED[name][:2])
-        text = script(chosen, judged(chosen))
+        target = variant(tmp_path, *PLANTED[name][:2])
+        text = script(target, judged(target))
         assert len(text.splitlines()) <= most, text
         assert not [word for word in absent if word in text], text
         assert "\n\n\n\n" not in text and text.endswith("\n")
@@ -756,8 +756,8 @@ def test_a_backend_is_looked_for_in_the_current_folder_where_the_script_is_in_an
 
 
 def test_a_script_for_a_gpu_has_the_switches_of_the_run(tmp_path: Path) -> None:
-    one = variant(tmp_path, X + "chain: [torch.sin]\ndevices: [cuda]", "inductor")
-    text = script(one)
+    target = variant(tmp_path, X + "chain: [torch.sin]\ndevices: [cuda]", "inductor")
+    text = script(target)
     assert "    torch.backends.cudnn.allow_tf32 = False\n" in text and "import torch.backends" not in text
     compile(text, "script", "exec")
     assert "torch.backends" not in script(variant(tmp_path, X + "chain: [torch.sin]", "inductor"))

@@ -54,8 +54,8 @@ def links(mark: FailureProfile, *paths: str) -> list[str]:
 
 def mark(folder: Path, chain: str, *oracle: str) -> FailureProfile:
     case = f"cases:\n  - name: mine\n    inputs: {{x: [1, 1, 6, 6]}}\n    chain: {chain}\n"
-    one = loaded(written(folder, case, "mine.spec.yaml")).variants[0]
-    return profile_of(one, [finding(*oracle)])  # type: ignore[arg-type]
+    first = loaded(written(folder, case, "mine.spec.yaml")).variants[0]
+    return profile_of(first, [finding(*oracle)])  # type: ignore[arg-type]
 
 
 def test_the_right_entry_comes_first(ledger: str, tmp_path: Path) -> None:
@@ -69,20 +69,20 @@ def test_the_right_entry_comes_first(ledger: str, tmp_path: Path) -> None:
 
 
 def test_a_long_chain_around_a_known_bug_finds_it(ledger: str, tmp_path: Path) -> None:
-    many = ", ".join(f"torch.{name}" for name in ("exp", "sin", "cos", "tan", "abs", "sqrt", "neg", "ceil"))
+    operators = ", ".join(f"torch.{name}" for name in ("exp", "sin", "cos", "tan", "abs", "sqrt", "neg", "ceil"))
     best = search(
-        mark(tmp_path, f"[{many}, nn.ReLU, {{operator.add: [$_, 1]}}]", "value", "inductor"), entries([ledger])
+        mark(tmp_path, f"[{operators}, nn.ReLU, {{operator.add: [$_, 1]}}]", "value", "inductor"), entries([ledger])
     )[0]
     assert best.entry.link == "https://x.org/2" and best.shared == ("add", "relu")
     assert best.score == pytest.approx(0.5 * (2 / 10 + 1) / 2 + 0.25 + 0.125)
 
 
 def test_a_folder_is_searched_and_a_link_shown_once(ledger: str, tmp_path: Path) -> None:
-    mine = mark(tmp_path, "[torch.relu]", "value", "inductor")
+    profile = mark(tmp_path, "[torch.relu]", "value", "inductor")
     written(tmp_path, LEDGER.replace("name: fine", "name: fine_too"), "copy.spec.yaml")
-    found = search(mine, entries([str(tmp_path)]))
-    assert [match.entry.link for match in found].count("https://x.org/2") == 1
-    assert {match.entry.link for match in found} == {"https://x.org/2", ""}
+    similar = search(profile, entries([str(tmp_path)]))
+    assert [match.entry.link for match in similar].count("https://x.org/2") == 1
+    assert {match.entry.link for match in similar} == {"https://x.org/2", ""}
 
 
 def test_a_list_of_bugs(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_a_list_of_bugs(tmp_path: Path) -> None:
     first, second = entries([str(path)])
     assert first.profile == FailureProfile(frozenset({"linear", "nextafter"}), frozenset({"compile-error"}), "inductor", frozenset({"NotImplementedError"}))  # fmt: skip
     assert second.profile.operators == {"mul", "linear", "ones"} and second.profile.oracles == {"value", "nonfinite"}
-    mine = mark(tmp_path, "[{torch.nextafter: [$_, $x]}]", "compile-error", "inductor", "InductorError", "NotImplementedError")  # fmt: skip
-    assert links(mine, str(path)) == ["https://x.org/9"]
+    profile = mark(tmp_path, "[{torch.nextafter: [$_, $x]}]", "compile-error", "inductor", "InductorError", "NotImplementedError")  # fmt: skip
+    assert links(profile, str(path)) == ["https://x.org/9"]
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_missing_file_is_an_error(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "name"),
+    ("spelling", "name"),
     [("F.relu", "relu"), ("nn.ReLU", "relu"), ("Tensor.relu_", "relu"), ("aten.relu.default", "relu"), ("torch.ops.aten.add.Tensor", "add"),
      ("operator.iadd", "add"), ("torch.special.psi", "psi"), ("F.batch_norm", "batchnorm"), ("operator.truediv", "div")],
 )  # fmt: skip
-def test_one_name_for_one_thing(written: str, name: str) -> None:
-    assert operator_name(written) == name
+def test_one_name_for_one_thing(spelling: str, name: str) -> None:
+    assert operator_name(spelling) == name
 
 
 def test_operators_inside_blocks_and_functions(tmp_path: Path) -> None:
@@ -138,14 +138,14 @@ def test_operators_inside_blocks_and_functions(tmp_path: Path) -> None:
               - torch.vmap: [{$fn: {args: [row], chain: [{torch.sin: [$row]}]}}]
               - operator.call: [$_, $x]
         """
-    one = loaded(written(tmp_path, case)).variants[0]
-    assert operators_of(one.case.chain) >= {"exp", "vmap", "sin", "call"}
+    first = loaded(written(tmp_path, case)).variants[0]
+    assert operators_of(first.case.chain) >= {"exp", "vmap", "sin", "call"}
 
 
 def test_the_score_of_what_is_the_same_is_one() -> None:
-    mine = FailureProfile(frozenset({"a"}), frozenset({"value"}), "inductor", frozenset({"E"}))
-    assert score(mine, mine) == 1.0
-    assert score(mine, FailureProfile(frozenset(), frozenset())) == 0.0
+    profile = FailureProfile(frozenset({"a"}), frozenset({"value"}), "inductor", frozenset({"E"}))
+    assert score(profile, profile) == 1.0
+    assert score(profile, FailureProfile(frozenset(), frozenset())) == 0.0
 
 
 def test_the_table(ledger: str, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class ScriptedEngine:
             key, answers = "cases", [self._draw(number) for number in job.arguments["numbers"]]
         else:
             key, answers = "faults", [self._fault(case["source"]) for case in job.arguments["jobs"]]
-        deaths: list[Ended] = [ended for ended in ("signal", "timeout") if ended in answers]
+        deaths: list[Ended] = [end for end in ("signal", "timeout") if end in answers]
         return Outcome(job, deaths[0], 0.0) if deaths else Outcome(job, "result", 0.0, result={key: answers})
 
 
@@ -185,8 +185,8 @@ def test_a_model_that_is_edited_or_gone_is_still_the_one_that_was_read(tmp_path:
     file.write_text(MODEL)
     case = case_of(file)
     file.unlink()
-    [written] = with_python_beside([case], tmp_path)
-    assert (tmp_path / written["module"]["file"]).read_text() == MODEL
+    [copy] = with_python_beside([case], tmp_path)
+    assert (tmp_path / copy["module"]["file"]).read_text() == MODEL
     with pytest.raises(FileNotFoundError):
         case_of(file)
 
@@ -194,5 +194,5 @@ def test_a_model_that_is_edited_or_gone_is_still_the_one_that_was_read(tmp_path:
 def test_the_copy_of_a_file_with_a_long_name_has_a_shorter_one(tmp_path: Path) -> None:
     file = tmp_path / ("m" * 250 + ".py")
     file.write_text(MODEL)
-    [written] = with_python_beside([case_of(file)], tmp_path)
-    assert written["module"]["file"].startswith("m" * LONGEST + "_")
+    [copy] = with_python_beside([case_of(file)], tmp_path)
+    assert copy["module"]["file"].startswith("m" * LONGEST + "_")

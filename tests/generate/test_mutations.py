@@ -44,10 +44,10 @@ def texts(make: Callable[[int], Any], seeds: int = 40) -> set[str]:
 
 
 def test_the_parent_and_the_donor_stay_as_they_are() -> None:
-    before = copy.deepcopy((PLAIN, DONOR))
+    originals = copy.deepcopy((PLAIN, DONOR))
     for seed in range(60):
         mutant_of(PLAIN, DONOR, random.Random(seed), "m", "again")
-    assert before == (PLAIN, DONOR)
+    assert originals == (PLAIN, DONOR)
 
 
 def test_a_number_of_a_seed_gives_the_same_mutant() -> None:
@@ -251,21 +251,21 @@ def mutants_of(tmp_path: Path, case: Case, count: int = 300) -> list[Case]:
 def test_a_mutant_says_of_itself_what_its_changes_leave_true(
     tmp_path: Path, key: str, text: str, harmless: set[str]
 ) -> None:
-    said = {"expect": {"graphs": 1, "recompiles": 0}, "compile": {"fullgraph": True, "mode": "default"}, "tolerance": {"exact": True}}  # fmt: skip
-    kept = set()
-    for mutant in mutants_of(tmp_path, {**PLAIN, **said}):
+    claims = {"expect": {"graphs": 1, "recompiles": 0}, "compile": {"fullgraph": True, "mode": "default"}, "tolerance": {"exact": True}}  # fmt: skip
+    names = set()
+    for mutant in mutants_of(tmp_path, {**PLAIN, **claims}):
         changes = set(mutant["tags"][1:])
         assert (text in str(mutant.get(key))) == (changes <= harmless), changes
         assert mutant["compile"]["mode"] == "default"
-        kept |= changes if text in str(mutant.get(key)) else set()
-    assert kept == harmless
+        names |= changes if text in str(mutant.get(key)) else set()
+    assert names == harmless
 
 
-@pytest.mark.parametrize("more", [{"calls": [{"inputs": {"x": [4, 6]}}]}, {"state": {"b": [4]}}])
-def test_a_change_that_reaches_some_calls_alone_keeps_no_graphs(tmp_path: Path, more: dict[str, Any]) -> None:
-    chain = [{"torch.sin": "$self.b"}, *PLAIN["chain"]] if "state" in more else PLAIN["chain"]
+@pytest.mark.parametrize("fields", [{"calls": [{"inputs": {"x": [4, 6]}}]}, {"state": {"b": [4]}}])
+def test_a_change_that_reaches_some_calls_alone_keeps_no_graphs(tmp_path: Path, fields: dict[str, Any]) -> None:
+    chain = [{"torch.sin": "$self.b"}, *PLAIN["chain"]] if "state" in fields else PLAIN["chain"]
     flag = {"torch._dynamo.config.error_on_recompile": True}
-    own = {**PLAIN, **more, "chain": chain, "expect": {"graphs": 1}, "config": flag}
+    own = {**PLAIN, **fields, "chain": chain, "expect": {"graphs": 1}, "config": flag}
     mutants = mutants_of(tmp_path, own, 60)
     assert mutants and not any({"expect", "config"} & mutant.keys() for mutant in mutants)
 
@@ -273,8 +273,8 @@ def test_a_change_that_reaches_some_calls_alone_keeps_no_graphs(tmp_path: Path, 
 def test_a_model_in_python_may_count_its_calls_and_branch_by_a_dtype(tmp_path: Path) -> None:
     module = {"file": "model.py", "name": "Model"}
     own = {"name": "own", "inputs": {"x": [4, 6]}, "module": module, "expect": {"graphs": 1}}
-    kept = [set(mutant["tags"][1:]) for mutant in mutants_of(tmp_path, own) if "expect" in mutant]
-    assert kept and all(changes == {"change_layout"} for changes in kept)
+    tags = [set(mutant["tags"][1:]) for mutant in mutants_of(tmp_path, own) if "expect" in mutant]
+    assert tags and all(changes == {"change_layout"} for changes in tags)
 
 
 def test_a_case_that_compiles_nothing_has_mutants_that_say_so_alone_and_gives_others_no_steps(tmp_path: Path) -> None:
@@ -294,8 +294,8 @@ def test_a_mutant_is_one_variant_of_its_parent(tmp_path: Path) -> None:
     path.write_text(text_of([{**own, **axes}]), encoding="utf-8")
     parents = read_parents([str(path)], Limits())
     mutants = [mutant for number in range(60) if (mutant := parents.mutant(0, number, "again")) is not None]
-    seen = {(mutant["params"]["n"][0], str(mutant["train"])) for mutant in mutants}
-    assert len(seen) == 6, "each value of an axis has its mutants"
+    choices = {(mutant["params"]["n"][0], str(mutant["train"])) for mutant in mutants}
+    assert len(choices) == 6, "each value of an axis has its mutants"
     read = 0
     for number, mutant in enumerate(mutants):
         file = tmp_path / f"m{number}.spec.yaml"

@@ -57,11 +57,11 @@ def places(text: str) -> list[Span]:
     """Where the runner's own reader sees the entries."""
     node, problems = load(FILE, text)
     assert node is not None and problems == []
-    found: list[Span] = []
+    spans: list[Span] = []
     for item in node.get("cases").items:  # type: ignore[union-attr]
         ledger = item.get("known")
-        found += [entry.span for entry in ledger.items] if ledger is not None else []
-    return found
+        spans += [entry.span for entry in ledger.items] if ledger is not None else []
+    return spans
 
 
 def names(text: str) -> list[Span]:
@@ -70,8 +70,8 @@ def names(text: str) -> list[Span]:
 
 
 def made(text: str, *changes: Change) -> str:
-    new, refused = apply_changes(text, changes)
-    assert refused == []
+    new, refusals = apply_changes(text, changes)
+    assert refusals == []
     return new
 
 
@@ -159,19 +159,19 @@ def test_the_last_entry_takes_the_ledger_with_it() -> None:
     new = made(FLOW, Remove(places(FLOW)[0]), Remove(places(FLOW)[1]))
     assert differing(FLOW, new) == [f"- {FLOW.splitlines()[n]}" for n in (4, 6, 9)]
     assert made(FLOW, Remove(places(FLOW)[2])).endswith("  - name: b\n    chain: [F.relu]\n# foot\n")
-    both = made(BLOCK, *map(Remove, places(BLOCK)))
-    assert both == "cases:\n  - name: a\n    chain: [F.relu]\n"
+    text = made(BLOCK, *map(Remove, places(BLOCK)))
+    assert text == "cases:\n  - name: a\n    chain: [F.relu]\n"
 
 
 def test_of_a_list_in_brackets() -> None:
     text = "cases:\n  - {name: a, known: [{reason: one}, {reason: two}, {reason: three}], chain: [F.relu]}  # c\n"
     spans = places(text)
-    for place, left in (
+    for place, pair in (
         (0, "{reason: two}, {reason: three}"),
         (1, "{reason: one}, {reason: three}"),
         (2, "{reason: one}, {reason: two}"),
     ):
-        assert made(text, Remove(spans[place])) == text.replace("{reason: one}, {reason: two}, {reason: three}", left)
+        assert made(text, Remove(spans[place])) == text.replace("{reason: one}, {reason: two}, {reason: three}", pair)
     assert made(text, Remove(spans[0]), Remove(spans[2])) == text.replace(
         "{reason: one}, {reason: two}, {reason: three}", "{reason: two}"
     )
@@ -263,11 +263,11 @@ def test_what_does_not_fit_is_left_and_told() -> None:
         "cases:\n- name: a\n  known: &k [{reason: r}]\n- name: b\n  known: *k\n- {name: c, known: [&e {reason: s}]}\n"
     )
     second = places(text)[-1]
-    new, refused = apply_changes(
+    new, refusals = apply_changes(
         text,
         [Add(names(text)[1], {"reason": "n"}, case=True), Set(Span(FILE, 1, 1), {}), Set(second, {"stage": "aot"})],
     )
-    assert [reason for _, reason in refused] == [
+    assert [reason for _, reason in refusals] == [
         "known: is no list of its own",
         "the entry was not found at its place; is it an alias?",
     ]
@@ -282,8 +282,8 @@ def test_a_case_that_inherits_its_ledger_gets_none_of_its_own() -> None:
 
 def test_an_aliased_value_is_not_cut() -> None:
     text = "cases:\n- name: a\n  known:\n  - {oracle: &o [value], reason: r}\n  - {oracle: *o, reason: s}\n"
-    new, refused = apply_changes(text, [Set(places(text)[1], {"oracle": ["grad"]})])
-    assert (new, [reason for _, reason in refused]) == (text, ["oracle: is an alias"])
+    new, refusals = apply_changes(text, [Set(places(text)[1], {"oracle": ["grad"]})])
+    assert (new, [reason for _, reason in refusals]) == (text, ["oracle: is an alias"])
 
 
 def test_an_edit_that_would_break_the_file() -> None:

@@ -20,8 +20,8 @@ from tests.handmade import Answer, finding, loaded, played, variants, written
 TWO = ("2.6.0", "2.13.0")
 
 
-def told(chosen: list[Variant], events: list[Event]) -> list[tuple[str, str]]:
-    return [(entry.state, entry.detail) for entry in review(chosen, read_run(chosen, events))]
+def told(selection: list[Variant], events: list[Event]) -> list[tuple[str, str]]:
+    return [(entry.state, entry.detail) for entry in review(selection, read_run(selection, events))]
 
 
 def case(folder: Path, *entries: str, keys: str = "") -> list[Variant]:
@@ -56,43 +56,43 @@ OLD = '{torch: "<=2.6", oracle: [value], reason: r}'
 def test_what_has_become_of_an_entry(
     tmp_path: Path, answer: Callable[[Variant, str], Answer | None], state: str, detail: str
 ) -> None:
-    chosen = case(tmp_path, OLD)
-    assert told(chosen, played(chosen, ["2.6.0"], answer)) == [(state, detail)]
+    selection = case(tmp_path, OLD)
+    assert told(selection, played(selection, ["2.6.0"], answer)) == [(state, detail)]
 
 
 def test_a_failure_that_shows_only_now_and_then_may_pass(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r, sometimes: true}", keys="params: {n: [1, 2]}")
-    assert told(chosen, played(chosen, ["2.6.0"], passes)) == [("matched", "passes this time under torch 2.6.0")]
+    selection = case(tmp_path, "{oracle: [value], reason: r, sometimes: true}", keys="params: {n: [1, 2]}")
+    assert told(selection, played(selection, ["2.6.0"], passes)) == [("matched", "passes this time under torch 2.6.0")]
     by_n: dict[int, Answer] = {1: finding("value"), 2: "PASS"}
-    events = played(chosen, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
-    assert told(chosen, events) == [("matched", "")]
+    events = played(selection, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(selection, events) == [("matched", "")]
     by_n[2] = finding("stride")
-    events = played(chosen, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
-    assert told(chosen, events)[0][0] == "changed"
+    events = played(selection, ["2.6.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(selection, events)[0][0] == "changed"
 
 
 def test_a_run_may_be_read_in_the_light_of_a_later_ledger(tmp_path: Path) -> None:
-    before = variants(tmp_path, "")
-    events = played(before, TWO, value)  # as with --no-known
-    after = case(
+    old_variants = variants(tmp_path, "")
+    events = played(old_variants, TWO, value)  # as with --no-known
+    new_variants = case(
         tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}', '{torch: "==2.13", oracle: [grad], reason: r}'
     )
-    assert [state for state, _ in told(after, events)] == ["matched", "changed"]
+    assert [state for state, _ in told(new_variants, events)] == ["matched", "changed"]
 
 
 def test_what_calls_for_action_comes_first(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2, 3]}")
+    selection = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2, 3]}")
     by_n: dict[int, Answer] = {1: finding("value"), 2: "PASS", 3: finding("stride")}
-    events = played(chosen, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
-    assert told(chosen, events) == [("changed", "fails in another way under torch 2.13.0 (1 of 3 variants)")]
+    events = played(selection, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(selection, events) == [("changed", "fails in another way under torch 2.13.0 (1 of 3 variants)")]
     by_n[3] = finding("value")
-    events = played(chosen, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
-    assert told(chosen, events) == [("fixed", "passes under torch 2.13.0 (1 of 3 variants)")]
+    events = played(selection, ["2.13.0"], lambda v, t: by_n[v.params["n"]])
+    assert told(selection, events) == [("fixed", "passes under torch 2.13.0 (1 of 3 variants)")]
 
 
 def test_outside_its_range_an_entry_is_elsewhere(tmp_path: Path) -> None:
-    chosen = case(tmp_path, OLD)
-    assert told(chosen, played(chosen, ["2.13.0"], value)) == [("elsewhere", "the run had torch 2.13.0")]
+    selection = case(tmp_path, OLD)
+    assert told(selection, played(selection, ["2.13.0"], value)) == [("elsewhere", "the run had torch 2.13.0")]
 
 
 @pytest.mark.parametrize(
@@ -108,73 +108,73 @@ def test_outside_its_range_an_entry_is_elsewhere(tmp_path: Path) -> None:
     ],
 )
 def test_selectors_that_fit_nothing(tmp_path: Path, entry: str, state: str, detail: str) -> None:
-    chosen = case(tmp_path, entry, keys="params: {n: [1]}")
-    assert told(chosen, played(chosen, ["2.13.0"], passes)) == [(state, detail)]
+    selection = case(tmp_path, entry, keys="params: {n: [1]}")
+    assert told(selection, played(selection, ["2.13.0"], passes)) == [(state, detail)]
     if state == "stale":
-        assert told(chosen, played(chosen, ["2.13.0"], passes, full=False)) == [("not-run", detail)]
+        assert told(selection, played(selection, ["2.13.0"], passes, full=False)) == [("not-run", detail)]
 
 
 def test_what_a_suite_leaves_out_of_a_case_is_elsewhere(tmp_path: Path) -> None:
     case(tmp_path, "{dtype: float16, oracle: [value], reason: r}", keys="dtypes: [float32, float16]")
     suite = written(tmp_path, "suite: s\nspecs: [a.spec.yaml]\nselect: 'not float16'\n", "s.suite.yaml")
-    chosen = [v for v in loaded(suite).variants if v.dtype == "float32"]
-    assert told(chosen, played(chosen, ["2.13.0"], passes)) == [("elsewhere", "the run left out dtype float16")]
+    selection = [v for v in loaded(suite).variants if v.dtype == "float32"]
+    assert told(selection, played(selection, ["2.13.0"], passes)) == [("elsewhere", "the run left out dtype float16")]
 
 
 def test_an_entry_behind_another_is_stale(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value, grad], reason: r}", "{oracle: [value], reason: r}")
-    events = played(chosen, ["2.13.0"], value)
-    assert told(chosen, events) == [("matched", ""), ("stale", "another entry always matched before it")]
+    selection = case(tmp_path, "{oracle: [value, grad], reason: r}", "{oracle: [value], reason: r}")
+    events = played(selection, ["2.13.0"], value)
+    assert told(selection, events) == [("matched", ""), ("stale", "another entry always matched before it")]
 
 
 def test_a_failure_that_none_explains_counts_against_the_first(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [grad], reason: r}", "{oracle: [stride], reason: r}")
-    assert [state for state, _ in told(chosen, played(chosen, ["2.13.0"], value))] == ["changed", "stale"]
+    selection = case(tmp_path, "{oracle: [grad], reason: r}", "{oracle: [stride], reason: r}")
+    assert [state for state, _ in told(selection, played(selection, ["2.13.0"], value))] == ["changed", "stale"]
 
 
 def test_two_entries_may_explain_two_findings_together(tmp_path: Path) -> None:
     def both(variant: Variant, torch: str) -> Answer:
         return (finding("stride"), finding("value"))
 
-    chosen = case(tmp_path, "{oracle: [stride], reason: r}", "{oracle: [value], reason: r}")
-    assert told(chosen, played(chosen, ["2.13.0"], both)) == [("matched", ""), ("matched", "")]
+    selection = case(tmp_path, "{oracle: [stride], reason: r}", "{oracle: [value], reason: r}")
+    assert told(selection, played(selection, ["2.13.0"], both)) == [("matched", ""), ("matched", "")]
     alone = case(tmp_path, "{oracle: [stride], reason: r}")
     assert told(alone, played(alone, ["2.13.0"], both)) == [("changed", "fails in another way under torch 2.13.0")]
 
 
 @pytest.mark.parametrize("end", ["interrupted", "stopped", "narrowed"])
 def test_only_a_whole_run_calls_an_entry_stale(tmp_path: Path, end: str) -> None:
-    chosen = case(tmp_path, "{dtype: float16, oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
+    selection = case(tmp_path, "{dtype: float16, oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     events = played(
-        chosen,
+        selection,
         ["2.13.0"],
         lambda v, t: None if end == "stopped" and v.params["n"] == 2 else "PASS",
         full=end != "narrowed",
         interrupted=end == "interrupted",
     )
-    assert [state for state, _ in told(chosen, events)] == ["not-run"]
-    assert stale_notices(chosen, events) == []
+    assert [state for state, _ in told(selection, events)] == ["not-run"]
+    assert stale_notices(selection, events) == []
 
 
 def test_notices_of_stale_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", "{dtype: float16, oracle: [value], reason: r}")
-    (notice,) = stale_notices(chosen, played(chosen, ["2.13.0"], value)[:-1])  # before the run's last event
+    selection = case(tmp_path, "{oracle: [value], reason: r}", "{dtype: float16, oracle: [value], reason: r}")
+    (notice,) = stale_notices(selection, played(selection, ["2.13.0"], value)[:-1])  # before the run's last event
     assert notice.severity == "warning"
     assert notice.message == "a.spec.yaml:7:9: this known: entry matched nothing: its selectors fit no variant"
 
 
 def test_a_case_that_the_run_did_not_have(tmp_path: Path) -> None:
-    chosen = case(tmp_path, OLD)
-    assert told(chosen, played([], ["2.6.0"], passes)) == [("not-run", "its case was not in the run")]
-    assert [entry.state for entry in review(chosen)] == ["not-run"]
+    selection = case(tmp_path, OLD)
+    assert told(selection, played([], ["2.6.0"], passes)) == [("not-run", "its case was not in the run")]
+    assert [entry.state for entry in review(selection)] == ["not-run"]
 
 
 def test_a_run_under_a_backend_that_the_command_line_named(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{stage: dynamo, oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
+    selection = case(tmp_path, "{stage: dynamo, oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     named = [*loaded(tmp_path / "a.spec.yaml", backends=["eager"], devices=["cuda"]).variants]
     events = played(named, ["2.13.0"], lambda v, t: finding("value", "dynamo"), full=False)
-    (entry,) = review(chosen, read_run(chosen, events))
+    (entry,) = review(selection, read_run(selection, events))
     assert entry.state == "matched"
     assert [s.judged.variant.id.rpartition("::")[2] for s in entry.sightings] == [
         "a[n=1,float32,cuda]@eager",
@@ -185,8 +185,8 @@ def test_a_run_under_a_backend_that_the_command_line_named(tmp_path: Path) -> No
 def test_a_run_made_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = played(case(tmp_path, OLD), ["2.6.0"], value)
     monkeypatch.chdir(tmp_path)
-    chosen = [*loaded(Path("a.spec.yaml")).variants]
-    assert told(chosen, events) == [("matched", "")]
+    selection = [*loaded(Path("a.spec.yaml")).variants]
+    assert told(selection, events) == [("matched", "")]
 
 
 def test_an_entry_that_several_cases_share(tmp_path: Path) -> None:
@@ -200,11 +200,11 @@ def test_an_entry_that_several_cases_share(tmp_path: Path) -> None:
           - {name: b, inputs: {x: [2]}, chain: [F.relu]}
         """,
     )
-    chosen = [*loaded(path).variants]
-    (entry,) = entries_of(chosen)
+    selection = [*loaded(path).variants]
+    (entry,) = entries_of(selection)
     assert [c.name for c in entry.cases] == ["a", "b"]
-    events = played(chosen, ["2.13.0"], lambda v, t: "PASS" if v.case.name == "b" else finding("value"))
-    assert told(chosen, events) == [("fixed", "passes under torch 2.13.0 (1 of 2 variants)")]
+    events = played(selection, ["2.13.0"], lambda v, t: "PASS" if v.case.name == "b" else finding("value"))
+    assert told(selection, events) == [("fixed", "passes under torch 2.13.0 (1 of 2 variants)")]
 
 
 @pytest.mark.parametrize(
@@ -212,14 +212,14 @@ def test_an_entry_that_several_cases_share(tmp_path: Path) -> None:
     [("2026-01-01", True), ("2026-06-01", False), ("2027-01-01", False), ("noise", False), (None, False)],
 )
 def test_reviews(tmp_path: Path, review_: str | None, due: bool) -> None:
-    chosen = case(tmp_path, f"{{oracle: [value], reason: r{f', review: {review_}' if review_ else ''}}}")
-    assert is_due(chosen[0].case.known[0], date(2026, 6, 1)) is due
-    assert review(chosen, today=date(2026, 6, 1))[0].due is due
+    selection = case(tmp_path, f"{{oracle: [value], reason: r{f', review: {review_}' if review_ else ''}}}")
+    assert is_due(selection[0].case.known[0], date(2026, 6, 1)) is due
+    assert review(selection, today=date(2026, 6, 1))[0].due is due
 
 
 def test_entries_stand_in_the_order_of_lines(tmp_path: Path) -> None:
-    chosen = case(tmp_path, OLD, OLD, OLD)
-    assert [entry.known.span.line for entry in entries_of(reversed(chosen))] == [6, 7, 8]
+    selection = case(tmp_path, OLD, OLD, OLD)
+    assert [entry.known.span.line for entry in entries_of(reversed(selection))] == [6, 7, 8]
 
 
 # --- the table ---
@@ -227,12 +227,12 @@ def test_entries_stand_in_the_order_of_lines(tmp_path: Path) -> None:
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    chosen = case(
+    selection = case(
         tmp_path,
         '{torch: "<=2.13", stage: inductor, oracle: [value, grad], issue: "https://github.com/pytorch/pytorch/issues/7"}',
         '{torch: ">=2.14", error: "Bang|Boom", reason: "in\\ttime", why: noise, review: 2020-01-01}',
     )
-    text = render_ledger(review(chosen, read_run(chosen, played(chosen, ["2.13.0"], passes))), True)
+    text = render_ledger(review(selection, read_run(selection, played(selection, ["2.13.0"], passes))), True)
     rows = [line.split() for line in text.splitlines()]
     assert rows[2] == ["fixed", "a.spec.yaml:6", "a", "<=2.13", "inductor", "value", "grad", "pytorch/pytorch#7"]
     assert rows[3] == [
@@ -251,7 +251,7 @@ def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     assert "a.spec.yaml:6:9: fixed: passes under torch 2.13.0" in text
     assert text.splitlines()[-1] == "2 entries: 1 fixed, 1 elsewhere, review due for 1"
-    plain = render_ledger(review(chosen), False)
+    plain = render_ledger(review(selection), False)
     assert "state" not in plain and plain.splitlines()[-1] == "2 entries: review due for 1"
 
 
@@ -277,8 +277,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_exit_code(
     here: Path, answer: Callable[[Variant, str], Answer], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = case(here, OLD)
-    path = kept(here, played(chosen, ["2.6.0"], answer))
+    selection = case(here, OLD)
+    path = kept(here, played(selection, ["2.6.0"], answer))
     assert main(["ledger", "a.spec.yaml", "--run", str(path)]) == code
     assert main(["ledger", "a.spec.yaml::a", "--run", str(path.parent)]) == code
     assert "1 entry: 1 " in capsys.readouterr().out
@@ -299,7 +299,7 @@ def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["nowhere.spec.yaml"], 4, "no such file or directory: nowhere.spec.yaml"),
         (["empty"], 5, "no .suite.yaml and no .spec.yaml file here or below"),
@@ -313,13 +313,13 @@ def test_the_latest_run_is_taken(here: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_what_cannot_be_done(
-    here: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]
+    here: Path, words: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (here / "empty").mkdir()
     variants(here, "", "plain.spec.yaml")
     written(here, "cases:\n  - name: a\n    chian: [F.relu]\n", "bad.spec.yaml")
     assert main(["ledger", *words]) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_entries_beside_broken_files_are_listed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -346,8 +346,8 @@ def test_a_case_in_python_needs_no_permission_to_be_listed(here: Path, capsys: p
 
 
 def test_planned_and_finished_events_are_enough(tmp_path: Path) -> None:
-    chosen = case(tmp_path, OLD)
-    events = [e for e in played(chosen, ["2.6.0"], value) if not isinstance(e, RunFinished)]
-    run = read_run(chosen, events)
+    selection = case(tmp_path, OLD)
+    events = [e for e in played(selection, ["2.6.0"], value) if not isinstance(e, RunFinished)]
+    run = read_run(selection, events)
     assert run.complete and run.torches == ("2.6.0",)
-    assert not read_run(chosen, [e for e in events if isinstance(e, VariantPlanned)]).complete
+    assert not read_run(selection, [e for e in events if isinstance(e, VariantPlanned)]).complete

@@ -28,15 +28,15 @@ def case(folder: Path, *entries: str, keys: str = "") -> list[Variant]:
 
 
 def updated(
-    folder: Path, chosen: list[Variant], events: list[Event], add: bool = False, dry: bool = False
+    folder: Path, selection: list[Variant], events: list[Event], add: bool = False, dry: bool = False
 ) -> tuple[list[str], list[str]]:
     """The lines of the ledger after an update, and what was left to do by hand."""
-    run = read_run(chosen, events)
-    made = plan_changes(review(chosen, run), chosen, run, add, TODAY)
-    rewrite(made, Limits(), [folder], dry)
+    run = read_run(selection, events)
+    plan = plan_changes(review(selection, run), selection, run, add, TODAY)
+    rewrite(plan, Limits(), [folder], dry)
     text = (folder / "a.spec.yaml").read_text(encoding="utf-8")
     lines = text.partition("known:\n")[2].splitlines()
-    return [line.strip().removeprefix("- ") for line in lines], made.notes
+    return [line.strip().removeprefix("- ") for line in lines], plan.notes
 
 
 def by_torch(**answers: Answer) -> Says:
@@ -51,7 +51,7 @@ CRASH = finding("compile-error", "aot", "BackendCompilerFailed", "LoweringExcept
 
 
 @pytest.mark.parametrize(
-    ("before", "torches", "answer", "after"),
+    ("old_range", "torches", "answer", "new_range"),
     [
         ('torch: "<=2.13", ', TWO, by_torch(t6=VALUE, t13="PASS"), 'torch: "<=2.6", '),
         ("", TWO, by_torch(t6=VALUE, t13="XPASS"), 'torch: "<=2.6", '),
@@ -64,53 +64,57 @@ CRASH = finding("compile-error", "aot", "BackendCompilerFailed", "LoweringExcept
     ],
 )
 def test_what_passes_falls_out_of_the_range(
-    tmp_path: Path, before: str, torches: list[str], answer: Says, after: str | None
+    tmp_path: Path, old_range: str, torches: list[str], answer: Says, new_range: str | None
 ) -> None:
-    chosen = case(tmp_path, f"{{{before}stage: inductor, oracle: [value], reason: r}}  # c")
-    lines, notes = updated(tmp_path, chosen, played(chosen, torches, answer))
+    selection = case(tmp_path, f"{{{old_range}stage: inductor, oracle: [value], reason: r}}  # c")
+    lines, notes = updated(tmp_path, selection, played(selection, torches, answer))
     assert notes == []
-    assert lines == ([] if after is None else [f"{{{after}stage: inductor, oracle: [value], reason: r}}  # c"])
+    assert lines == ([] if new_range is None else [f"{{{new_range}stage: inductor, oracle: [value], reason: r}}  # c"])
 
 
 def test_all_entries_that_speak_of_what_passes(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", '{torch: "<=2.13", oracle: [grad], reason: r}')
-    lines, _ = updated(tmp_path, chosen, played(chosen, TWO, by_torch(t6=GRAD, t13="PASS")))
+    selection = case(tmp_path, "{oracle: [value], reason: r}", '{torch: "<=2.13", oracle: [grad], reason: r}')
+    lines, _ = updated(tmp_path, selection, played(selection, TWO, by_torch(t6=GRAD, t13="PASS")))
     # Under 2.6 the first did not match either, but the second spoke for it.
     assert lines == ['{torch: "<=2.6", oracle: [grad], reason: r}']
 
 
 def test_some_variants_pass_and_some_fail(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
+    selection = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     text = (tmp_path / "a.spec.yaml").read_text()
-    _, notes = updated(tmp_path, chosen, played(chosen, TWO, lambda v, t: VALUE if v.params["n"] == 1 else "PASS"))
+    _, notes = updated(
+        tmp_path, selection, played(selection, TWO, lambda v, t: VALUE if v.params["n"] == 1 else "PASS")
+    )
     assert len(notes) == 1 and "under torch 2.6.0, 2.13.0 some of its variants pass and some fail" in notes[0]
     assert (tmp_path / "a.spec.yaml").read_text() == text
 
 
-@pytest.mark.parametrize("other", [None, "FLAKY", "INVALID", "ERROR"])
-def test_a_part_of_the_variants_is_no_ground(tmp_path: Path, other: Answer | None) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
+@pytest.mark.parametrize("verdict", [None, "FLAKY", "INVALID", "ERROR"])
+def test_a_part_of_the_variants_is_no_ground(tmp_path: Path, verdict: Answer | None) -> None:
+    selection = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     lines, notes = updated(
-        tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: "PASS" if v.params["n"] == 1 else other)
+        tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: "PASS" if v.params["n"] == 1 else verdict)
     )
     assert (
         lines == ["{oracle: [value], reason: r}"]
         and "a[n=2,float32,cpu]@inductor has no verdict under torch 2.13.0" in notes[0]
     )
-    events = played(chosen[:1], ["2.13.0"], lambda v, t: "PASS")  # as with -k
-    assert "has no verdict" in updated(tmp_path, chosen, events)[1][0]
+    events = played(selection[:1], ["2.13.0"], lambda v, t: "PASS")  # as with -k
+    assert "has no verdict" in updated(tmp_path, selection, events)[1][0]
 
 
 def test_skipped_variants_do_not_count(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="devices: [cpu, cuda]")
-    events = played(chosen, ["2.13.0"], lambda v, t: "SKIP" if v.device == "cuda" else "PASS")
-    assert updated(tmp_path, chosen, events) == ([], [])
+    selection = case(tmp_path, "{oracle: [value], reason: r}", keys="devices: [cpu, cuda]")
+    events = played(selection, ["2.13.0"], lambda v, t: "SKIP" if v.device == "cuda" else "PASS")
+    assert updated(tmp_path, selection, events) == ([], [])
 
 
 def test_versions_that_look_alike_are_left(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}")
-    events = played(chosen, ["2.15.0.dev20260101", "2.15.0.dev20260202"], lambda v, t: "PASS" if "0202" in t else VALUE)
-    lines, notes = updated(tmp_path, chosen, events)
+    selection = case(tmp_path, "{oracle: [value], reason: r}")
+    events = played(
+        selection, ["2.15.0.dev20260101", "2.15.0.dev20260202"], lambda v, t: "PASS" if "0202" in t else VALUE
+    )
+    lines, notes = updated(tmp_path, selection, events)
     assert lines == ["{oracle: [value], reason: r}"] and "do not tell them apart" in notes[0]
 
 
@@ -118,7 +122,7 @@ def test_versions_that_look_alike_are_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "found", "after"),
+    ("entry", "failure", "new_entry"),
     [
         ("{stage: inductor, oracle: [value], reason: r}", GRAD, "{stage: inductor, oracle: [grad], reason: r}"),
         ("{stage: inductor, oracle: [value], reason: r}", finding("value", "aot"), "{stage: aot, oracle: [value], reason: r}"),
@@ -133,19 +137,19 @@ def test_versions_that_look_alike_are_left(tmp_path: Path) -> None:
         ("{oracle: [grad, rng], reason: r}", VALUE, "{oracle: [value], reason: r}"),
     ],
 )  # fmt: skip
-def test_what_was_seen_replaces_what_was_pinned(tmp_path: Path, entry: str, found: Finding, after: str) -> None:
-    chosen = case(tmp_path, entry)
-    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: found))
-    assert (lines, notes) == ([after], [])
-    again = [*loaded(tmp_path / "a.spec.yaml").variants]
-    events = played(again, ["2.13.0"], lambda v, t: found)
-    assert [e.state for e in review(again, read_run(again, events))] == ["matched"]
-    assert updated(tmp_path, again, events) == ([after], [])
+def test_what_was_seen_replaces_what_was_pinned(tmp_path: Path, entry: str, failure: Finding, new_entry: str) -> None:
+    selection = case(tmp_path, entry)
+    lines, notes = updated(tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: failure))
+    assert (lines, notes) == ([new_entry], [])
+    new_selection = [*loaded(tmp_path / "a.spec.yaml").variants]
+    events = played(new_selection, ["2.13.0"], lambda v, t: failure)
+    assert [e.state for e in review(new_selection, read_run(new_selection, events))] == ["matched"]
+    assert updated(tmp_path, new_selection, events) == ([new_entry], [])
 
 
 def test_what_also_matched_keeps_its_entry_and_gets_a_second(tmp_path: Path) -> None:
-    chosen = case(tmp_path, '{torch: "<=2.13", stage: inductor, oracle: [value], issue: "https://x/1", why: noise}')
-    lines, notes = updated(tmp_path, chosen, played(chosen, TWO, by_torch(t6=VALUE, t13=CRASH)))
+    selection = case(tmp_path, '{torch: "<=2.13", stage: inductor, oracle: [value], issue: "https://x/1", why: noise}')
+    lines, notes = updated(tmp_path, selection, played(selection, TWO, by_torch(t6=VALUE, t13=CRASH)))
     assert notes == []
     assert lines == [
         '{torch: "<=2.6", stage: inductor, oracle: [value], issue: "https://x/1", why: noise}',
@@ -154,22 +158,22 @@ def test_what_also_matched_keeps_its_entry_and_gets_a_second(tmp_path: Path) -> 
 
 
 def test_what_matches_for_some_variants_of_a_torch_gets_a_second(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
+    selection = case(tmp_path, "{oracle: [value], reason: r}", keys="params: {n: [1, 2]}")
     lines, notes = updated(
-        tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: VALUE if v.params["n"] == 1 else GRAD)
+        tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: VALUE if v.params["n"] == 1 else GRAD)
     )
     assert (lines, notes) == (["{oracle: [value], reason: r}", "{stage: inductor, oracle: [grad], reason: r}"], [])
 
 
 def test_changed_under_one_torch_and_fixed_under_another(tmp_path: Path) -> None:
-    chosen = case(tmp_path, '{torch: "<=2.13", oracle: [value], reason: r}')
-    lines, _ = updated(tmp_path, chosen, played(chosen, TWO, by_torch(t6=GRAD, t13="PASS")))
+    selection = case(tmp_path, '{torch: "<=2.13", oracle: [value], reason: r}')
+    lines, _ = updated(tmp_path, selection, played(selection, TWO, by_torch(t6=GRAD, t13="PASS")))
     assert lines == ['{torch: "<=2.6", oracle: [grad], reason: r}']
 
 
 def test_another_failure_under_each_torch(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{stage: inductor, oracle: [value], reason: r}")
-    lines, _ = updated(tmp_path, chosen, played(chosen, TWO, by_torch(t6=GRAD, t13=CRASH)))
+    selection = case(tmp_path, "{stage: inductor, oracle: [value], reason: r}")
+    lines, _ = updated(tmp_path, selection, played(selection, TWO, by_torch(t6=GRAD, t13=CRASH)))
     assert lines == [
         '{torch: "<=2.6", stage: inductor, oracle: [grad], reason: r}',
         '{torch: ">=2.13", stage: aot, oracle: [compile-error], error: LoweringException, reason: r}',
@@ -177,23 +181,25 @@ def test_another_failure_under_each_torch(tmp_path: Path) -> None:
 
 
 def test_an_entry_names_all_that_a_variant_showed(tmp_path: Path) -> None:
-    chosen = case(tmp_path, "{stage: inductor, oracle: [value], reason: r}")
-    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: (VALUE, GRAD)))
+    selection = case(tmp_path, "{stage: inductor, oracle: [value], reason: r}")
+    lines, notes = updated(tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: (VALUE, GRAD)))
     assert (lines, notes) == (["{stage: inductor, oracle: [value, grad], reason: r}"], [])
-    lines, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: (VALUE, finding("grad", "aot"))))
+    lines, notes = updated(
+        tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: (VALUE, finding("grad", "aot")))
+    )
     assert (lines, notes) == (["{oracle: [value, grad], reason: r}"], [])
 
 
 def test_signatures() -> None:
     from runner.ledger.review import Judged
 
-    def judged(found: Finding) -> Judged:
-        return Judged(None, "2.13.0", "failed", (found,))  # type: ignore[arg-type]
+    def judged(failure: Finding) -> Judged:
+        return Judged(None, "2.13.0", "failed", (failure,))  # type: ignore[arg-type]
 
     wrapped = finding("compile-error", "aot", "InductorError", "AssertionError")
     bare = finding("runtime-error", "aot", "InductorError")
-    found = [VALUE, GRAD, CRASH, wrapped, bare, finding("value", "aot")]
-    assert [dict(s.entry_keys) for s in group_failures(map(judged, found))] == [
+    findings = [VALUE, GRAD, CRASH, wrapped, bare, finding("value", "aot")]
+    assert [dict(s.entry_keys) for s in group_failures(map(judged, findings))] == [
         {"stage": "inductor", "oracle": ["value", "grad"]},
         {
             "stage": "aot",
@@ -207,36 +213,36 @@ def test_signatures() -> None:
 # --- new failures ---
 
 
-def new(folder: Path, chosen: list[Variant], events: list[Event]) -> list[str]:
-    lines, notes = updated(folder, chosen, events, add=True)
+def new(folder: Path, selection: list[Variant], events: list[Event]) -> list[str]:
+    lines, notes = updated(folder, selection, events, add=True)
     assert notes == []
     tail = 'reason: "unexplained, first seen 2026-11-20 with torch '
     assert all(line.count(tail) == 1 for line in lines)
     # What was added explains the run.
-    again = [*loaded(folder / "a.spec.yaml").variants]
-    entries = review(again, read_run(again, events))
+    new_selection = [*loaded(folder / "a.spec.yaml").variants]
+    entries = review(new_selection, read_run(new_selection, events))
     assert {entry.state for entry in entries} == {"matched"}
     return [line.replace(tail, "SINCE ") for line in lines]
 
 
 def test_entries_for_failures_without_one(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "")
-    assert updated(tmp_path, chosen, played(chosen, TWO, lambda v, t: VALUE)) == ([], [])  # only when asked to
-    assert new(tmp_path, chosen, played(chosen, TWO, by_torch(t6="PASS", t13=VALUE))) == [
+    selection = variants(tmp_path, "")
+    assert updated(tmp_path, selection, played(selection, TWO, lambda v, t: VALUE)) == ([], [])  # only when asked to
+    assert new(tmp_path, selection, played(selection, TWO, by_torch(t6="PASS", t13=VALUE))) == [
         '{torch: "==2.13", stage: inductor, oracle: [value], SINCE 2.13.0"}'
     ]
 
 
 def test_of_both_versions(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "")
-    assert new(tmp_path, chosen, played(chosen, TWO, lambda v, t: CRASH)) == [
+    selection = variants(tmp_path, "")
+    assert new(tmp_path, selection, played(selection, TWO, lambda v, t: CRASH)) == [
         '{torch: ">=2.6,<=2.13", stage: aot, oracle: [compile-error], error: LoweringException, SINCE 2.6.0"}'
     ]
 
 
 def test_beside_entries_that_are_there(tmp_path: Path) -> None:
-    chosen = case(tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}')
-    lines, _ = updated(tmp_path, chosen, played(chosen, TWO, lambda v, t: VALUE), add=True)
+    selection = case(tmp_path, '{torch: "<=2.6", oracle: [value], reason: r}')
+    lines, _ = updated(tmp_path, selection, played(selection, TWO, lambda v, t: VALUE), add=True)
     assert lines[0] == '{torch: "<=2.6", oracle: [value], reason: r}' and lines[1].startswith(
         '{torch: "==2.13", stage: inductor'
     )
@@ -254,38 +260,38 @@ def test_beside_entries_that_are_there(tmp_path: Path) -> None:
 def test_entries_speak_of_nothing_that_passes(
     tmp_path: Path, keys: str, fails: Callable[[Variant], bool], selector: str
 ) -> None:
-    chosen = variants(tmp_path, keys)
-    events = played(chosen, ["2.13.0"], lambda v, t: VALUE if fails(v) else "PASS")
-    assert new(tmp_path, chosen, events) == [
+    selection = variants(tmp_path, keys)
+    events = played(selection, ["2.13.0"], lambda v, t: VALUE if fails(v) else "PASS")
+    assert new(tmp_path, selection, events) == [
         f'{{torch: "==2.13", stage: inductor, oracle: [value], {selector}, SINCE 2.13.0"}}'
     ]
 
 
 def test_a_device_of_the_command_line_is_no_ground_for_the_cases_own(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "")
+    selection = variants(tmp_path, "")
     there = variants(tmp_path, "", devices=("cuda",))
-    assert [v.device for v in (*chosen, *there)] == ["cpu", "cuda"]
+    assert [v.device for v in (*selection, *there)] == ["cpu", "cuda"]
     events = played(there, ["2.13.0"], lambda v, t: VALUE)
-    assert new(tmp_path, chosen, events) == [
+    assert new(tmp_path, selection, events) == [
         '{torch: "==2.13", stage: inductor, oracle: [value], device: cuda, SINCE 2.13.0"}'
     ]
 
 
 def test_one_by_one_where_nothing_common_tells_them_apart(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "params: {n: [1, 2]}\ndtypes: [float32, float16]")
+    selection = variants(tmp_path, "params: {n: [1, 2]}\ndtypes: [float32, float16]")
     events = played(
-        chosen, ["2.13.0"], lambda v, t: VALUE if (v.params["n"] == 1) == (v.dtype == "float16") else "PASS"
+        selection, ["2.13.0"], lambda v, t: VALUE if (v.params["n"] == 1) == (v.dtype == "float16") else "PASS"
     )
-    assert new(tmp_path, chosen, events) == [
+    assert new(tmp_path, selection, events) == [
         f'{{torch: "==2.13", stage: inductor, oracle: [value], backend: inductor, device: cpu, dtype: {dtype}, params: {{n: {n}}}, SINCE 2.13.0"}}'
         for n, dtype in ((1, "float16"), (2, "float32"))
     ]
 
 
 def test_modes_cannot_be_selected(tmp_path: Path) -> None:
-    chosen = variants(tmp_path, "train: [false, true]")
-    events = played(chosen, ["2.13.0"], lambda v, t: VALUE if v.train else "PASS")
-    lines, notes = updated(tmp_path, chosen, events, add=True)
+    selection = variants(tmp_path, "train: [false, true]")
+    events = played(selection, ["2.13.0"], lambda v, t: VALUE if v.train else "PASS")
+    lines, notes = updated(tmp_path, selection, events, add=True)
     assert lines == [] and notes[0].endswith("no entry for a: no selector tells it from variants that pass")
 
 
@@ -298,12 +304,12 @@ def test_a_ledger_from_defaults(tmp_path: Path) -> None:
           - {name: b, inputs: {x: [2]}, chain: [F.relu]}
         """
     path = written(tmp_path, text)
-    chosen = [*loaded(path).variants]
-    _, notes = updated(tmp_path, chosen, played(chosen, ["2.13.0"], lambda v, t: VALUE), add=True)
+    selection = [*loaded(path).variants]
+    _, notes = updated(tmp_path, selection, played(selection, ["2.13.0"], lambda v, t: VALUE), add=True)
     assert len(notes) == 2 and all("comes from defaults:" in note for note in notes)
-    updated(tmp_path, chosen, played(chosen, TWO, lambda v, t: "PASS" if v.case.name == "b" else VALUE))
+    updated(tmp_path, selection, played(selection, TWO, lambda v, t: "PASS" if v.case.name == "b" else VALUE))
     assert "<=2.6" in path.read_text()  # one of its cases matches
-    updated(tmp_path, chosen, played(chosen, TWO, lambda v, t: "PASS"))
+    updated(tmp_path, selection, played(selection, TWO, lambda v, t: "PASS"))
     assert "known: []" in path.read_text()
 
 
@@ -336,9 +342,9 @@ DIFF = """\
 
 
 def test_the_command_prints_the_diff(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}  # why')
+    selection = case(here, '{torch: "<=2.13", oracle: [value], reason: r}  # why')
     old = (here / "a.spec.yaml").read_text()
-    run = kept(here, played(chosen, TWO, by_torch(t6=VALUE, t13="PASS")))
+    run = kept(here, played(selection, TWO, by_torch(t6=VALUE, t13="PASS")))
     assert main(["ledger", "a.spec.yaml", "--update", run, "--dry-run"]) == 1
     assert capsys.readouterr().out == DIFF and (here / "a.spec.yaml").read_text() == old
     assert main(["ledger", "a.spec.yaml", "--update", run]) == 0
@@ -349,8 +355,8 @@ def test_the_command_prints_the_diff(here: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_add_and_what_is_left_by_hand(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = case(here, "{dtype: float16, oracle: [value], reason: r}")
-    run = kept(here, played(chosen, ["2.13.0"], lambda v, t: GRAD))
+    selection = case(here, "{dtype: float16, oracle: [value], reason: r}")
+    run = kept(here, played(selection, ["2.13.0"], lambda v, t: GRAD))
     assert main(["ledger", "a.spec.yaml", "--update", run, "--add"]) == 1
     captured = capsys.readouterr()
     assert '+      - {torch: "==2.13", stage: inductor, oracle: [grad], reason: "unexplained' in captured.out
@@ -360,9 +366,9 @@ def test_add_and_what_is_left_by_hand(here: Path, capsys: pytest.CaptureFixture[
 def test_a_file_that_would_no_longer_load_is_restored(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
+    selection = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
     old = (here / "a.spec.yaml").read_bytes()
-    run = kept(here, played(chosen, ["2.13.0"], lambda v, t: "PASS"))
+    run = kept(here, played(selection, ["2.13.0"], lambda v, t: "PASS"))
     monkeypatch.setattr(
         "runner.ledger.update.apply_changes", lambda text, changes: (text.replace("F.relu", "F.rleu"), [])
     )
@@ -374,8 +380,8 @@ def test_a_file_that_would_no_longer_load_is_restored(
 def test_a_file_that_cannot_be_written(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    chosen = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
-    run = kept(here, played(chosen, ["2.13.0"], lambda v, t: "PASS"))
+    selection = case(here, '{torch: "<=2.13", oracle: [value], reason: r}')
+    run = kept(here, played(selection, ["2.13.0"], lambda v, t: "PASS"))
 
     def refuse(path: Path, data: bytes) -> int:
         raise PermissionError(13, "Permission denied", str(path))
@@ -437,8 +443,8 @@ def test_every_file_of_a_suite(here: Path, capsys: pytest.CaptureFixture[str]) -
     variants(here, "known: [{oracle: [value], reason: r}]", "two.spec.yaml")
     suite = "suite: s\nspecs: ['*.spec.yaml']\ncases:\n  - {name: c, inputs: {x: [2]}, chain: [F.relu], known: [{oracle: [grad], reason: r}]}\n"
     path = written(here, suite, "s.suite.yaml")
-    chosen = [*loaded(path).variants]
-    run = kept(here, played(chosen, ["2.13.0"], lambda v, t: "PASS"))
+    selection = [*loaded(path).variants]
+    run = kept(here, played(selection, ["2.13.0"], lambda v, t: "PASS"))
     assert main(["ledger", "s.suite.yaml", "--update", run]) == 0
     assert capsys.readouterr().out.count("+++ ") == 3
     assert all("known" not in file.read_text() for file in here.glob("*.yaml"))

@@ -28,21 +28,21 @@ def variant(folder: Path, keys: str) -> Variant:
     path.write_text("cases:\n  - name: a\n" + textwrap.indent(textwrap.dedent(keys).strip("\n"), "    ") + "\n")
     loaded = load([str(path)])
     assert not loaded.errors, [d.render() for d in loaded.errors]
-    (only,) = loaded.variants
-    return only
+    (single,) = loaded.variants
+    return single
 
 
 def case(folder: Path, keys: str) -> Case:
     return resolve_axes(variant(folder, keys))
 
 
-def tensor(*shape: int, **more: Any) -> ValueInfo:
-    return ValueInfo("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **more})
+def tensor(*shape: int, **fields: Any) -> ValueInfo:
+    return ValueInfo("tensor", shape, **{"dtype": "float32", "low": -1.0, "high": 1.0, **fields})
 
 
-def state(folder: Path, keys: str, value_infos: Mapping[str, ValueInfo] | None = None, **more: Any) -> State:
-    known: ValueInfos = value_infos or {}
-    return State(case(folder, keys), SIGNATURE, lambda named: known, **more)
+def state(folder: Path, keys: str, value_infos: Mapping[str, ValueInfo] | None = None, **fields: Any) -> State:
+    infos: ValueInfos = value_infos or {}
+    return State(case(folder, keys), SIGNATURE, lambda named: infos, **fields)
 
 
 def operators(text_or_case: Case) -> list[str]:
@@ -80,13 +80,13 @@ def reader(folder: Path) -> Callable[[str], tuple[Variant, Source] | None]:
     def read(text: str) -> tuple[Variant, Source] | None:
         path = folder / "candidate.spec.yaml"
         path.write_text(text)
-        found = Reader()
-        cases = found.spec(path, None)
-        if len(cases) != 1 or found.problems:
+        spec_reader = Reader()
+        cases = spec_reader.spec(path, None)
+        if len(cases) != 1 or spec_reader.problems:
             return None
-        (only,) = expand([Suite("s", str(path), cases=cases)])
-        source = build(only)
-        return None if any(d.severity == "error" for d in source.diagnostics) else (only, source)
+        (single,) = expand([Suite("s", str(path), cases=cases)])
+        source = build(single)
+        return None if any(d.severity == "error" for d in source.diagnostics) else (single, source)
 
     return read
 

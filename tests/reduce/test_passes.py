@@ -38,9 +38,9 @@ def test_every_value_gets_a_name_and_loses_it_again(tmp_path: Path) -> None:
     inner = "{'args': ['t'], 'chain': ['torch.sin', {'torch.mul': ['$_', '$_']}]}"
     assert inner in chain  # a function keeps its own
     assert "$_" not in chain.replace(inner, "") and "${_" not in chain
-    again = unnamed(tidy(explicit))
-    assert unnamed(tidy(named(again))) == again
-    assert "return" not in plain(again)
+    result = unnamed(tidy(explicit))
+    assert unnamed(tidy(named(result))) == result
+    assert "return" not in plain(result)
 
 
 def test_a_value_that_nothing_reads_stays_dropped(tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_a_name_given_twice_becomes_two(tmp_path: Path) -> None:
             out: x
         return: [$x]
         """)  # fmt: skip
-    made = [step.out for step in named(first).chain]  # type: ignore[union-attr]
-    assert len({*made, ("x",)}) == 3
+    outputs = [step.out for step in named(first).chain]  # type: ignore[union-attr]
+    assert len({*outputs, ("x",)}) == 3
 
 
 ROW = "inputs: {x: [4, 8]}\nchain: [torch.sin, {torch.sum: {'*': [$_], dim: 1}}, torch.relu, torch.neg]"
@@ -75,19 +75,19 @@ VALUE_INFOS = {
 
 
 def test_what_is_cut_away_becomes_an_input_like_it(tmp_path: Path) -> None:
-    left = remove_steps(named(case(tmp_path, ROW)), {2}, VALUE_INFOS)
-    assert left is not None
-    assert plain(unnamed(left)) == {
+    result = remove_steps(named(case(tmp_path, ROW)), {2}, VALUE_INFOS)
+    assert result is not None
+    assert plain(unnamed(result)) == {
         "name": "a", "inputs": {"y": {"shape": [4], "init": {"uniform": [0, 10]}}}, "chain": ["torch.relu"],
     }  # fmt: skip
 
 
 def test_a_bypass_takes_an_operand_of_that_shape_or_an_input(tmp_path: Path) -> None:
-    left = remove_steps(named(case(tmp_path, ROW)), {1, 2, 3}, VALUE_INFOS, bypass=True)
-    assert left is not None
-    assert list(plain(left)["inputs"]) == ["x"] and operators(left) == ["torch.sum", "torch.relu", "torch.neg"]
-    other = remove_steps(named(case(tmp_path, ROW)), {0, 2, 3}, VALUE_INFOS, bypass=True)
-    assert other is not None and len(other.inputs) == 2  # nothing has the shape of the sum
+    bypass = remove_steps(named(case(tmp_path, ROW)), {1, 2, 3}, VALUE_INFOS, bypass=True)
+    assert bypass is not None
+    assert list(plain(bypass)["inputs"]) == ["x"] and operators(bypass) == ["torch.sum", "torch.relu", "torch.neg"]
+    without_sum = remove_steps(named(case(tmp_path, ROW)), {0, 2, 3}, VALUE_INFOS, bypass=True)
+    assert without_sum is not None and len(without_sum.inputs) == 2  # nothing has the shape of the sum
 
 
 def test_values_that_lost_their_users_are_returned(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_values_that_lost_their_users_are_returned(tmp_path: Path) -> None:
         return: [$d, $x]
         """
     value_infos = dict.fromkeys("xabcd", tensor(4))
-    left = remove_steps(named(case(tmp_path, keys)), {0, 2}, value_infos)
-    assert left is not None
-    assert plain(left)["return"] == ["$x", "$a", "$c"]
+    result = remove_steps(named(case(tmp_path, keys)), {0, 2}, value_infos)
+    assert result is not None
+    assert plain(result)["return"] == ["$x", "$a", "$c"]
 
 
 def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
           - torch.neg: $best.values
         """
     best = ValueInfo("fields", fields={"values": tensor(4), "indices": tensor(4, dtype="int64")})
-    left = remove_steps(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
-    assert left is not None and plain(unnamed(left)) == {"name": "a", "inputs": {"y": [4]}, "chain": ["torch.neg"]}
+    result = remove_steps(named(case(tmp_path, keys)), {1}, {"x": tensor(4, 3), "best": best})
+    assert result is not None and plain(unnamed(result)) == {"name": "a", "inputs": {"y": [4]}, "chain": ["torch.neg"]}
     assert component(best, (1, "T")) == (tensor(4, dtype="int64"), ("T",))
 
 
@@ -136,11 +136,11 @@ def test_a_part_of_a_named_tuple(tmp_path: Path) -> None:
 )
 def test_inputs_like_values(tmp_path: Path, info: ValueInfo, expected: object) -> None:
     first = case(tmp_path, "inputs: {x: [1]}\nchain: [torch.sin]")
-    made = input_like(info, "y", first.span, "float32", grad=True)
+    new_input = input_like(info, "y", first.span, "float32", grad=True)
     import dataclasses
 
-    shown = None if made is None else plain(dataclasses.replace(first, inputs=(made,)))["inputs"]["y"]
-    assert shown == expected
+    entry = None if new_input is None else plain(dataclasses.replace(first, inputs=(new_input,)))["inputs"]["y"]
+    assert entry == expected
 
 
 def test_what_the_failure_points_to_is_tried_first(tmp_path: Path) -> None:
@@ -185,10 +185,10 @@ def test_blocks_are_opened(tmp_path: Path) -> None:
 
 def test_outputs_inputs_and_calls(tmp_path: Path) -> None:
     keys = "inputs: {x: [4], y: [4]}\nchain: [{torch.add: [$x, $y], out: s}]\nreturn: {s: $s, x: $x}\ncalls: [{}, {}]"
-    one = state(tmp_path, keys)
-    assert [a.data.get("return") for a in passes.outputs(one)] == ["$x", None]
-    assert [a.data["inputs"] for a in passes.merged_inputs(one)] == [{"x": [4]}]
-    assert [len(a.data.get("calls", ())) for a in passes.calls(one)] == [0, 1, 1]
+    start = state(tmp_path, keys)
+    assert [a.data.get("return") for a in passes.outputs(start)] == ["$x", None]
+    assert [a.data["inputs"] for a in passes.merged_inputs(start)] == [{"x": [4]}]
+    assert [len(a.data.get("calls", ())) for a in passes.calls(start)] == [0, 1, 1]
 
 
 CONVOLUTION = """
@@ -201,12 +201,12 @@ CONVOLUTION = """
 
 
 def test_sizes_change_wherever_they_stand(tmp_path: Path) -> None:
-    found = texts(passes.sizes(state(tmp_path, CONVOLUTION)))
+    proposals = texts(passes.sizes(state(tmp_path, CONVOLUTION)))
     assert any(
-        "x: [2, 1, 8, 8]" in t and "in_channels: 1," in t and "0:1]" in t and "out_channels: 32" in t for t in found
+        "x: [2, 1, 8, 8]" in t and "in_channels: 1," in t and "0:1]" in t and "out_channels: 32" in t for t in proposals
     )
     # 16 -> 2 and what is a multiple of it
-    assert any("in_channels: 2, out_channels: 4" in t and "-1, 8]" in t for t in found)
+    assert any("in_channels: 2, out_channels: 4" in t and "-1, 8]" in t for t in proposals)
     assert any("x: [2, 16, 1, 8]" in t for t in texts(passes.single_sizes(state(tmp_path, CONVOLUTION))))
 
 
@@ -268,8 +268,8 @@ def test_a_given_cotangent_stays_as_long_as_it_is_one(tmp_path: Path) -> None:
     start = state(tmp_path, keys, {"x": tensor(4), "v1": tensor(4), "v2": tensor(4)})
     shorter = remove_steps(start.named, {0}, start.value_infos)
     assert shorter is not None and [item.name for item in shorter.inputs] == ["x", "g"]
-    changed = {a.change: a.data for a in passes.settings(start)}
-    assert [*changed["grad: backward"]["inputs"]] == [*changed["default grad"]["inputs"]] == ["x"]
+    proposals = {a.change: a.data for a in passes.settings(start)}
+    assert [*proposals["grad: backward"]["inputs"]] == [*proposals["default grad"]["inputs"]] == ["x"]
 
 
 def test_what_modules_hold_at_first_goes(tmp_path: Path) -> None:
@@ -289,13 +289,13 @@ def test_inputs_values_and_arguments_become_simpler(tmp_path: Path) -> None:
           y: {values: [[1.0, 2.0], [3.0, 4.0]]}
         chain: [{torch.add: {"*": [$x, $y, 7], alpha: 2.5}}]
         """
-    one = state(tmp_path, keys)
-    simpler = [a.data["inputs"] for a in passes.inputs(one)]
+    start = state(tmp_path, keys)
+    simpler = [a.data["inputs"] for a in passes.inputs(start)]
     assert {"x": [4], "y": {"values": [[1.0, 2.0], [3.0, 4.0]]}} in simpler
     assert any(i["y"] == {"values": [[1.0], [3.0]]} for i in simpler)
     assert any("layout" not in i["x"] and "init" in i["x"] for i in simpler)
-    assert any(i.data["inputs"]["x"]["init"] == "ones" for i in passes.values(one))
-    calls = [a.data["chain"][0]["torch.add"] for a in passes.arguments(one)]
+    assert any(i.data["inputs"]["x"]["init"] == "ones" for i in passes.values(start))
+    calls = [a.data["chain"][0]["torch.add"] for a in passes.arguments(start)]
     assert ["$x", "$y", 7] in [call.get("*") for call in calls if "alpha" not in call]
     assert {"*": ["$x", "$y"], "alpha": 2.5} in calls
     assert {"*": ["$x", "$y", 1], "alpha": 2.5} in calls and {"*": ["$x", "$y", 7], "alpha": 1.0} in calls
@@ -323,10 +323,10 @@ def test_every_proposal_of_a_rich_case_is_well_formed(tmp_path: Path) -> None:
     from fakes import reader
 
     read = reader(tmp_path)
-    one = state(tmp_path, MIXED, dict.fromkeys(["x", "y", "a", *(f"v{n}" for n in range(1, 9))], tensor(4, 8)))
+    start = state(tmp_path, MIXED, dict.fromkeys(["x", "y", "a", *(f"v{n}" for n in range(1, 9))], tensor(4, 8)))
     from runner.reduce.reducer import PASSES
 
-    valid = [read(text) is not None for every in PASSES for text in texts(every(one))]
+    valid = [read(text) is not None for every in PASSES for text in texts(every(start))]
     assert sum(valid) > len(valid) * 0.6
     assert build  # the reader built them
 
@@ -343,7 +343,7 @@ def test_new_inputs_get_the_first_names_that_are_free(tmp_path: Path) -> None:
 def test_what_required_a_gradient_does_so_as_an_input(tmp_path: Path) -> None:
     value_infos = {**VALUE_INFOS, "v2": tensor(4, requires_grad=True)}
     chain = named(case(tmp_path, ROW))
-    given = [remove_steps(chain, {2}, value_infos, grad=grad) for grad in (True, False)]
-    assert [one is not None and one.inputs[0].requires_grad for one in given] == [True, False]
+    candidates = [remove_steps(chain, {2}, value_infos, grad=grad) for grad in (True, False)]
+    assert [candidate is not None and candidate.inputs[0].requires_grad for candidate in candidates] == [True, False]
     quiet = remove_steps(named(case(tmp_path, ROW + "\ngrad: off")), {2}, value_infos)
     assert quiet is not None and not quiet.inputs[0].requires_grad

@@ -61,9 +61,9 @@ def test_the_step_that_a_diagnosis_blames(
 def test_the_step_on_the_line_of_an_error(tmp_path: Path) -> None:
     case = loaded(written(tmp_path, CASE)).variants[0].case
     sin = case.chain[0].span
-    shown = finding(place=f"{sin.file}:{sin.line}:{sin.column}")
-    assert suspects(case, shown) == (0,)
-    assert suspects(case, shown, Culprit("inductor", step="cos", place="a.spec.yaml:7")) == (2, 0)
+    error_finding = finding(place=f"{sin.file}:{sin.line}:{sin.column}")
+    assert suspects(case, error_finding) == (0,)
+    assert suspects(case, error_finding, Culprit("inductor", step="cos", place="a.spec.yaml:7")) == (2, 0)
 
 
 def test_a_copy_of_python_replaces_no_other_file(tmp_path: Path) -> None:
@@ -88,28 +88,28 @@ class Engine:
     """Answers jobs by what ``says`` gives for them: findings, or a trust."""
 
     def __init__(self, says: Callable[[Job], Any]) -> None:
-        self.says, self.asked, self.cancelled = says, list[Job](), 0
+        self.says, self.jobs, self.cancelled = says, list[Job](), 0
         self.queue: list[Job] = []
 
     def submit(self, job: Job) -> None:
-        self.asked.append(job)
+        self.jobs.append(job)
         self.queue.append(job)
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
-        done = []
+        outcomes = []
         for job in self.queue:
-            said = self.says(job)
-            if isinstance(said, Outcome):
-                done.append(said)
+            answer = self.says(job)
+            if isinstance(answer, Outcome):
+                outcomes.append(answer)
             else:
                 record = (
-                    {"findings": said, "trust": None}
-                    if isinstance(said, list)
-                    else {"findings": [WRONG], "trust": said}
+                    {"findings": answer, "trust": None}
+                    if isinstance(answer, list)
+                    else {"findings": [WRONG], "trust": answer}
                 )
-                done.append(Outcome(job, "result", 0.1, result=record))
+                outcomes.append(Outcome(job, "result", 0.1, result=record))
         self.queue = []
-        return done
+        return outcomes
 
     def cancel_all(self) -> list[Job]:
         self.cancelled += 1
@@ -131,22 +131,22 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         error: float = 0.5,
         whole: Callable[[Job], Any] | None = None,
     ) -> tuple[bool, list[Job]]:
-        chosen: Variant = variant(tmp_path, keys)
-        engine = VariantEngine(chosen, HERE, slots=2)
+        original: Variant = variant(tmp_path, keys)
+        engine = VariantEngine(original, HERE, slots=2)
         engine.local_engine.close()
-        scripted = Engine(says)
-        engine.local_engine = scripted  # type: ignore[assignment]
-        found = EngineJudge(engine, signature, error)
+        fake_engine = Engine(says)
+        engine.local_engine = fake_engine  # type: ignore[assignment]
+        engine_judge = EngineJudge(engine, signature, error)
         if whole is not None:
-            scripted.says = whole
-            found.adapt(chosen, engine.source)
-            scripted.says, scripted.asked = says, []
-        found.start(7, chosen, engine.source)
-        done: list[tuple[int, bool]] = []
-        while not done:
-            done = found.finished(0.0)
-        assert [number for number, _ in done] == [7]
-        return done[0][1], scripted.asked
+            fake_engine.says = whole
+            engine_judge.adapt(original, engine.source)
+            fake_engine.says, fake_engine.jobs = says, []
+        engine_judge.start(7, original, engine.source)
+        verdicts: list[tuple[int, bool]] = []
+        while not verdicts:
+            verdicts = engine_judge.finished(0.0)
+        assert [number for number, _ in verdicts] == [7]
+        return verdicts[0][1], fake_engine.jobs
 
     yield judge
 
@@ -156,9 +156,9 @@ def by_backend(**findings: Any) -> Callable[[Job], Any]:
 
 
 def test_a_failure_of_the_stage_alone_is_alike(judged: Any) -> None:
-    same, asked = judged(by_backend(inductor=[WRONG]))
+    same, jobs = judged(by_backend(inductor=[WRONG]))
     assert same
-    assert [job.backend["backend"] for job in asked] == ["inductor", "aot_eager_decomp_partition"]
+    assert [job.backend["backend"] for job in jobs] == ["inductor", "aot_eager_decomp_partition"]
 
 
 def test_a_failure_that_shows_below_is_another(judged: Any) -> None:
@@ -172,32 +172,32 @@ def test_an_unlike_failure_below_does_not_matter(judged: Any) -> None:
 
 
 def test_what_passes_is_not_asked_about_further(judged: Any) -> None:
-    same, asked = judged(by_backend())
-    assert not same and len(asked) == 1
+    same, jobs = judged(by_backend())
+    assert not same and len(jobs) == 1
 
 
 def test_a_lower_stage_is_judged_on_the_cheapest_backend_that_shows_it(judged: Any) -> None:
-    same, asked = judged(by_backend(aot_eager=[WRONG]), FailureSignature("value", "aot"))
+    same, jobs = judged(by_backend(aot_eager=[WRONG]), FailureSignature("value", "aot"))
     assert same
-    assert [job.backend["backend"] for job in asked] == ["aot_eager", "eager"]
+    assert [job.backend["backend"] for job in jobs] == ["aot_eager", "eager"]
 
 
 def test_what_the_stages_backend_raises_later_is_the_same_failure(judged: Any) -> None:
     """Inductor refuses a graph of AOTAutograd while it compiles. Under ``aot_eager`` the same graph fails when it runs."""
     message = "Expected positional argument for parameter x"
-    wanted = FailureSignature("compile-error", "aot", "InductorError", pattern_of(message))
+    signature = FailureSignature("compile-error", "aot", "InductorError", pattern_of(message))
     crash = {"oracle": "runtime-error", "message": "", "error": {"type": "StopIteration", "message": "", "chain": []}}
-    other = {"oracle": "runtime-error", "message": "", "error": {"type": "IndexError", "message": "", "chain": []}}
-    assert not judged(by_backend(aot_eager=[crash]), wanted)[0]
-    same, asked = judged(by_backend(aot_eager=[crash]), wanted, whole=by_backend(aot_eager=[crash]))
-    assert same and [job.backend["backend"] for job in asked] == ["aot_eager", "eager"]
-    assert not judged(by_backend(aot_eager=[other]), wanted, whole=by_backend(aot_eager=[crash]))[0]
+    error = {"oracle": "runtime-error", "message": "", "error": {"type": "IndexError", "message": "", "chain": []}}
+    assert not judged(by_backend(aot_eager=[crash]), signature)[0]
+    same, jobs = judged(by_backend(aot_eager=[crash]), signature, whole=by_backend(aot_eager=[crash]))
+    assert same and [job.backend["backend"] for job in jobs] == ["aot_eager", "eager"]
+    assert not judged(by_backend(aot_eager=[error]), signature, whole=by_backend(aot_eager=[crash]))[0]
 
 
 def test_where_the_stages_backend_shows_nothing_the_variants_own_decides(judged: Any) -> None:
-    wanted = FailureSignature("value", "aot")
-    same, asked = judged(by_backend(inductor=[WRONG]), wanted, whole=by_backend())
-    assert same and [job.backend["backend"] for job in asked] == ["inductor", "eager"]
+    signature = FailureSignature("value", "aot")
+    same, jobs = judged(by_backend(inductor=[WRONG]), signature, whole=by_backend())
+    assert same and [job.backend["backend"] for job in jobs] == ["inductor", "eager"]
 
 
 def test_another_finding_that_speaks_first_is_another_failure(judged: Any) -> None:
@@ -214,9 +214,9 @@ def test_another_finding_that_speaks_first_is_another_failure(judged: Any) -> No
     ],
 )
 def test_exceptions_are_told_apart_by_class_and_pattern(judged: Any, kind: str, message: str, same: bool) -> None:
-    wanted = FailureSignature("compile-error", "inductor", "InductorError", pattern_of("buf3 has shape [1, 1]"))
+    signature = FailureSignature("compile-error", "inductor", "InductorError", pattern_of("buf3 has shape [1, 1]"))
     crash = {"oracle": "compile-error", "message": "", "error": {"type": kind, "message": message, "chain": []}}
-    assert judged(by_backend(inductor=[crash]), wanted)[0] is same
+    assert judged(by_backend(inductor=[crash]), signature)[0] is same
 
 
 @pytest.mark.parametrize("doubt", ["INVALID", "FLAKY", "VACUOUS", "SKIP"])
@@ -239,9 +239,9 @@ def test_what_a_policy_explains_is_no_failure(judged: Any) -> None:
     def says(job: Job) -> Any:
         return [small] if job.backend["backend"] == "inductor" and not job.config.get(flag) else []
 
-    same, asked = judged(says, keys=keys, error=2**-7)
+    same, jobs = judged(says, keys=keys, error=2**-7)
     assert not same
-    assert [job.config.get(flag) for job in asked] == [None, None, True]
+    assert [job.config.get(flag) for job in jobs] == [None, None, True]
     assert judged(by_backend(inductor=[small]), keys=keys, error=2**-7)[0]
 
 
@@ -251,14 +251,14 @@ def test_a_float64_reference_that_dies_is_left_out(judged: Any) -> None:
             return []
         return Outcome(job, "signal", 0.1, phase="float64", signal="SIGSEGV") if job.float64 else [WRONG]
 
-    same, asked = judged(says)
-    assert same and [job.float64 for job in asked] == [True, False, True]
+    same, jobs = judged(says)
+    assert same and [job.float64 for job in jobs] == [True, False, True]
 
 
 def test_float64_is_not_asked_for_where_it_has_no_say(judged: Any) -> None:
     crash = {"oracle": "compile-error", "message": "", "error": {"type": "E", "message": "m", "chain": []}}
-    _, asked = judged(by_backend(inductor=[crash]), FailureSignature("compile-error", "inductor", "E", "m"))
-    assert not any(job.float64 for job in asked)
+    _, jobs = judged(by_backend(inductor=[crash]), FailureSignature("compile-error", "inductor", "E", "m"))
+    assert not any(job.float64 for job in jobs)
 
 
 @pytest.mark.parametrize(

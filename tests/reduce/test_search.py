@@ -57,8 +57,8 @@ class Run:
         return self.last
 
 
-def has(*wanted: str) -> Callable[[Case], bool]:
-    return lambda case: {*wanted} <= {*operators(case)}
+def has(*names: str) -> Callable[[Case], bool]:
+    return lambda case: {*names} <= {*operators(case)}
 
 
 def test_one_step_is_found_among_twenty(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_two_steps_that_only_fail_together(tmp_path: Path) -> None:
 
 def test_what_is_needed_in_order_stays_in_order(tmp_path: Path) -> None:
     def fails(case: Case) -> bool:
-        kept = operators(case)
-        return "torch.exp" in kept and "torch.neg" in kept[kept.index("torch.exp") :]
+        names = operators(case)
+        return "torch.exp" in names and "torch.neg" in names[names.index("torch.exp") :]
 
     assert operators(Run(tmp_path, LONG, fails).last.case) == ["torch.exp", "torch.neg"]
 
@@ -99,8 +99,8 @@ def test_the_first_that_holds_is_taken_whatever_comes_back_first(tmp_path: Path)
 
 def test_nothing_is_tried_twice(tmp_path: Path) -> None:
     run = Run(tmp_path, LONG, has("torch.erf"), slots=1)
-    tried = [str(plain(case)) for case in run.judge.started]
-    assert len(tried) == len(set(tried)) == run.search.runs
+    candidates = [str(plain(case)) for case in run.judge.started]
+    assert len(candidates) == len(set(candidates)) == run.search.runs
 
 
 def test_the_deadline_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,12 +120,12 @@ def test_the_deadline_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest
 
 def test_what_an_earlier_search_knew_is_not_tried_again(tmp_path: Path) -> None:
     first = Run(tmp_path, LONG, has("torch.erf"))
-    again = Run(tmp_path, LONG, has("torch.erf"), seconds=-math.inf)
-    again.search.verdicts = dict(first.search.verdicts)
-    again.search.deadline = time.monotonic() + 60
-    assert again.search.run(again.first)
-    assert again.search.runs == 0
-    assert [f.text for f in again.steps] == [f.text for f in first.steps]
+    later = Run(tmp_path, LONG, has("torch.erf"), seconds=-math.inf)
+    later.search.verdicts = dict(first.search.verdicts)
+    later.search.deadline = time.monotonic() + 60
+    assert later.search.run(later.first)
+    assert later.search.runs == 0
+    assert [f.text for f in later.steps] == [f.text for f in first.steps]
 
 
 def test_candidates_are_valid_cases(tmp_path: Path) -> None:

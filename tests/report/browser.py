@@ -155,8 +155,8 @@ class Browser:
 @contextlib.contextmanager
 def browser(profile: Path) -> Iterator[Browser]:
     """A browser that ends with the block."""
-    opened = Browser(profile)
+    instance = Browser(profile)
     try:
-        yield opened
+        yield instance
     finally:
-        opened.end()
+        instance.end()

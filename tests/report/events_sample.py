@@ -47,11 +47,11 @@ def planned(
 
 def finished(
     verdict: str = "PASS", name: str = "pad_view", backend: str = "inductor", torch: str = "2.13.0", file: str = FILE,
-    suites: tuple[str, ...] = ("regressions",), **more: Any,
+    suites: tuple[str, ...] = ("regressions",), **fields: Any,
 ) -> VariantFinished:  # fmt: skip
     """One verdict."""
     return VariantFinished(
-        **{"verdict": verdict, "seconds": 1.234, **_identity(name, backend, torch, file, suites), **more}
+        **{"verdict": verdict, "seconds": 1.234, **_identity(name, backend, torch, file, suites), **fields}
     )
 
 

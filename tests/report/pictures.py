@@ -63,12 +63,12 @@ def crash(**changes: Any) -> Finding:
 
 def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
     """A whole diagnosis; ``findings`` default to one wrong value."""
-    found = findings or (wrong(),)
+    failures = findings or (wrong(),)
     values: dict[str, Any] = {
         "id": "a.spec.yaml::a[float32,cpu]@inductor", "torch": "2.13.0", "verdict": "FAIL",
-        "reason": f"{found[0].oracle}: {found[0].message}",
-        "signature": main_signature(found), "findings": found,
-        "stages": {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": found[0].oracle},
+        "reason": f"{failures[0].oracle}: {failures[0].message}",
+        "signature": main_signature(failures), "findings": failures,
+        "stages": {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": failures[0].oracle},
         "culprit": Culprit("inductor", "lowerings", 2, "relu", step="relu, the second of two", place="a.spec.yaml:14"),
         "ablations": (
             Ablation("without vectorization", "torch._inductor.config.cpp.simdlen = 1", "gone"),
@@ -80,12 +80,12 @@ def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
 
 def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> Material:
     """What a report is made of."""
-    found = tuple(findings)
-    verdict = "FAIL" if found[0].error is None else "ERROR"
+    failures = tuple(findings)
+    verdict = "FAIL" if failures[0].error is None else "ERROR"
     values: dict[str, Any] = {
-        "variant": variant, "diagnosis": diagnosis(*found, verdict=verdict), "source": build(variant).text, "fresh_findings": (found, found),
-        "script": ScriptRun(1, "AssertionError: Tensor-likes are not close!\nInductorError: no", script(variant, diagnosis(*found))), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
+        "variant": variant, "diagnosis": diagnosis(*failures, verdict=verdict), "source": build(variant).text, "fresh_findings": (failures, failures),
+        "script": ScriptRun(1, "AssertionError: Tensor-likes are not close!\nInductorError: no", script(variant, diagnosis(*failures))), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
-    more = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(ReportInput(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **more)
+    parts = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
+    return Material(ReportInput(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **parts)

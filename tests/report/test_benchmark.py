@@ -63,8 +63,8 @@ def test_a_machine_that_others_use_is_told() -> None:
 
 def test_launches_stand_beside_the_kernels_that_were_made() -> None:
     assert "3 (" not in render(report(row()))
-    seen = dataclasses.replace(row(), eager=side(2e-3, launches=7), compiled=side(1e-3, launches=2))
-    assert "3 (7 to 2)" in render(report(seen))
+    timing = dataclasses.replace(row(), eager=side(2e-3, launches=7), compiled=side(1e-3, launches=2))
+    assert "3 (7 to 2)" in render(report(timing))
 
 
 def test_nothing_timed_is_no_table() -> None:
@@ -73,12 +73,12 @@ def test_nothing_timed_is_no_table() -> None:
 
 
 def test_bars_have_one_scale_and_say_who_is_faster() -> None:
-    found, ticks = bars(report(row("fast", 2e-3, 1e-3), row("slow", 1e-3, 2e-3), row("same", 1e-3, 1e-3), missing()))
-    assert [one.kind for one in found] == ["faster", "slower", "unclear", "missing"]
-    assert found[0].x == pytest.approx(4 * found[1].x) and found[0].low < found[0].x < found[0].high
+    drawing, ticks = bars(report(row("fast", 2e-3, 1e-3), row("slow", 1e-3, 2e-3), row("same", 1e-3, 1e-3), missing()))
+    assert [bar.kind for bar in drawing] == ["faster", "slower", "unclear", "missing"]
+    assert drawing[0].x == pytest.approx(4 * drawing[1].x) and drawing[0].low < drawing[0].x < drawing[0].high
     unit = next(x for x, text in ticks if text == "1")
-    assert found[2].x == pytest.approx(unit)
-    assert ticks[0] == (0.0, "0") and len(ticks) <= 8 and ticks[-1][0] >= found[0].x
+    assert drawing[2].x == pytest.approx(unit)
+    assert ticks[0] == (0.0, "0") and len(ticks) <= 8 and ticks[-1][0] >= drawing[0].x
 
 
 def test_noise_does_not_set_the_scale() -> None:
@@ -91,9 +91,11 @@ def test_the_picture_is_xml_without_scripts(rows: list[object]) -> None:
     text = svg(report(*rows))  # type: ignore[arg-type]
     root = ElementTree.fromstring(text.encode())
     assert root.tag == f"{SVG}svg" and not root.findall(f".//{SVG}script")
-    assert len([one for one in root.iter(f"{SVG}rect") if one.get("class") in ("faster", "slower", "unclear")]) == sum(
-        one.status == "timed"  # type: ignore[attr-defined]
-        for one in rows
+    assert len(
+        [item for item in root.iter(f"{SVG}rect") if item.get("class") in ("faster", "slower", "unclear")]
+    ) == sum(
+        item.status == "timed"  # type: ignore[attr-defined]
+        for item in rows
     )
     if rows and rows[0].status == "timed":  # type: ignore[attr-defined]
         assert "&lt;b&gt;&amp;" in text

@@ -61,14 +61,14 @@ def test_the_whole_text() -> None:
 
 
 def test_of_a_variant_that_passes_it_says_so() -> None:
-    found = replace(WHOLE, verdict="PASS", reason="", signature=None, findings=(), labels=("explained-by-x",))
-    lines = render(found).splitlines()
+    passing = replace(WHOLE, verdict="PASS", reason="", signature=None, findings=(), labels=("explained-by-x",))
+    lines = render(passing).splitlines()
     assert lines[1:] == ["  it passes: nothing to diagnose", "  explained-by-x"]
 
 
 def test_an_invalid_case_is_not_the_compilers() -> None:
-    found = replace(WHOLE, verdict="INVALID", reason="eager raised ValueError", signature=None, findings=())
-    assert render(found).splitlines()[1:] == ["  nothing to diagnose: eager raised ValueError"]
+    invalid = replace(WHOLE, verdict="INVALID", reason="eager raised ValueError", signature=None, findings=())
+    assert render(invalid).splitlines()[1:] == ["  nothing to diagnose: eager raised ValueError"]
 
 
 def test_what_was_raised_is_shown_and_made_safe() -> None:

@@ -30,16 +30,16 @@ COMMAND = "runner run 'specs/a.spec.yaml::{}' --no-known"
 
 def comparison(old: list[VariantFinished], new: list[VariantFinished], **end: Any) -> Comparison:
     logs = [Log(Path(name), [started(run=name), *results, RunFinished(0, 1.0, **end)]) for name, results in (("old", old), ("new", new))]  # fmt: skip
-    before, after, names = sides(*logs)
-    return Comparison(before, after, compare(before.results, after.results, names))
+    old_side, new_side, names = sides(*logs)
+    return Comparison(old_side, new_side, compare(old_side.results, new_side.results, names))
 
 
 def every_section() -> Comparison:
     def passed(name: str, seconds: float = 1.0, torch: str = "2.6.0") -> VariantFinished:
         return finished("PASS", name, torch=torch, spent={"torch": seconds})
 
-    def failed(name: str, **more: Any) -> VariantFinished:
-        return failure(name=name, repro=COMMAND.format(name), **more)
+    def failed(name: str, **fields: Any) -> VariantFinished:
+        return failure(name=name, repro=COMMAND.format(name), **fields)
 
     names = ("stride", "worse", "worse_too", "slow", "lost", "noted", "fine")
     old = [*map(passed, names), failed("better", torch="2.6.0"), failed("other", torch="2.6.0")]
@@ -80,11 +80,11 @@ def test_what_changed_shows_both_signatures() -> None:
 
 
 def test_only_ids_and_commands_pass_80_columns() -> None:
-    made = every_section()
-    wide = [line for line in render(made, 80).split("\n") if len(line) > 80]
+    result = every_section()
+    wide = [line for line in render(result, 80).split("\n") if len(line) > 80]
     assert [line for line in wide if "runner run" not in line] == []
-    ids = "".join(line.strip() for line in render(made, 80).split("\n"))
-    assert all(change.id in ids for change in made.difference.changes)
+    ids = "".join(line.strip() for line in render(result, 80).split("\n"))
+    assert all(change.id in ids for change in result.difference.changes)
 
 
 def test_a_limit_says_how_many_are_left_out() -> None:
@@ -101,8 +101,8 @@ def test_colours_are_those_of_the_paint_alone() -> None:
 
 
 def test_a_run_that_did_not_end_is_told() -> None:
-    made = comparison([finished(name="a"), finished(name="b")], [finished(name="a")], interrupted=True)
-    for text in (render(made, 120), render_markdown(made), page(made)):
+    result = comparison([finished(name="a"), finished(name="b")], [finished(name="a")], interrupted=True)
+    for text in (render(result, 120), render_markdown(result), page(result)):
         assert "the new run did not end: 0 variants without a verdict" in text
 
 
@@ -151,17 +151,19 @@ def test_the_page_links_each_section() -> None:
 
 def test_markdown_and_the_page_name_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference, "_ROWS", 2)
-    made = every_section()
-    assert "* and 1 more" in render_markdown(made) and "and 1 more" in page(made)
-    assert render_markdown(made).count("* PASS to FAIL") == 2 and page(made).count("<td>PASS</td><td>FAIL</td>") == 2
+    result = every_section()
+    assert "* and 1 more" in render_markdown(result) and "and 1 more" in page(result)
+    assert (
+        render_markdown(result).count("* PASS to FAIL") == 2 and page(result).count("<td>PASS</td><td>FAIL</td>") == 2
+    )
 
 
 def hostile(word: str) -> Comparison:
     """The same sections with a text at each place that a log fills."""
-    found = value_finding(message=word, path=word, stage=word)
+    finding = value_finding(message=word, path=word, stage=word)
 
-    def bad(name: str, **more: Any) -> VariantFinished:
-        return failure(name=name + word, reason=word, stage=word, operator=word, findings=(found,), repro=f"runner run {word} ; id", **more)  # fmt: skip
+    def bad(name: str, **fields: Any) -> VariantFinished:
+        return failure(name=name + word, reason=word, stage=word, operator=word, findings=(finding,), repro=f"runner run {word} ; id", **fields)  # fmt: skip
 
     old = [finished(name="a" + word, torch=word), finished(name="b" + word, torch=word), bad("c", torch=word), bad("d", torch=word)]  # fmt: skip
     new = [
@@ -171,20 +173,20 @@ def hostile(word: str) -> Comparison:
         finished(name="d" + word, torch=word + "2"),
     ]
     logs = [Log(Path(word + name), [started(run=word), *results]) for name, results in (("1", old), ("2", new))]
-    before, after, names = sides(*logs)
-    return Comparison(before, after, compare(before.results, after.results, names))
+    old_side, new_side, names = sides(*logs)
+    return Comparison(old_side, new_side, compare(old_side.results, new_side.results, names))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_no_log_brings_markup_or_control_characters(payload: str) -> None:
-    made = hostile(PAYLOADS[payload])
-    text = render(made, 80)
+    result = hostile(PAYLOADS[payload])
+    text = render(result, 80)
     assert visible(text) == text
     assert len(text.split("\n- ")) == 1 and text.count("\nbroken: 1 variant") == 1
-    markdown = render_markdown(made)
+    markdown = render_markdown(result)
     assert visible(markdown) == markdown
     assert markup(markdown) == markup(render_markdown(hostile("x")))
-    html = page(made)
+    html = page(result)
     assert visible(html) == html
     assert _Tags(html).tags == _Tags(page(hostile("x"))).tags
-    json.dumps(to_dict(made)).encode()
+    json.dumps(to_dict(result)).encode()

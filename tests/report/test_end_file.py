@@ -14,34 +14,34 @@ from tests.report.events_sample import failure, started
 
 
 def test_it_is_written_at_the_end_and_when_asked(tmp_path: Path) -> None:
-    written: list[int] = []
-    file = EndFile("--ctrf", tmp_path / "file", lambda events: written.append(len(events)), pytest.fail)
+    counts: list[int] = []
+    file = EndFile("--ctrf", tmp_path / "file", lambda events: counts.append(len(events)), pytest.fail)
     for event in (started(), failure()):
         file.handle(event)
-    assert written == []
+    assert counts == []
     file.handle(RunFinished(1, 1.0))
     file.close()
-    assert written == [3] and file.problem == ""
+    assert counts == [3] and file.problem == ""
     file.write()
-    assert written == [3, 3]
+    assert counts == [3, 3]
 
 
 def test_a_run_without_an_end_is_written_at_the_close(tmp_path: Path) -> None:
-    written: list[int] = []
-    file = EndFile("--ctrf", tmp_path / "file", lambda events: written.append(len(events)), pytest.fail)
+    counts: list[int] = []
+    file = EndFile("--ctrf", tmp_path / "file", lambda events: counts.append(len(events)), pytest.fail)
     file.close()
-    assert written == []
+    assert counts == []
     file.handle(started())
     file.close()
     file.close()
-    assert written == [1]
+    assert counts == [1]
 
 
 def test_what_is_wrong_with_the_file_is_told(tmp_path: Path) -> None:
     def write(events: Sequence[Event]) -> None:
         os.mkdir(tmp_path)
 
-    told: list[str] = []
-    file = EndFile("--html", tmp_path / "file", write, told.append)
+    problems: list[str] = []
+    file = EndFile("--html", tmp_path / "file", write, problems.append)
     file.handle(RunFinished(1, 1.0))
-    assert told == [file.problem] == [f"--html {tmp_path / 'file'} could not be written: File exists"]
+    assert problems == [file.problem] == [f"--html {tmp_path / 'file'} could not be written: File exists"]

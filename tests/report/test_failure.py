@@ -120,8 +120,8 @@ def test_a_column_behind_the_line_still_gets_a_caret() -> None:
 def test_headline() -> None:
     assert headline(finished("XFAIL", reason="fails", known="https://x/1")) == "fails (known: https://x/1)"
     assert headline(finished("XFAIL", reason="see https://x/1", known="https://x/1")) == "see https://x/1"
-    two = headline(finished("FAIL", findings=(value_finding(), value_finding())))
-    assert two == "value at call 0, output[1]: output 1 differs (and 1 more finding)"
+    line = headline(finished("FAIL", findings=(value_finding(), value_finding())))
+    assert line == "value at call 0, output[1]: output 1 differs (and 1 more finding)"
     assert len(headline(finished("FAIL", reason=NASTY * 1000))) <= 300
     assert "\n" not in headline(finished("FAIL", reason=NASTY))
 

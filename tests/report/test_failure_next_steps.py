@@ -15,8 +15,8 @@ def next_lines(results: list[VariantFinished], width: int) -> list[str]:
 
 
 def failed(name: str, oracle: str = "value", words: str = "", **changes: object) -> VariantFinished:
-    found = value_finding(oracle=oracle)
-    return failure(name=name, findings=(found,), repro=f"runner run '{name}[float32]'{words}", **changes)
+    finding = value_finding(oracle=oracle)
+    return failure(name=name, findings=(finding,), repro=f"runner run '{name}[float32]'{words}", **changes)
 
 
 def test_the_commands_are_about_the_largest_group_of_the_worst_severity() -> None:

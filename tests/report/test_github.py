@@ -72,9 +72,9 @@ def summary(events: list[Event], groups: int = 50, members: int = 300) -> str:
 
 
 def hostile_events(count: int = 1) -> list[Event]:
-    more = {"reason": HOSTILE, "labels": (HOSTILE,), "repro": HOSTILE, "findings": ()}
+    fields = {"reason": HOSTILE, "labels": (HOSTILE,), "repro": HOSTILE, "findings": ()}
     results = [
-        failure(name=f"{n}{HOSTILE}", backend=HOSTILE, torch=HOSTILE, signature=f"{n}{HOSTILE}", signature_id=f"{n:08x}", severity=HOSTILE, **more)
+        failure(name=f"{n}{HOSTILE}", backend=HOSTILE, torch=HOSTILE, signature=f"{n}{HOSTILE}", signature_id=f"{n:08x}", severity=HOSTILE, **fields)
         for n in range(count)
     ]  # fmt: skip
     return [started(HOSTILE, run=HOSTILE), *results, Notice(HOSTILE), RunFinished(1, 2.0)]
@@ -118,10 +118,10 @@ def test_there_are_at_most_ten_of_a_kind_and_the_last_says_how_many_more(monkeyp
     events = [failure(name=f"c{n}", signature=f"s{n}", severity="wrong-result") for n in range(10)]
     assert len(remarks(events)) == 10
     events += [failure(name="c", signature="s", severity="wrong-result"), *(Notice(f"n{n}") for n in range(30))]
-    told = remarks(events)
-    assert [kind for kind, _, _ in told] == ["error"] * 10 + ["warning"] * 10
-    assert told[9][2] == "2 more signatures stand in the summary and the log of this step"
-    assert told[19][2].startswith("21 more warnings stand")
+    lines = remarks(events)
+    assert [kind for kind, _, _ in lines] == ["error"] * 10 + ["warning"] * 10
+    assert lines[9][2] == "2 more signatures stand in the summary and the log of this step"
+    assert lines[19][2].startswith("21 more warnings stand")
 
 
 def test_no_text_ends_a_remark_or_begins_another() -> None:
@@ -134,15 +134,15 @@ def test_no_text_ends_a_remark_or_begins_another() -> None:
 
 def test_diagnostics_are_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    found = [Diagnostic(Span("a.spec.yaml", 3, 7, 4), "unknown key", "did you mean 'x'?"), Diagnostic(Span(f"{HOSTILE}.yaml", 1, 1), HOSTILE, severity="warning")]  # fmt: skip
-    first, second = diagnostic_remarks(found)
+    diagnostics = [Diagnostic(Span("a.spec.yaml", 3, 7, 4), "unknown key", "did you mean 'x'?"), Diagnostic(Span(f"{HOSTILE}.yaml", 1, 1), HOSTILE, severity="warning")]  # fmt: skip
+    first, second = diagnostic_remarks(diagnostics)
     assert (
         first
         == "::error file=a.spec.yaml,line=3,endLine=3,col=7,endColumn=11,title=runner validate::unknown key%0Adid you mean 'x'?"
     )
     assert COMMAND.fullmatch(second)
-    many = diagnostic_remarks([found[0]] * 14)
-    assert len(many) == 10 and "5 more errors stand" in many[-1]
+    marks = diagnostic_remarks([diagnostics[0]] * 14)
+    assert len(marks) == 10 and "5 more errors stand" in marks[-1]
 
 
 # --- the summary -------------------------------------------------------------------------------

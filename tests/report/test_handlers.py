@@ -21,12 +21,12 @@ EVENTS = every_verdict()
 class Names(Handler):
     """Remembers the names of events, and breaks where it is told to."""
 
-    made: list[Names] = []
+    instances: list[Names] = []
 
     def __init__(self, path: Path, breaks: str = "") -> None:
         self.calls: list[str] = []
         self.breaks = breaks
-        Names.made.append(self)
+        Names.instances.append(self)
         self._note("make")
 
     def _note(self, name: str) -> None:
@@ -46,15 +46,15 @@ class Names(Handler):
 
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
-    Names.made.clear()
+    Names.instances.clear()
     yield
-    Names.made.clear()
+    Names.instances.clear()
 
 
-def opened(folder: Path, *more: Opener, **options: Any) -> Reports:
+def opened(folder: Path, *openers: Opener, **options: Any) -> Reports:
     """The reports of a run in ``folder``, and more of them."""
     own = (built_in("events", folder / "events.jsonl"), built_in("junit", folder / "junit.xml"))
-    return Reports(Reporter(), [*own, *more], Options(stamp={"plan": "p"}, **options))
+    return Reports(Reporter(), [*own, *openers], Options(stamp={"plan": "p"}, **options))
 
 
 def breaking(step: str = "") -> Opener:
@@ -66,8 +66,8 @@ def breaking(step: str = "") -> Opener:
 
 def test_a_run_has_its_own_files_and_those_that_were_asked_for(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "run").mkdir()
-    more = [built_in("junit", tmp_path / "j.xml"), built_in("events", tmp_path / "e.jsonl")]
-    reports = opened(tmp_path / "run", *more)
+    openers = [built_in("junit", tmp_path / "j.xml"), built_in("events", tmp_path / "e.jsonl")]
+    reports = opened(tmp_path / "run", *openers)
     assert [type(file).__name__ for file in reports.files] == ["LogFile", "LogFile", "JUnitFile", "JUnitFile"]
     for event in EVENTS:
         reports.handle(event)
@@ -97,7 +97,7 @@ def test_events_of_before_go_to_all_but_the_logs(tmp_path: Path, capsys: Any) ->
     reports.replay(EVENTS[:3])
     reports.close()
     assert (tmp_path / "events.jsonl").read_text() == "" and not capsys.readouterr().out
-    assert Names.made[0].calls == ["make", *(type(event).__name__ for event in EVENTS[:3]), "close"]
+    assert Names.instances[0].calls == ["make", *(type(event).__name__ for event in EVENTS[:3]), "close"]
 
 
 # --- another package's -------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_a_reporter_gets_every_event_every_tick_and_its_end(tmp_path: Path) -> N
         reports.handle(event)
     assert not reports.close()
     names = [type(event).__name__ for event in EVENTS]
-    assert Names.made[0].calls == ["make", names[0], "tick", *names[1:], "close"]
+    assert Names.instances[0].calls == ["make", names[0], "tick", *names[1:], "close"]
     assert "names.txt" in reports.reporter.reports
 
 
@@ -122,10 +122,10 @@ def test_a_reporter_that_raises_spoils_its_own_file_alone(tmp_path: Path, capsys
         reports.tick([])
         reports.handle(event)
     assert reports.close()
-    said = capsys.readouterr().out
-    assert said.count("--report names=names.txt: RuntimeError: no " + step) == 1
+    output = capsys.readouterr().out
+    assert output.count("--report names=names.txt: RuntimeError: no " + step) == 1
     assert len((tmp_path / "events.jsonl").read_text().splitlines()) == len(EVENTS)
-    assert Names.made[0].calls[-1] == step, "nothing more is asked of it"
+    assert Names.instances[0].calls[-1] == step, "nothing more is asked of it"
     assert ("names.txt" in reports.reporter.reports) is (step == "close")
 
 

@@ -97,29 +97,29 @@ def test_writes_are_throttled_and_the_end_is_not(tmp_path: Path, monkeypatch: py
         report.handle(finished(name=str(n)))
     gaps = [b - a for a, b in pairwise(writes)]
     assert len(writes) < 15 and all(gap >= 1.0 for gap in gaps[1:])  # the first gap: the plan is written at once
-    before = len(writes)
+    count = len(writes)
     report.tick()
-    assert len(writes) == before
+    assert len(writes) == count
     clock.now += 2
     report.tick()
-    assert len(writes) == before + 1
+    assert len(writes) == count + 1
     report.handle(finished(name="99"))
     report.handle(RunFinished(0, 1.0))
-    assert len(writes) == before + 2
+    assert len(writes) == count + 2
     report.close()
-    assert len(writes) == before + 2  # nothing new, nothing written
+    assert len(writes) == count + 2  # nothing new, nothing written
 
 
 @pytest.mark.parametrize("broken", ["open", "fsync", "replace", "makedirs"])
 def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     path, clock = tmp_path / "junit.xml", Clock()
-    said: list[str] = []
-    report = JUnitFile(path, "strict", on_problem=said.append, clock=clock)
+    problems: list[str] = []
+    report = JUnitFile(path, "strict", on_problem=problems.append, clock=clock)
     events = every_verdict()
     for event in events[:13]:
         clock.now += 1
         report.handle(event)
-    before = path.read_bytes()
+    content = path.read_bytes()
 
     def full(*args: object, **kwargs: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -132,10 +132,10 @@ def test_a_full_disk_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for event in events[13:]:
             clock.now += 1
             report.handle(event)
-        assert path.read_bytes() == before
+        assert path.read_bytes() == content
         assert os.listdir(tmp_path) == ["junit.xml"]
-        assert said == [f"{path} could not be written: No space left on device"]
-        assert report.problem == said[0]
+        assert problems == [f"{path} could not be written: No space left on device"]
+        assert report.problem == problems[0]
     report.close()
     assert path.read_text(encoding="utf-8") == render(events, "strict")
     assert report.problem is None
@@ -152,10 +152,10 @@ def test_a_killed_process_leaves_a_whole_file(tmp_path: Path) -> None:
         "    n += 1; file.touch(); file.write(now=True)\n"
         "    if n == 1: print('ready', flush=True)\n"
     )
-    for after in (0.0, 0.011, 0.023, 0.037):
+    for delay in (0.0, 0.011, 0.023, 0.037):
         process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        time.sleep(after)
+        time.sleep(delay)
         process.kill()
         process.wait()
         process.stdout.close()
@@ -174,19 +174,19 @@ def test_a_folder_that_vanished_is_made_again(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_told_once(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file where the folder should be")
-    said: list[str] = []
-    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=said.append)
+    problems: list[str] = []
+    report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=problems.append)
     for event in every_verdict():
         report.handle(event)
     report.close()
-    assert len(said) == 1 and report.problem == said[0]
+    assert len(problems) == 1 and report.problem == problems[0]
 
 
 def test_what_is_no_regular_file_is_left_alone(tmp_path: Path) -> None:
-    said: list[str] = []
-    begin(JUnitFile(tmp_path, on_problem=said.append))
-    begin(JUnitFile("/dev/null", on_problem=said.append))
-    assert len(said) == 2 and all("not a regular file" in message for message in said)
+    problems: list[str] = []
+    begin(JUnitFile(tmp_path, on_problem=problems.append))
+    begin(JUnitFile("/dev/null", on_problem=problems.append))
+    assert len(problems) == 2 and all("not a regular file" in message for message in problems)
 
 
 def test_a_link_is_replaced_and_the_file_behind_it_stays(tmp_path: Path) -> None:
@@ -198,25 +198,25 @@ def test_a_link_is_replaced_and_the_file_behind_it_stays(tmp_path: Path) -> None
 
 def test_a_problem_may_become_an_event(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("in the way")
-    said: list[str] = []
+    problems: list[str] = []
 
     def on_problem(message: str) -> None:
-        said.append(message)
+        problems.append(message)
         report.handle(Notice(message))
 
     report = JUnitFile(tmp_path / "out" / "junit.xml", on_problem=on_problem)
     for event in every_verdict():
         report.handle(event)
-    assert len(said) == 1
+    assert len(problems) == 1
 
 
 def test_an_event_that_cannot_be_is_told_and_stays_a_problem(tmp_path: Path) -> None:
-    said: list[str] = []
-    report = JUnitFile(tmp_path / "junit.xml", on_problem=said.append)
+    problems: list[str] = []
+    report = JUnitFile(tmp_path / "junit.xml", on_problem=problems.append)
     for event in (started(), planned(), planned(), finished(), RunFinished(0, 1.0)):
         report.handle(event)
     report.close()
-    assert len(said) == 1 and "planned twice" in said[0]
+    assert len(problems) == 1 and "planned twice" in problems[0]
     assert report.problem is not None
     assert len(list(ElementTree.parse(tmp_path / "junit.xml").iter("testcase"))) == 1
 
@@ -228,25 +228,25 @@ def test_each_rewrite_says_what_a_report_made_at_once_would(tmp_path: Path, dial
     surprise = finished("FAIL", "not_planned", file="other.spec.yaml", suites=("regressions", "other"))
     events: list[Event] = [*every_verdict()[:-1], surprise, finished(name="never"), RunFinished(1, 2.0)]
     so_far: list[Event] = []
-    written = 0
+    count = 0
     for event in events:
         clock.now += 60
         so_far.append(event)
         report.handle(event)
         if path.exists():
-            written += 1
+            count += 1
             assert path.read_text(encoding="utf-8") == render(so_far, dialect)
-    assert written == 13 and report.problem is None
+    assert count == 13 and report.problem is None
 
 
 def test_a_result_is_rendered_once_however_often_the_file_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown: list[str] = []
+    ids: list[str] = []
     show = junit.show
 
     def counted(event: VariantFinished, source: junit.Source) -> junit.Shown:
-        shown.append(event.id)
+        ids.append(event.id)
         return show(event, source)
 
     monkeypatch.setattr(junit, "show", counted)
@@ -256,7 +256,7 @@ def test_a_result_is_rendered_once_however_often_the_file_is_written(
         clock.now += 60
         report.handle(event)
     report.close()
-    assert len(shown) == len(set(shown)) == 10
+    assert len(ids) == len(set(ids)) == 10
 
 
 def test_a_large_file_is_written_at_the_rate_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
     (variant,) = variants(tmp_path, "")
 
     def report(word: str) -> str:
-        told = diagnosis(
+        hostile_diagnosis = diagnosis(
             wrong(message=word, path=word), verdict=word, reason=word, stages={"dynamo": word, word: word},
             culprit=Culprit(word, word, 2, word, word, word, word), ablations=(Ablation(word, word, "other", word),), bisect_note=word,
         )  # fmt: skip
@@ -58,11 +58,11 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
         return write(
             material(
                 variant,
-                diagnosis=told,
+                diagnosis=hostile_diagnosis,
                 matches=matches,
                 steps=word,
                 versions=(VersionVerdict(word, word, word), VersionVerdict("2.6.0", "PASS")),
-                script=ScriptRun(1, word, script(variant, told)),
+                script=ScriptRun(1, word, script(variant, hostile_diagnosis)),
             )
         )[0]
 
@@ -74,14 +74,14 @@ def test_a_report_in_markdown_keeps_its_markup(payload: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_terminal_obeys_no_event(payload: str) -> None:
     text = PAYLOADS[payload]
-    event = finished(text, text, text, text, reason=text, oracles=(text,), stage=text, signal=text, stages={text: text},
+    result = finished(text, text, text, text, reason=text, oracles=(text,), stage=text, signal=text, stages={text: text},
                      labels=(text,), notes=(text,), stack=text, output=text, known=text, host=text, findings=(wrong(message=text),))  # fmt: skip
     events = [started(run=text, host=text, version=text, folder=text), RunResumed(run=text, finished=1, started="x"),
-              Notice(text, severity=text), event, RunFinished(1, 1.0)]  # fmt: skip
+              Notice(text, severity=text), result, RunFinished(1, 1.0)]  # fmt: skip
     stream = io.StringIO()
     reporter = Reporter(stream, width=100, environ={"FORCE_COLOR": "1"}, reports=[text])
-    for one in events:
-        reporter.handle(one)
+    for event in events:
+        reporter.handle(event)
     reporter.tick([(text, 100.0, text)])
     printed = re.sub(r"\x1b\[(0|1|2|31|32|33)m", "", stream.getvalue())
     assert visible(printed) == printed
@@ -105,7 +105,7 @@ def test_a_log_gives_no_line_for_a_shell(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "length", "shown", "marks"),
+    ("text", "column", "length", "excerpt", "marks"),
     [
         ("name: a \x1b[2J\xff", 13, 1, "name: a \\x1b[2Jÿ", 16),
         ("\x00\x00name", 3, 4, "\\x00\\x00name", 9),
@@ -113,11 +113,11 @@ def test_a_log_gives_no_line_for_a_shell(command: str) -> None:
         ("name: x\r\n", 7, 1, "name: x", 7),
     ],
 )
-def test_a_caret_stands_below_its_character(text: str, column: int, length: int, shown: str, marks: int) -> None:
+def test_a_caret_stands_below_its_character(text: str, column: int, length: int, excerpt: str, marks: int) -> None:
     diagnostic = Diagnostic(Span("f\x1b\n.yaml", 3, column, length), "bad \x1b[2J\nnews", "use\x07 this", text=text)
     head, line, caret, hint = diagnostic.render().split("\n")
     assert head == f"f\\x1b\\n.yaml:3:{column}: error: bad \\x1b[2J\\nnews" and hint == "     = use\\x07 this"
-    assert line == f"   3 | {shown}"
+    assert line == f"   3 | {excerpt}"
     assert caret.index("^") - len("   3 | ") == marks - 1
     if text[column - 1] == "\u202e":
         assert caret.count("^") == len("\\u202e")
@@ -130,8 +130,8 @@ def test_yaml_holds_the_text_and_nothing_else(payload: str) -> None:
     assert yaml.safe_load(entry) == {"reason": text, "params": {text: text}, "oracle": [text]}
     data = {"cases": [{"doc": text, text: [text, {"k": text}]}]}
     assert yaml.safe_load(emit(data, ("cases",))) == data
-    for written in (entry, emit(data, ("cases",))):
-        assert visible(written) == written
+    for yaml_text in (entry, emit(data, ("cases",))):
+        assert visible(yaml_text) == yaml_text
 
 
 def test_yaml_of_an_object_is_refused() -> None:
@@ -160,8 +160,8 @@ def test_the_page_of_a_bundle_has_no_markup_of_others(payload: str, tmp_path: Pa
 
 def test_a_minified_script_imports_what_it_should(tmp_path: Path) -> None:
     text = "if __name__ == '__main__':\n    run_repro(mod, load_args, save_dir='/x', backend='mine_copied')\n"
-    given = {"backend": "package:f', x); import os; ('", "options": {"o": "'); import os"}}
-    script = standalone(text, tmp_path, given, "mine_copied", (), ("/p'); import os; ('",))
+    backend = {"backend": "package:f', x); import os; ('", "options": {"o": "'); import os"}}
+    script = standalone(text, tmp_path, backend, "mine_copied", (), ("/p'); import os; ('",))
     assert [line for line in script.split("\n") if line.startswith("import ")] == [
         f"import {m}" for m in ("os", "sys", "functools", "importlib")
     ]

@@ -27,8 +27,8 @@ SHOWN = "document.getElementById('shown').textContent"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with browser(tmp_path_factory.mktemp("profile")) as opened:
-        yield opened
+    with browser(tmp_path_factory.mktemp("profile")) as instance:
+        yield instance
 
 
 @pytest.fixture(autouse=True)
@@ -173,8 +173,8 @@ def test_without_scripts_all_is_there(page: Browser, index: Path) -> None:
 def test_the_page_has_the_colours_of_the_person(page: Browser, index: Path, dark: bool) -> None:
     page.dark(dark)
     page.open(index)
-    seen = page.run("getComputedStyle(document.body).backgroundColor")
-    assert seen == ("rgb(20, 24, 31)" if dark else "rgb(255, 255, 255)")
+    colour = page.run("getComputedStyle(document.body).backgroundColor")
+    assert colour == ("rgb(20, 24, 31)" if dark else "rgb(255, 255, 255)")
     # Every text against the nearest background behind it, by https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio.
     low = page.run("""(() => {
       const parse = (c) => c.match(/[\\d.]+/g).map(Number);

@@ -44,8 +44,8 @@ cases:
 """
 
 
-def run(*results: VariantFinished, more: Iterable[Event] = ()) -> list[Event]:
-    return [started(), *more, *results, RunFinished(1, 12.5)]
+def run(*results: VariantFinished, notices: Iterable[Event] = ()) -> list[Event]:
+    return [started(), *notices, *results, RunFinished(1, 12.5)]
 
 
 def site_of(tmp_path: Path, events: Sequence[Event], declared: Declared | None = None, run_folder: Path | None = None) -> Path:  # fmt: skip
@@ -91,9 +91,9 @@ def test_the_first_page_shows_verdicts_groups_and_a_table(tmp_path: Path) -> Non
     for verdict in ("FAIL", "ERROR", "XPASS", "FLAKY", "VACUOUS", "INVALID", "XFAIL", "SKIP", "PASS"):
         assert f"1 {verdict}" in words
     assert "2 NOT-RUN" in words and "value at inductor" in words and "took 12.3s" in words
-    made = Read((out / "index.html").read_text())
-    assert made.count["tr"] == 2 + 11  # a heading, a suite, and a row for each variant
-    assert made.count["article"] == 6
+    html = Read((out / "index.html").read_text())
+    assert html.count["tr"] == 2 + 11  # a heading, a suite, and a row for each variant
+    assert html.count["article"] == 6
 
 
 def test_the_worst_signature_comes_first(tmp_path: Path) -> None:
@@ -110,11 +110,11 @@ def test_a_failure_has_all_of_it_on_its_page(tmp_path: Path) -> None:
     events = played(case, ["2.13.0"], lambda v, _: dataclasses.replace(found(), place=at) if v.case.name == "doubled" else "PASS")  # fmt: skip
     out = site_of(tmp_path, events, Declared.of(case))
     (page,) = (out / "failures").glob("*.html")
-    made = page.read_text()
-    assert "torch.mul(" in made and "shape: [2, 3]" in made.replace("x: [2, 3]", "shape: [2, 3]")
-    (marked,) = re.findall(r"<mark>(.*?)</mark>", made)
-    assert Read(marked).text == "6 - torch.mul: [$_, 2]"
-    assert "name: after" not in made, "the next case is another one"
+    html = page.read_text()
+    assert "torch.mul(" in html and "shape: [2, 3]" in html.replace("x: [2, 3]", "shape: [2, 3]")
+    (highlight,) = re.findall(r"<mark>(.*?)</mark>", html)
+    assert Read(highlight).text == "6 - torch.mul: [$_, 2]"
+    assert "name: after" not in html, "the next case is another one"
     assert 'data-t="cheap shapes"' in (out / "index.html").read_text()
 
 
@@ -151,8 +151,8 @@ def test_files_that_changed_or_went_are_no_error(tmp_path: Path) -> None:
 
 def test_a_diagnosis_of_the_run_is_on_the_page(tmp_path: Path) -> None:
     event = failure(name="a")
-    told = diagnosis(id=event.id, torch=event.torch)
-    data = {**json.loads(json.dumps(told.to_dict(), default=str)), "heat_map": {"picture": PICTURE, "reason": ""}}
+    sample = diagnosis(id=event.id, torch=event.torch)
+    data = {**json.loads(json.dumps(sample.to_dict(), default=str)), "heat_map": {"picture": PICTURE, "reason": ""}}
     (tmp_path / "diagnosis-1.json").write_text(json.dumps(data))
     (tmp_path / "diagnosis-2.json").write_text('{"id": 3, "findings": [7]}')
     (tmp_path / "diagnosis-3.json").write_text("[" * 100_000)
@@ -173,10 +173,10 @@ def test_the_ledger_lists_each_entry_once(tmp_path: Path) -> None:
     met = [finished("XFAIL", f"c{n}", known=issue, entry="a.spec.yaml:4:9") for n in range(8)]
     fixed = finished("XPASS", "gone", known="javascript:alert(1)", entry="b.spec.yaml:4:9")
     out = site_of(tmp_path, run(*met, fixed))
-    made = Read((out / "index.html").read_text())
-    assert "8 XFAIL" in made.text and "and 3 more" in made.text and "a.spec.yaml:4:9" in made.text
-    assert ("href", issue) in made.attributes and "javascript:alert(1)" in made.text
-    assert not [value for name, value in made.attributes if name == "href" and "javascript" in str(value)]
+    html = Read((out / "index.html").read_text())
+    assert "8 XFAIL" in html.text and "and 3 more" in html.text and "a.spec.yaml:4:9" in html.text
+    assert ("href", issue) in html.attributes and "javascript:alert(1)" in html.text
+    assert not [value for name, value in html.attributes if name == "href" and "javascript" in str(value)]
 
 
 LEDGER = """
@@ -258,7 +258,7 @@ def test_hostile_text_fits_too(tmp_path: Path) -> None:
     events = run(*(finished("FAIL", f"{n}{bad}", f"{bad}{n}", f"{bad}{n}", suites=(f"{n}{bad}",), oracles=(f"{n}{bad}",) * 9,
                             stage=bad, severity=f"{n}{bad}", signature=f"{n}{bad}", signature_id=f"{n}", known=f"{n}{bad}",
                             reason=bad) for n in range(120)),
-                 more=[Notice(bad)] * 100)  # fmt: skip
+                 notices=[Notice(bad)] * 100)  # fmt: skip
     assert (site_of(tmp_path, events) / "index.html").stat().st_size < 5_000_000
 
 
@@ -290,11 +290,11 @@ def test_nothing_in_a_log_becomes_markup(bad: str, tmp_path: Path) -> None:
     out = site_of(tmp_path, [head, Notice(bad, severity=bad), event, RunFinished(1, 1.0)], Declared(problem=bad))
     plain = site_of(tmp_path / "2", run(failure(name="plain")))
     for page in out.rglob("*.html"):
-        made = Read(page.read_text())
+        html = Read(page.read_text())
         own = Read((plain / page.relative_to(out)).read_text()) if page.name in ("index.html", "times.html") else None
-        assert made.count["script"] == (0 if page.name == "times.html" else 1) and not made.count["img"]
-        assert own is None or set(made.count) <= {*own.count, "p", "ul", "li", "a", "strong", "br", "span", "code"}
-        assert not [name for name, _ in made.attributes if name.startswith("on") or name == "style"]
+        assert html.count["script"] == (0 if page.name == "times.html" else 1) and not html.count["img"]
+        assert own is None or set(html.count) <= {*own.count, "p", "ul", "li", "a", "strong", "br", "span", "code"}
+        assert not [name for name, _ in html.attributes if name.startswith("on") or name == "style"]
 
 
 def test_pages_fit_the_sandbox_of_jenkins(tmp_path: Path) -> None:
@@ -302,10 +302,10 @@ def test_pages_fit_the_sandbox_of_jenkins(tmp_path: Path) -> None:
     # img-src 'self'; style-src 'self'. No script runs, and a style counts only from a file.
     out = site_of(tmp_path, every_verdict())
     for page in out.rglob("*.html"):
-        made = Read(page.read_text())
-        assert not made.count["style"] and "style" not in {name for name, _ in made.attributes}
+        html = Read(page.read_text())
+        assert not html.count["style"] and "style" not in {name for name, _ in html.attributes}
         assert "<script>" not in page.read_text()
-        sheets = [value for name, value in made.attributes if name == "href" and str(value).endswith(".css")]
+        sheets = [value for name, value in html.attributes if name == "href" and str(value).endswith(".css")]
         assert len(sheets) == 2
     assert "@import" not in read_file("report.css") and "url(" not in read_file("report.css")
     assert "<form" in (out / "index.html").read_text() and re.search(r'<form id="filters" hidden', (out / "index.html").read_text())  # fmt: skip
@@ -317,12 +317,12 @@ def test_an_earlier_report_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     check_folder(str(out))
     site_of(tmp_path, run(failure(name="a")))
     assert sorted(file.name for file in (out / "failures").iterdir()) == ["00001.html", "00001.txt", "notes.txt"]
-    other = tmp_path / "other"
-    other.mkdir()
-    check_folder(str(other))
-    (other / "index.html").write_text("<h1>mine</h1>")
+    foreign = tmp_path / "other"
+    foreign.mkdir()
+    check_folder(str(foreign))
+    (foreign / "index.html").write_text("<h1>mine</h1>")
     with pytest.raises(UsageError, match="something in it that is no report"):
-        check_folder(str(other))
+        check_folder(str(foreign))
 
 
 def test_a_folder_whose_writing_was_cut_short_is_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,8 +360,8 @@ def test_the_command_writes_pages_of_a_log(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_strangers_command_line_writes_no_pages() -> None:
     words = ["run", "a.spec.yaml", "--html", "/home/me", "--seed", "1"]
-    taken, withheld = taken_words(words, {"--html": True, "--seed": True})
-    assert taken == ["run", "a.spec.yaml", "--seed", "1"] and withheld == ["--html", "/home/me"]
+    command, withheld = taken_words(words, {"--html": True, "--seed": True})
+    assert command == ["run", "a.spec.yaml", "--seed", "1"] and withheld == ["--html", "/home/me"]
 
 
 # --- colours ---------------------------------------------------------------------------------------
@@ -376,7 +376,7 @@ def colours(dark: bool) -> dict[str, str]:
     return values
 
 
-def contrast(one: str, other: str) -> float:
+def contrast(foreground: str, background: str) -> float:
     """The ratio of WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
 
     def luminance(colour: str) -> float:
@@ -384,7 +384,7 @@ def contrast(one: str, other: str) -> float:
         linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    bright, dim = sorted((luminance(one), luminance(other)), reverse=True)
+    bright, dim = sorted((luminance(foreground), luminance(background)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
 

@@ -94,9 +94,9 @@ def test_every_verdict(dialect: Dialect) -> None:
     root = parsed(every_verdict(), dialect)
     child = {}
     for case in root.iter("testcase"):
-        found = [(e.tag, e.get("type")) for e in case if e.tag not in ("system-out", "properties")]
-        child[case.attrib["name"].partition("[")[0]] = found[0] if found else None
-        assert len(found) <= 1
+        outcomes = [(e.tag, e.get("type")) for e in case if e.tag not in ("system-out", "properties")]
+        child[case.attrib["name"].partition("[")[0]] = outcomes[0] if outcomes else None
+        assert len(outcomes) <= 1
     assert child == {
         "case_pass": None, "case_fail": ("failure", "mismatch"), "case_error": ("error", "no-result"),
         "case_invalid": ("error", "invalid"), "case_xpass": ("failure", "xpass"),
@@ -114,7 +114,7 @@ def test_every_verdict(dialect: Dialect) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "more", "word"),
+    ("verdict", "fields", "word"),
     [
         ("ERROR", {"oracles": ("timeout",)}, "timeout"),
         ("ERROR", {"oracles": ("memory",)}, "memory"),
@@ -130,9 +130,9 @@ def test_every_verdict(dialect: Dialect) -> None:
         ("STRANGE", {}, "no-result"),
     ],
 )
-def test_types(verdict: str, more: dict[str, Any], word: str) -> None:
-    found = [e.get("type") for e in only([planned(), finished(verdict, **more)], "strict") if e.get("type")]
-    assert found == [word]
+def test_types(verdict: str, fields: dict[str, Any], word: str) -> None:
+    types = [e.get("type") for e in only([planned(), finished(verdict, **fields)], "strict") if e.get("type")]
+    assert types == [word]
 
 
 def test_the_body_begins_with_the_message_and_the_place_and_ends_with_the_command() -> None:
@@ -160,9 +160,9 @@ def test_several_environments_are_in_the_names() -> None:
 
 
 def test_a_variant_of_two_suites_is_reported_under_both() -> None:
-    both = ("nightly run", "smoke")
+    suites = ("nightly run", "smoke")
     root = parsed(
-        [started(), planned("a", suites=both), planned("b", suites=("smoke",)), finished("FAIL", "a", suites=both)],
+        [started(), planned("a", suites=suites), planned("b", suites=("smoke",)), finished("FAIL", "a", suites=suites)],
         "strict",
     )
     assert [suite.get("name") for suite in root] == [f"nightly run: {FILE}", f"smoke: {FILE}"]
@@ -174,15 +174,18 @@ def test_a_variant_of_two_suites_is_reported_under_both() -> None:
 
 def test_a_file_that_is_its_own_suite_is_not_named_twice() -> None:
     assert parsed([planned(suites=(FILE,))])[0].get("name") == FILE
-    both = parsed([planned(suites=(FILE, "smoke"))], "strict")
-    assert [classname for classname, _ in names(both)] == ["specs.regressions.silent", "smoke.specs.regressions.silent"]
+    document = parsed([planned(suites=(FILE, "smoke"))], "strict")
+    assert [classname for classname, _ in names(document)] == [
+        "specs.regressions.silent",
+        "smoke.specs.regressions.silent",
+    ]
 
 
 def test_files_that_look_alike_with_dots_keep_different_names() -> None:
     files = ("a/b.spec.yaml", "a_b.spec.yaml", "a.b.spec.yaml", "a/b.yaml", "../a/b.yaml")
-    found = names(parsed([planned(file=file) for file in files], "strict"))
-    assert len(set(found)) == 5
-    assert found[0][0] == "a.b" and found[3][0] == "a.b-2"
+    pairs = names(parsed([planned(file=file) for file in files], "strict"))
+    assert len(set(pairs)) == 5
+    assert pairs[0][0] == "a.b" and pairs[3][0] == "a.b-2"
 
 
 def test_absolute_paths_become_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +228,7 @@ def test_an_empty_run_is_a_valid_report() -> None:
 def nasty_events() -> list[Event]:
     error = {"type": NASTY, "message": NASTY, "chain": [NASTY]}
     finding = Finding(NASTY, NASTY, NASTY, {NASTY: NASTY}, error, NASTY, NASTY, NASTY)
-    more: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "reason": NASTY, "stage": NASTY, "oracles": (NASTY,), "findings": (finding,), "labels": (NASTY,),
         "stages": {NASTY: NASTY}, "known": NASTY, "stack": NASTY, "repro": NASTY * 1000,
         "output": NASTY + "x" * 1_000_000,
@@ -233,7 +236,7 @@ def nasty_events() -> list[Event]:
     where: dict[str, Any] = {"file": NASTY + ".yaml", "suites": (NASTY, "other")}
     plan = [planned(verdict + NASTY, NASTY, NASTY, **where) for verdict in VERDICTS]
     run = started(NASTY, host=NASTY, version=NASTY, run=NASTY, started="yesterday")
-    return [run, *plan, *(finished(verdict, verdict + NASTY, NASTY, NASTY, **where, **more) for verdict in VERDICTS)]
+    return [run, *plan, *(finished(verdict, verdict + NASTY, NASTY, NASTY, **where, **fields) for verdict in VERDICTS)]
 
 
 @pytest.mark.parametrize("dialect", ["strict", "extended"])
@@ -290,8 +293,10 @@ def test_the_same_events_give_the_same_bytes(dialect: Dialect) -> None:
 # --- size ----------------------------------------------------------------------------------
 
 
-def long_failures(count: int, **more: Any) -> list[Event]:
-    results = [failure(name=f"case_{n:05d}", output="<a & 'b'> a line of output\n" * 400, **more) for n in range(count)]
+def long_failures(count: int, **fields: Any) -> list[Event]:
+    results = [
+        failure(name=f"case_{n:05d}", output="<a & 'b'> a line of output\n" * 400, **fields) for n in range(count)
+    ]
     return [started(), *(planned(f"case_{n:05d}") for n in range(count)), *results]
 
 

@@ -16,8 +16,8 @@ NAMES = {"name": "a", "classname": "b"}
 FACTS = (("backend", "x"), ("torch", "y"))
 
 
-def written(shown: Shown, **names: str) -> ElementTree.Element:
-    return ElementTree.fromstring(write_testcase({**NAMES, **names}, shown))
+def written(content: Shown, **names: str) -> ElementTree.Element:
+    return ElementTree.fromstring(write_testcase({**NAMES, **names}, content))
 
 
 def test_the_schema_refuses_what_the_package_counts_and_takes_what_is_written_here() -> None:

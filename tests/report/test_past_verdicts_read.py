@@ -21,7 +21,7 @@ def write(base: Path, name: str, *events: Event, plan: str = "p") -> Path:
 
 
 def words(base: Path, case: str) -> list[tuple[str, str, str]]:
-    return [(each.run, each.event.id.partition("::")[2], each.event.verdict) for each in past_verdicts(case, base)[0]]
+    return [(past.run, past.event.id.partition("::")[2], past.event.verdict) for past in past_verdicts(case, base)[0]]
 
 
 def test_the_newest_run_comes_first(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_order_within_a_run_is_not_that_of_their_ends(tmp_path: Path) -> Non
     for number, events in enumerate(((old, new, eager), (eager, new, old))):
         write(tmp_path / str(number), "1", *events)
     orders = [
-        [(each.event.backend, each.event.torch) for each in past_verdicts("a", tmp_path / str(n))[0]] for n in (0, 1)
+        [(past.event.backend, past.event.torch) for past in past_verdicts("a", tmp_path / str(n))[0]] for n in (0, 1)
     ]
     assert orders == [[("eager", "2.13.0"), ("inductor", "2.6.0"), ("inductor", "2.13.0")]] * 2
 

@@ -71,8 +71,10 @@ def test_hostile_text_is_no_link_and_no_control(tmp_path: Path) -> None:
 
 def test_results_are_bounded_and_errors_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sarif, "RESULTS", 3)
-    found = [Diagnostic(Span("a.yaml", n, 1), str(n), severity="error" if n > 3 else "warning") for n in range(1, 6)]
-    run = run_of(found)
+    diagnostics = [
+        Diagnostic(Span("a.yaml", n, 1), str(n), severity="error" if n > 3 else "warning") for n in range(1, 6)
+    ]
+    run = run_of(diagnostics)
     assert [result["message"]["text"] for result in run["results"]] == ["4", "5", "1"]
     (notice,) = run["invocations"][0]["toolExecutionNotifications"]
     assert notice["message"]["text"].startswith("2 more results are left out")

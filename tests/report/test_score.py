@@ -27,8 +27,8 @@ STRIDE = value_finding(oracle="stride")
 def results(backend: str, torch: str = "2.13.0") -> list[VariantFinished]:
     """Two passes of five judged variants, one unclaimed and one skipped."""
 
-    def one(verdict: str, name: str, **more: Any) -> VariantFinished:
-        return finished(verdict, name, backend, torch, **more)
+    def one(verdict: str, name: str, **fields: Any) -> VariantFinished:
+        return finished(verdict, name, backend, torch, **fields)
 
     return [
         one("PASS", "a"), one("PASS", "b"), one("FAIL", "c", findings=(STRIDE,), oracles=("stride",)),
@@ -78,10 +78,10 @@ def test_what_tells_columns_apart() -> None:
 
 
 def test_a_run_that_is_not_complete_says_so_everywhere() -> None:
-    made = scored("inductor", interrupted=True)
-    for text in (render(made, 200), render_markdown(made)):
+    whole = scored("inductor", interrupted=True)
+    for text in (render(whole, 200), render_markdown(whole)):
         assert "the run is not complete: 0 variants without a verdict" in text
-    assert "40.0% of 85.7% claimed, incomplete" in badge(made)
+    assert "40.0% of 85.7% claimed, incomplete" in badge(whole)
     assert "incomplete" not in badge(scored("inductor"))
     shard = score([("log", [started(shard="2/4"), finished(), RunFinished(0, 1.0)])])
     assert "shard 2/4" in render(shard, 80) and "incomplete" in badge(shard)
@@ -140,14 +140,14 @@ def hostile(word: str) -> Score:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_no_log_brings_markup_or_control_characters(payload: str) -> None:
-    made, plain = hostile(PAYLOADS[payload]), hostile("x")
-    text = render(made, 80)
+    score, plain = hostile(PAYLOADS[payload]), hostile("x")
+    text = render(score, 80)
     assert visible(text) == text and text.count("\nconformance by family\n") == 1
-    markdown = render_markdown(made)
+    markdown = render_markdown(score)
     assert visible(markdown) == markdown
     assert markup(markdown) == markup(render_markdown(plain))
-    picture = badge(made)
+    picture = badge(score)
     assert visible(picture) == picture
     tags = [[(e.tag, sorted(e.attrib)) for e in ElementTree.fromstring(p).iter()] for p in (picture, badge(plain))]
     assert tags[0] == tags[1]
-    json.dumps(to_dict(made)).encode()
+    json.dumps(to_dict(score)).encode()

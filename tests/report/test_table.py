@@ -64,11 +64,11 @@ def test_several_suites_are_sections_and_share_a_variant() -> None:
     text = render_table(
         [planned("a", suites=shared), planned("b", "eager", suites=("two",)), finished("PASS", "a", suites=shared)]
     )
-    one, two = text.split("\n\n")
-    assert one.startswith("one\ncase") and two.startswith("two\ncase")
-    assert "PASS" in one and "PASS" in two
-    assert "eager" not in one  # a column nobody asked for in this suite
-    assert two.splitlines()[-1].split()[-2:] == ["-", "NOT-RUN"]
+    first, second = text.split("\n\n")
+    assert first.startswith("one\ncase") and second.startswith("two\ncase")
+    assert "PASS" in first and "PASS" in second
+    assert "eager" not in first  # a column nobody asked for in this suite
+    assert second.splitlines()[-1].split()[-2:] == ["-", "NOT-RUN"]
 
 
 def test_long_ids_are_wrapped_and_whole() -> None:

@@ -24,10 +24,10 @@ class Terminal(io.StringIO):
 
 
 def printed(
-    events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **more: object
+    events: list[Event], stream: io.StringIO | None = None, environ: dict[str, str] | None = None, **options: object
 ) -> str:
     stream = stream or io.StringIO()
-    reporter = Reporter(stream, environ=environ or {}, **{"width": 120, **more})  # type: ignore[arg-type]
+    reporter = Reporter(stream, environ=environ or {}, **{"width": 120, **options})  # type: ignore[arg-type]
     for event in events:
         reporter.handle(event)
     reporter.close()
@@ -47,8 +47,8 @@ def test_verbose_says_below_a_result_what_was_compared() -> None:
     assert below == [
         "compared 2 outputs (strides of 1, aliases of 2), 1 gradient, 1 element", "label within-float64-noise", "note a note",
     ]  # fmt: skip
-    raised = finished(compared={"exceptions": 2})
-    assert printed([planned(), raised], verbose=True).splitlines()[1].strip() == "compared 2 exceptions"
+    exceptions = finished(compared={"exceptions": 2})
+    assert printed([planned(), exceptions], verbose=True).splitlines()[1].strip() == "compared 2 exceptions"
     assert (
         len(printed([planned(), finished()], verbose=True).splitlines()) == 1
     )  # a log of a version that counted nothing
@@ -279,8 +279,8 @@ def test_importing_the_reports_is_cheap() -> None:
         "import sys, runner.report.terminal, runner.report.junit, runner.report.table, runner.report.failure;"
         "print([m for m in ('torch', 'rich', 'tabulate', 'xml.etree.ElementTree') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def long_run(red: int, *oracles: str) -> list[Event]:

@@ -7,15 +7,15 @@ from runner.report.terminal import Estimate
 from tests.report.events_sample import finished, planned
 
 
-def seconds(name: str, time: float, **more: object) -> VariantFinished:
-    return finished(name=name, seconds=99.0, spent={"busy": time}, **more)  # type: ignore[arg-type]
+def seconds(name: str, time: float, **fields: object) -> VariantFinished:
+    return finished(name=name, seconds=99.0, spent={"busy": time}, **fields)  # type: ignore[arg-type]
 
 
 def estimate(earlier: dict[str, float], *names: str) -> Estimate:
-    made = Estimate({planned(name).key: time for name, time in earlier.items()})
+    result = Estimate({planned(name).key: time for name, time in earlier.items()})
     for name in names:
-        made.take(planned(name))
-    return made
+        result.take(planned(name))
+    return result
 
 
 def key(name: str) -> str:
@@ -49,9 +49,11 @@ def test_the_pace_of_this_run_counts() -> None:
     for name in names[:10]:
         run.take(seconds(name, 5.0))
     assert run.seconds_left([]) == pytest.approx(100.0 * 60.0 / 110.0)
-    one = estimate(dict.fromkeys(names, 10.0), *names)
-    one.take(seconds(names[0], 100.0))
-    assert one.seconds_left([]) == pytest.approx(190.0 * 110.0 / 20.0), "one variant alone does not set the pace"
+    slow_estimate = estimate(dict.fromkeys(names, 10.0), *names)
+    slow_estimate.take(seconds(names[0], 100.0))
+    assert slow_estimate.seconds_left([]) == pytest.approx(190.0 * 110.0 / 20.0), (
+        "one variant alone does not set the pace"
+    )
 
 
 def test_what_never_ran_takes_as_long_as_the_others() -> None:

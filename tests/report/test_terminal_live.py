@@ -26,19 +26,19 @@ class Terminal(io.StringIO):
 class Watched:
     """A reporter, its terminal and its clock."""
 
-    def __init__(self, width: int = 80, height: int = 24, **more: object) -> None:
-        environ = {"TERM": "xterm", "LINES": str(height), **more.pop("environ", {})}  # type: ignore[dict-item]
+    def __init__(self, width: int = 80, height: int = 24, **options: object) -> None:
+        environ = {"TERM": "xterm", "LINES": str(height), **options.pop("environ", {})}  # type: ignore[dict-item]
         self.stream = Terminal()
         self.size = width, height
         self.now = 0.0
-        self.reporter = Reporter(self.stream, environ=environ, width=width, clock=lambda: self.now, **more)  # type: ignore[arg-type]
+        self.reporter = Reporter(self.stream, environ=environ, width=width, clock=lambda: self.now, **options)  # type: ignore[arg-type]
 
     def handle(self, *events: Event) -> None:
         for event in events:
             self.reporter.handle(event)
 
-    def tick(self, *running: tuple[str, float, str], after: float = 1.0) -> list[str]:
-        self.now += after
+    def tick(self, *running: tuple[str, float, str], delay: float = 1.0) -> list[str]:
+        self.now += delay
         self.reporter.tick([*running])
         return self.lines
 
@@ -50,7 +50,7 @@ class Watched:
 def test_it_says_how_far_the_run_is_and_what_runs() -> None:
     watched = Watched()
     watched.handle(started(), planned("a"), planned("b"))
-    assert watched.tick(after=0.0)[1].endswith(" 0/2, 0s, workers start")
+    assert watched.tick(delay=0.0)[1].endswith(" 0/2, 0s, workers start")
     bar = "━" * 24
     assert watched.tick(("short", 1.0, "eager"), ("long", 75.0, "backend"))[1:] == [
         f"{bar} 0/2, 1s", "     75s  long  backend", "      1s  short  eager",
@@ -65,7 +65,7 @@ def test_a_variant_runs_since_its_first_process() -> None:
     watched = Watched()
     watched.handle(planned("a"))
     watched.tick(("a", 4.0, "backend"))
-    assert watched.tick(("a", 0.0, "eager"), after=2.0)[-1] == "      6s  a  eager"
+    assert watched.tick(("a", 0.0, "eager"), delay=2.0)[-1] == "      6s  a  eager"
     watched.tick()
     assert watched.tick(("a", 0.0, "eager"))[-1] == "      0s  a  eager"
 
@@ -125,7 +125,7 @@ def test_what_is_printed_is_the_same_as_in_a_pipe(width: int, environ: dict[str,
     watched = Watched(width, environ=environ)
     for event in events:
         watched.handle(event)
-        watched.tick(("a", 1.0, "eager"), ("b", 2.0, "backend"), after=0.5)
+        watched.tick(("a", 1.0, "eager"), ("b", 2.0, "backend"), delay=0.5)
     watched.reporter.close()
     expected = Screen(width, 24).feed("\n".join(as_piped(events, width)).replace("\x1b", "")).lines
     assert [line for line in watched.lines if line] == [line for line in expected if line]
@@ -196,9 +196,9 @@ def test_it_is_not_drawn_more_often_than_anybody_reads() -> None:
     watched = Watched()
     watched.tick(("a", 1.0, ""))
     length = len(watched.stream.getvalue())
-    watched.tick(("a", 1.0, ""), after=0.05)
+    watched.tick(("a", 1.0, ""), delay=0.05)
     assert len(watched.stream.getvalue()) == length
-    watched.tick(("a", 1.0, ""), after=0.06)
+    watched.tick(("a", 1.0, ""), delay=0.06)
     assert len(watched.stream.getvalue()) > length
 
 

@@ -15,8 +15,8 @@ PLANTED = Planted("scaled", "gradient", "some:backend", ("grad",))
 def result(
     verdict: str = "FAIL", oracles: tuple[str, ...] = ("grad",), stage: str | None = "backend", twin: str = "PASS"
 ) -> Result:
-    found = finished(verdict=verdict, oracles=oracles, stage=stage)
-    return Result(PLANTED, found, finished(verdict=twin))
+    outcome = finished(verdict=verdict, oracles=oracles, stage=stage)
+    return Result(PLANTED, outcome, finished(verdict=twin))
 
 
 def test_a_failure_under_the_right_word_at_the_right_stage_is_caught() -> None:
@@ -53,10 +53,10 @@ def test_every_bug_has_its_case_and_its_twin() -> None:
 
 
 def test_results_are_paired_by_id() -> None:
-    chosen = BUGS[:1]
-    events = [finished(id=v.id, verdict="FAIL", oracles=("value",), stage="backend") for v in variants(chosen)]
+    bugs = BUGS[:1]
+    events = [finished(id=v.id, verdict="FAIL", oracles=("value",), stage="backend") for v in variants(bugs)]
     events[-1] = dataclasses.replace(events[-1], verdict="PASS")
-    (paired,) = judge(events, chosen)
+    (paired,) = judge(events, bugs)
     assert paired.caught and paired.quiet
     with pytest.raises(KeyError):
-        judge(events[:1], chosen)
+        judge(events[:1], bugs)

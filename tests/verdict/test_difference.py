@@ -25,10 +25,10 @@ KEY = ("a", "")
 VALUE, STRIDE = finding("value"), finding("stride")
 
 
-def result(verdict: str, *findings: Finding, **more: Any) -> VariantFinished:
+def result(verdict: str, *findings: Finding, **fields: Any) -> VariantFinished:
     if verdict in ("FAIL", "ERROR", "XFAIL") and not findings:
         findings = (VALUE,)
-    return assess(finished(verdict, findings=findings, **more))
+    return assess(finished(verdict, findings=findings, **fields))
 
 
 def difference(old: VariantFinished | None, new: VariantFinished | None) -> Difference:
@@ -37,10 +37,10 @@ def difference(old: VariantFinished | None, new: VariantFinished | None) -> Diff
 
 
 def section(old: VariantFinished | None, new: VariantFinished | None) -> str:
-    made = difference(old, new)
-    assert len(made.changes) <= 1
-    assert made.same == (made.pairs and not made.changes)
-    return made.changes[0].section if made.changes else ""
+    comparison = difference(old, new)
+    assert len(comparison.changes) <= 1
+    assert comparison.same == (comparison.pairs and not comparison.changes)
+    return comparison.changes[0].section if comparison.changes else ""
 
 
 @pytest.mark.parametrize("new", ["FAIL", "ERROR", "FLAKY", "VACUOUS", "INVALID"])
@@ -120,8 +120,8 @@ def test_a_log_without_signatures_is_compared_by_what_it_holds() -> None:
     late = assess(replace(early, operator="torch.sort", findings=(replace(early.findings[0], error={**error, "origin": origin}),)))  # fmt: skip
     assert not early.signature and late.signature != assess(early).signature
     assert fails_alike(early, late) and fails_alike(late, early)
-    other = replace(late, findings=(replace(late.findings[0], error={**error, "type": "ValueError"}),))
-    assert not fails_alike(early, other)
+    value_error = replace(late, findings=(replace(late.findings[0], error={**error, "type": "ValueError"}),))
+    assert not fails_alike(early, value_error)
 
 
 def test_a_signature_that_another_version_wrote_otherwise_is_made_anew() -> None:
@@ -135,8 +135,8 @@ def test_the_operator_of_a_wrong_value_counts_where_both_know_it() -> None:
 # --- times ------------------------------------------------------------------------------------
 
 
-def timed(seconds: float, verdict: str = "PASS", **more: Any) -> VariantFinished:
-    return result(verdict, spent={"torch": seconds, "busy": seconds}, **more)
+def timed(seconds: float, verdict: str = "PASS", **fields: Any) -> VariantFinished:
+    return result(verdict, spent={"torch": seconds, "busy": seconds}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_no_variant_is_slower_where_all_of_its_backend_are() -> None:
 
 
 def test_sections_come_in_order_with_their_counts() -> None:
-    made = difference(result("PASS"), result("FAIL"))
-    assert [*made.counts] == [*SECTIONS] and made.counts["broken"] == 1
-    assert [change.id for change in made.section("broken")] == ["a"] and made.section("fixed") == []
+    comparison = difference(result("PASS"), result("FAIL"))
+    assert [*comparison.counts] == [*SECTIONS] and comparison.counts["broken"] == 1
+    assert [change.id for change in comparison.section("broken")] == ["a"] and comparison.section("fixed") == []
 
 
 def log(path: str, *results: tuple[str, str, str], end: Sequence[Event] = (RunFinished(0, 1.0),)) -> Log:
@@ -272,9 +272,9 @@ def test_a_version_picks_a_side_of_a_run_with_several() -> None:
 def test_what_does_not_pair_is_refused(
     old: Log, new: Log, torch: tuple[str, str] | None, backend: tuple[str, str] | None, message: str
 ) -> None:
-    with pytest.raises(UsageError, match=message) as caught:
+    with pytest.raises(UsageError, match=message) as error:
         sides(old, new, torch, backend)
-    assert caught.value.code == 4
+    assert error.value.code == 4
 
 
 def test_what_a_run_left_undone_is_counted() -> None:

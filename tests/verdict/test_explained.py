@@ -18,14 +18,14 @@ def small(oracle: str = "value", ulps: float = 3, scale: float = 2.0) -> Finding
 
 
 def flags(
-    found: list[Finding],
+    findings: list[Finding],
     dtype: str = "float16",
     stage: str = "inductor",
     source: str = "",
     drew: bool = True,
     **config: Any,
 ) -> list[str]:
-    return candidates(found, stage, source, dtype, {k.replace("__", "."): v for k, v in config.items()}, drew)
+    return candidates(findings, stage, source, dtype, {k.replace("__", "."): v for k, v in config.items()}, drew)
 
 
 def test_a_few_units_of_a_low_precision_are_worth_a_try() -> None:
@@ -35,7 +35,7 @@ def test_a_few_units_of_a_low_precision_are_worth_a_try() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "findings",
     [
         [small(ulps=ULPS * 1.01)],
         [small(), small(ulps=1000)],
@@ -45,8 +45,8 @@ def test_a_few_units_of_a_low_precision_are_worth_a_try() -> None:
         [small(), finding("stride", None)],
     ],
 )
-def test_what_precision_cannot_explain(found: list[Finding]) -> None:
-    assert flags(found) == []
+def test_what_precision_cannot_explain(findings: list[Finding]) -> None:
+    assert flags(findings) == []
 
 
 def test_only_inductor_fuses_and_only_low_precision_rounds() -> None:
@@ -66,11 +66,11 @@ def test_the_coarsest_dtype_counts() -> None:
 
 
 def test_random_numbers_of_the_compilers_own() -> None:
-    found = [finding("rng", None), finding("value", None)]
-    assert flags(found, dtype="float32", **{RANDOM: False}) == [RANDOM]
-    assert flags(found, dtype="float32", **{RANDOM: True}) == []
-    assert flags(found, dtype="float32") == []
-    assert flags([*found, finding("shape", None)], dtype="float32", **{RANDOM: False}) == []
+    findings = [finding("rng", None), finding("value", None)]
+    assert flags(findings, dtype="float32", **{RANDOM: False}) == [RANDOM]
+    assert flags(findings, dtype="float32", **{RANDOM: True}) == []
+    assert flags(findings, dtype="float32") == []
+    assert flags([*findings, finding("shape", None)], dtype="float32", **{RANDOM: False}) == []
 
 
 def test_random_numbers_explain_no_value_of_a_case_that_draws_none() -> None:

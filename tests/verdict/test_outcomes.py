@@ -18,8 +18,8 @@ SOURCE = Source("a\nb\nc\n", (None, Span("/x/a.spec.yaml", 5, 9), None))
 JOB = Job("k", "id", "here", "a", "", {"backend": "inductor"}, timeout=60.0)
 
 
-def ended(how: str, phase: str = "backend", **more: Any) -> Outcome:
-    return Outcome(JOB, how, 1.0, phase, **more)
+def ended(how: str, phase: str = "backend", **fields: Any) -> Outcome:
+    return Outcome(JOB, how, 1.0, phase, **fields)
 
 
 def test_a_result_is_taken_as_it_is() -> None:
@@ -27,9 +27,14 @@ def test_a_result_is_taken_as_it_is() -> None:
         "findings": [{"oracle": "value", "message": "m", "path": "p", "numbers": {"n": 1}}],
         "trust": {"verdict": "FLAKY", "reason": "so"},
     }
-    found, trust = read(ended("result", result=record), SOURCE)
-    assert (found[0].oracle, found[0].message, found[0].path, found[0].numbers) == ("value", "m", "p", {"n": 1})
-    assert (found[0].stage, found[0].error, found[0].place) == (None, None, None)
+    findings, trust = read(ended("result", result=record), SOURCE)
+    assert (findings[0].oracle, findings[0].message, findings[0].path, findings[0].numbers) == (
+        "value",
+        "m",
+        "p",
+        {"n": 1},
+    )
+    assert (findings[0].stage, findings[0].error, findings[0].place) == (None, None, None)
     assert trust == Trust("FLAKY", "so")
     assert read(ended("result"), SOURCE) == ([], None)
 
@@ -50,11 +55,11 @@ def test_a_result_is_taken_as_it_is() -> None:
     ],
 )  # fmt: skip
 def test_a_death_in_the_backend_is_a_finding(outcome: Outcome, oracle: str, name: str, message: str) -> None:
-    (found,), trust = read(outcome, SOURCE)
+    (finding,), trust = read(outcome, SOURCE)
     assert trust is None
-    assert (found.oracle, found.message) == (oracle, message)
-    assert found.error is not None and found.error["chain"] == [name]
-    assert found.severity == "crash"
+    assert (finding.oracle, finding.message) == (oracle, message)
+    assert finding.error is not None and finding.error["chain"] == [name]
+    assert finding.severity == "crash"
 
 
 STACK = """Fatal Python error: Segmentation fault
@@ -71,13 +76,13 @@ Current thread 0x00007f36 (most recent call first):
 
 
 def test_a_signal_tells_the_frame_in_which_the_process_died() -> None:
-    (found,), _ = read(ended("signal", signal="SIGSEGV", stack=STACK), SOURCE)
-    assert found.error is not None
-    assert found.error["origin"] == {"type": "SIGSEGV", "message": "", "frame": "_inductor/ir.py:realize"}
-    (found,), _ = read(ended("signal", signal="SIGSEGV"), SOURCE)
-    assert found.error is not None and found.error["origin"]["frame"] == ""
-    (found,), _ = read(ended("timeout", stack=STACK), SOURCE)
-    assert found.error is not None and "origin" not in found.error
+    (finding,), _ = read(ended("signal", signal="SIGSEGV", stack=STACK), SOURCE)
+    assert finding.error is not None
+    assert finding.error["origin"] == {"type": "SIGSEGV", "message": "", "frame": "_inductor/ir.py:realize"}
+    (finding,), _ = read(ended("signal", signal="SIGSEGV"), SOURCE)
+    assert finding.error is not None and finding.error["origin"]["frame"] == ""
+    (finding,), _ = read(ended("timeout", stack=STACK), SOURCE)
+    assert finding.error is not None and "origin" not in finding.error
 
 
 @pytest.mark.parametrize(
@@ -91,8 +96,8 @@ def test_the_judge_s_severity_comes_before_the_oracle_s(data: dict[str, str], se
 @pytest.mark.parametrize("how", ["signal", "timeout", "memory", "no-result"])
 def test_a_death_in_eager_is_the_cases_own(how: str) -> None:
     for phase, verdict in (("load", "INVALID"), ("eager", "INVALID"), ("eager-again", "FLAKY")):
-        found, trust = read(ended(how, phase, signal="SIGSEGV"), SOURCE)
-        assert found == [] and trust is not None and trust.verdict == verdict
+        findings, trust = read(ended(how, phase, signal="SIGSEGV"), SOURCE)
+        assert findings == [] and trust is not None and trust.verdict == verdict
         assert describe(ended(how, phase, signal="SIGSEGV")) in trust.reason
 
 
@@ -105,8 +110,8 @@ def test_a_broken_harness_is_nobodys_finding(phase: str) -> None:
 @pytest.mark.parametrize("phase", ["load", "eager", "backend", "float64"])
 def test_a_worker_that_fails_says_nothing_about_the_backend(phase: str) -> None:
     outcome = ended("worker-error", phase, detail="Traceback:\n  ...\nValueError: \x1b" + "9" * 5000 + "\n")
-    found, trust = read(outcome, SOURCE)
-    assert found == [] and trust is not None and trust.verdict == "BROKEN"
+    findings, trust = read(outcome, SOURCE)
+    assert findings == [] and trust is not None and trust.verdict == "BROKEN"
     start = "the worker failed while it had this case, which says nothing about the backend: ValueError: "
     assert trust.reason.startswith(start) and len(trust.reason) < 500 and "\x1b" not in trust.reason
     assert not died_in_float64(outcome)

@@ -92,24 +92,24 @@ def test_a_stage_implies_the_backends_that_contain_it(tmp_path: Path) -> None:
     )
     from tests.handmade import loaded
 
-    several = loaded(path, allow_python=True).variants
+    suite_variants = loaded(path, allow_python=True).variants
     stages = ("dynamo", "aot", "decomposition", "inductor", "backend")
-    fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in several}
+    fit = {v.backend.name: [s for s in stages if applies(known(stage=s), v, "2.13.0")] for v in suite_variants}
     assert fit == {
         "eager": ["dynamo"],
         "aot_eager": ["dynamo", "aot"],
         "inductor": ["dynamo", "aot", "decomposition", "inductor"],
         "mine": ["dynamo", "backend"],
     }
-    mine = next(v for v in several if v.backend.name == "mine")
-    assert applies(known(backend=("pkg:mine",)), mine, "2.13.0") and applies(known(backend=("mine",)), mine, "2.13.0")
+    own = next(v for v in suite_variants if v.backend.name == "mine")
+    assert applies(known(backend=("pkg:mine",)), own, "2.13.0") and applies(known(backend=("mine",)), own, "2.13.0")
 
 
 def test_a_device_means_each_of_its_kind(tmp_path: Path) -> None:
-    one = variants(tmp_path, "devices: ['cuda:1']")[0]
-    assert applies(known(device=("cuda",)), one, "2.13.0")
-    assert applies(known(device=("cuda:1",)), one, "2.13.0")
-    assert not applies(known(device=("cuda:0",)), one, "2.13.0")
+    on_cuda = variants(tmp_path, "devices: ['cuda:1']")[0]
+    assert applies(known(device=("cuda",)), on_cuda, "2.13.0")
+    assert applies(known(device=("cuda:1",)), on_cuda, "2.13.0")
+    assert not applies(known(device=("cuda:0",)), on_cuda, "2.13.0")
 
 
 # --- explains ---
@@ -132,16 +132,16 @@ def test_a_device_means_each_of_its_kind(tmp_path: Path) -> None:
     ],
 )
 def test_what_an_entry_pins_must_be_what_was_found(pinned: dict[str, Any], explaining: bool) -> None:
-    found = finding(
+    failure = finding(
         "compile-error", "inductor", "BackendCompilerFailed", "CppCompileError", message="no member named x"
     )
-    assert explains(known(**pinned), found) is explaining
+    assert explains(known(**pinned), failure) is explaining
 
 
 def test_a_pattern_of_an_entry_cannot_hang() -> None:
-    found = finding("compile-error", "inductor", "Failed", message="a" * 100_000)
-    assert not explains(known(error=r"((\w|\W)+)+QQ"), found)
-    assert explains(known(error="a{1000}"), found)
+    failure = finding("compile-error", "inductor", "Failed", message="a" * 100_000)
+    assert not explains(known(error=r"((\w|\W)+)+QQ"), failure)
+    assert explains(known(error="a{1000}"), failure)
     long = finding("compile-error", "inductor", "Failed", message="a" * 20_000 + "b")
     assert not explains(known(error="b"), long)  # so far nobody looks
 
@@ -162,18 +162,25 @@ def test_the_first_entry_that_explains_any_finding_answers() -> None:
 
 
 def test_findings_stand_in_the_order_of_the_gates() -> None:
-    found = [finding(oracle) for oracle in ("later-than-all", "rng", "value", "shape", "missing-error", "signal")]
-    assert [f.oracle for f in ranked(found)] == ["signal", "missing-error", "shape", "value", "rng", "later-than-all"]
+    findings = [finding(oracle) for oracle in ("later-than-all", "rng", "value", "shape", "missing-error", "signal")]
+    assert [f.oracle for f in ranked(findings)] == [
+        "signal",
+        "missing-error",
+        "shape",
+        "value",
+        "rng",
+        "later-than-all",
+    ]
     assert len({row.name for row in ORACLES}) == len(ORACLES)
 
 
 def test_findings_of_one_oracle_keep_their_order() -> None:
-    found = [finding(message=str(n)) for n in range(3)]
-    assert [f.message for f in ranked(found)] == ["0", "1", "2"]
+    findings = [finding(message=str(n)) for n in range(3)]
+    assert [f.message for f in ranked(findings)] == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(
-    ("found", "crash"),
+    ("failure", "crash"),
     [
         (finding("signal"), True),
         (finding("timeout"), True),
@@ -184,8 +191,8 @@ def test_findings_of_one_oracle_keep_their_order() -> None:
         (finding("value"), False),
     ],
 )
-def test_crashes(found: Any, crash: bool) -> None:
-    assert is_crash(found) is crash
+def test_crashes(failure: Any, crash: bool) -> None:
+    assert is_crash(failure) is crash
 
 
 # --- decide ---
@@ -197,8 +204,8 @@ def test_nothing_found_is_a_pass(variant: Variant) -> None:
 
 def test_a_wrong_answer_fails_and_no_answer_is_an_error(variant: Variant) -> None:
     assert decide(variant, "2.13.0", [finding("value")], None) == Verdict("FAIL", "value at call 0, output: it differs")
-    both = [finding("value"), finding("signal")]
-    assert decide(variant, "2.13.0", both, None).word == "ERROR"  # the gravest speaks
+    findings = [finding("value"), finding("signal")]
+    assert decide(variant, "2.13.0", findings, None).word == "ERROR"  # the gravest speaks
 
 
 def test_a_failure_as_the_ledger_says(tmp_path: Path) -> None:
@@ -227,17 +234,17 @@ def test_a_failure_that_went_away_is_red(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "failure",
     [
         finding("stride"),
         finding("value", "aot"),
         finding("compile-error", "inductor", "ValueError"),
     ],
 )
-def test_another_signature_is_red(tmp_path: Path, found: Any) -> None:
+def test_another_signature_is_red(tmp_path: Path, failure: Any) -> None:
     variant = with_ledger(tmp_path, "{stage: inductor, oracle: [value], reason: known}")
-    verdict = decide(variant, "2.13.0", [found], None)
-    assert verdict.word == ("ERROR" if found.oracle == "compile-error" else "FAIL")
+    verdict = decide(variant, "2.13.0", [failure], None)
+    assert verdict.word == ("ERROR" if failure.oracle == "compile-error" else "FAIL")
     assert verdict.reason.endswith("; the ledger expects value at stage inductor (line 6)")
     assert verdict.entry == variant.case.known[0].span
 
@@ -250,12 +257,12 @@ def test_any_entry_may_explain(tmp_path: Path) -> None:
 
 def test_a_second_failure_beside_a_known_one_is_red(tmp_path: Path) -> None:
     variant = with_ledger(tmp_path, "{stage: inductor, oracle: [stride], reason: known}")
-    both = [finding("stride"), finding("value")]
-    verdict = decide(variant, "2.13.0", both, None)
+    findings = [finding("stride"), finding("value")]
+    verdict = decide(variant, "2.13.0", findings, None)
     assert verdict.word == "FAIL"
     assert verdict.reason == "value at call 0, output: it differs; the ledger expects stride at stage inductor (line 6)"
-    two = with_ledger(tmp_path, "{oracle: [stride], reason: one}", "{oracle: [value], reason: two}")
-    assert decide(two, "2.13.0", both, None).word == "XFAIL"
+    full_ledger = with_ledger(tmp_path, "{oracle: [stride], reason: one}", "{oracle: [value], reason: two}")
+    assert decide(full_ledger, "2.13.0", findings, None).word == "XFAIL"
 
 
 def test_wavering_is_not_excused_where_a_second_failure_shows(tmp_path: Path) -> None:
@@ -272,8 +279,8 @@ def test_the_ledger_can_be_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("doubt", ["INVALID", "SKIP"])
 def test_an_invalid_case_says_nothing_about_a_compiler(tmp_path: Path, doubt: str) -> None:
     variant = with_ledger(tmp_path, "{oracle: [value], reason: known}")
-    for found in ([], [finding("value")]):
-        assert decide(variant, "2.13.0", found, Trust(doubt, "why")) == Verdict(doubt, "why")
+    for findings in ([], [finding("value")]):
+        assert decide(variant, "2.13.0", findings, Trust(doubt, "why")) == Verdict(doubt, "why")
 
 
 @pytest.mark.parametrize("doubt", ["FLAKY", "VACUOUS"])
@@ -306,10 +313,10 @@ def test_an_entry_beside_it_must_still_come_true(tmp_path: Path) -> None:
 
 def test_wavering_is_excused_where_each_failure_is_expected(tmp_path: Path) -> None:
     variant = with_ledger(tmp_path, SOMETIMES)
-    value, other = [finding("value")], [finding("stride")]
-    excused = excuse_wavering(variant, "2.13.0", [value, value])
-    assert excused is not None and (excused.word, excused.known) == ("XFAIL", "r")
-    assert excuse_wavering(variant, "2.13.0", [value, other]) is None
+    value_findings, stride_findings = [finding("value")], [finding("stride")]
+    verdict = excuse_wavering(variant, "2.13.0", [value_findings, value_findings])
+    assert verdict is not None and (verdict.word, verdict.known) == ("XFAIL", "r")
+    assert excuse_wavering(variant, "2.13.0", [value_findings, stride_findings]) is None
     assert excuse_wavering(variant, "2.13.0", []) is None
     certain = with_ledger(tmp_path, "{oracle: [value], reason: r}")
-    assert excuse_wavering(certain, "2.13.0", [value]) is None
+    assert excuse_wavering(certain, "2.13.0", [value_findings]) is None

@@ -81,8 +81,8 @@ def test_a_failure_keeps_the_credit_of_its_worst_severity() -> None:
     assert CREDITS["metadata"] == 5 and UNIT == 7
     assert stride.conformance == Share(1, 2) and stride.weighed == Share(7 + 5, 14)
     assert only(of(finished(), finished("XFAIL", **STRIDE))).total.weighed == stride.weighed
-    both = (value_finding(oracle="stride"), value_finding())
-    assert only(of(finished(), finished("FAIL", findings=both))).total.weighed == Share(7, 14)
+    findings = (value_finding(oracle="stride"), value_finding())
+    assert only(of(finished(), finished("FAIL", findings=findings))).total.weighed == Share(7, 14)
 
 
 def test_credits_descend_from_just_under_a_pass_to_nothing() -> None:

@@ -82,7 +82,7 @@ def test_the_parts_of_a_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("message", "variation"),
     [
         ("size (3, 4) at dimension -1", "size (7,) at dimension 0"),
         ("size [], stride []", "size [1, s77], stride [3, 1]"),
@@ -96,8 +96,8 @@ def test_the_parts_of_a_signature() -> None:
         ("first line\nx = 3", "first line\nsomething else"),
     ],
 )  # fmt: skip
-def test_shapes_dtypes_and_names_do_not_count(one: str, other: str) -> None:
-    assert text(raised(one)) == text(raised(other)) != text(raised("another message"))
+def test_shapes_dtypes_and_names_do_not_count(message: str, variation: str) -> None:
+    assert text(raised(message)) == text(raised(variation)) != text(raised("another message"))
 
 
 def test_two_bugs_have_two_signatures() -> None:
@@ -113,7 +113,7 @@ def test_two_bugs_have_two_signatures() -> None:
         text(finding("signal", "inductor", "SIGSEGV")),
         text(finding("signal", "inductor", "SIGABRT")),
     ]
-    assert len({id_of(one) for one in texts}) == len(texts)
+    assert len({id_of(message) for message in texts}) == len(texts)
 
 
 def test_the_compiler_s_own_class_and_the_numbers_of_a_value_do_not_count() -> None:

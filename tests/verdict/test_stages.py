@@ -46,28 +46,28 @@ def stages(*located: object) -> list[str | None]:
 
 
 def test_the_first_stage_that_shows_the_same_kind_of_failure_is_to_blame() -> None:
-    seen = {"dynamo": [], "aot": [finding("value", None)], "decomposition": [finding("value", None)]}
-    assert stages(*locate([finding("value", None)], "inductor", seen)) == ["aot"]
+    by_stage = {"dynamo": [], "aot": [finding("value", None)], "decomposition": [finding("value", None)]}
+    assert stages(*locate([finding("value", None)], "inductor", by_stage)) == ["aot"]
     assert stages(*locate([finding("value", None)], "inductor", {"dynamo": [], "aot": []})) == ["inductor"]
     assert stages(*locate([finding("value", None)], "pkg:mine", {"dynamo": []})) == ["backend"]
     assert stages(*locate([finding("value", None)], "eager", {})) == ["dynamo"]
 
 
 def test_a_wrong_error_and_a_missing_one_are_of_one_kind() -> None:
-    seen = {"dynamo": [finding("missing-error", None)]}
-    assert stages(*locate([finding("error-type", None)], "inductor", seen)) == ["dynamo"]
-    assert stages(*locate([finding("value", None)], "inductor", seen)) == ["inductor"]
+    by_stage = {"dynamo": [finding("missing-error", None)]}
+    assert stages(*locate([finding("error-type", None)], "inductor", by_stage)) == ["dynamo"]
+    assert stages(*locate([finding("value", None)], "inductor", by_stage)) == ["inductor"]
 
 
 def test_each_finding_has_a_stage_of_its_own() -> None:
-    seen = {"dynamo": [finding("stride", None)], "aot": [finding("grad", None)]}
-    found = [finding("shape", None), finding("grad", None), finding("rng", None)]
-    assert stages(*locate(found, "inductor", seen)) == ["dynamo", "aot", "inductor"]
+    by_stage = {"dynamo": [finding("stride", None)], "aot": [finding("grad", None)]}
+    findings = [finding("shape", None), finding("grad", None), finding("rng", None)]
+    assert stages(*locate(findings, "inductor", by_stage)) == ["dynamo", "aot", "inductor"]
 
 
 def test_an_earlier_stage_counts_even_if_the_one_after_it_passes() -> None:
-    seen = {"dynamo": [finding("signal", None)], "aot": []}
-    assert stages(*locate([finding("timeout", None)], "inductor", seen)) == ["dynamo"]
+    by_stage = {"dynamo": [finding("signal", None)], "aot": []}
+    assert stages(*locate([finding("timeout", None)], "inductor", by_stage)) == ["dynamo"]
 
 
 @pytest.mark.parametrize("backend", ["triton", "triton-compiled"])

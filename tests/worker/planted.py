@@ -144,7 +144,7 @@ def results_reused(graph: Graph, inputs: list[Any]) -> Function:
         outs = graph(*args)
         if not first:
             first.extend(out.detach().clone() for out in outs)
-        return tuple(kept.copy_(out) for kept, out in zip(first, outs, strict=True))
+        return tuple(memory.copy_(out) for memory, out in zip(first, outs, strict=True))
 
     return run
 
@@ -157,7 +157,7 @@ def constants_reused(graph: Graph, inputs: list[Any]) -> Function:
         outs = graph(*args)
         if not first:
             first.extend(outs)
-        return tuple(kept if torch.equal(kept, out) else out for kept, out in zip(first, outs, strict=True))
+        return tuple(constant if torch.equal(constant, out) else out for constant, out in zip(first, outs, strict=True))
 
     return run
 
@@ -195,16 +195,16 @@ def inputs_reused(graph: Graph, inputs: list[Any]) -> Function:
 
 def gradients_reused(graph: Graph, inputs: list[Any]) -> Function:
     """Every backward writes its gradients into the memory of the first one's, each time as a new tensor over it."""
-    memory: list[torch.Tensor] = []
+    buffers: list[torch.Tensor] = []
 
     def backward(graph: Graph, inputs: list[Any]) -> Function:
         def run(*args: Any) -> Any:
             gradients = graph(*args)
-            if not memory:
-                memory.extend(gradient.clone() for gradient in gradients)
-            for kept, gradient in zip(memory, gradients, strict=True):
-                kept.copy_(gradient)
-            return tuple(torch.from_numpy(kept.numpy()) for kept in memory)
+            if not buffers:
+                buffers.extend(gradient.clone() for gradient in gradients)
+            for buffer, gradient in zip(buffers, gradients, strict=True):
+                buffer.copy_(gradient)
+            return tuple(torch.from_numpy(buffer.numpy()) for buffer in buffers)
 
         return make_boxed_func(run)
 

@@ -24,10 +24,10 @@ def _swallow():
 def test_an_endless_call_is_refused(monkeypatch, function):
     monkeypatch.setattr(guarded, "SECONDS", 0.05)
     _swallow.end = time.monotonic() + 0.1
-    before = signal.getsignal(signal.SIGALRM)
+    handler = signal.getsignal(signal.SIGALRM)
     with pytest.raises(Refusal, match="takes longer than"):
         ask(function)
-    assert signal.getsignal(signal.SIGALRM) is before and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    assert signal.getsignal(signal.SIGALRM) is handler and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_a_call_that_raises_is_refused_and_another_one_answers():

@@ -22,7 +22,9 @@ torch.ones(1, requires_grad=True).sum().backward()
 HERE = str(Path(__file__).parent)
 
 
-def source(body: str, inputs: str = "torch.randn(4, 5)", signature: str = "x", init: str = "", more: str = "") -> str:
+def source(
+    body: str, inputs: str = "torch.randn(4, 5)", signature: str = "x", init: str = "", definitions: str = ""
+) -> str:
     """A case's text: the body of ``forward`` (lines joined by ``;`` or newlines), its inputs, extra module text."""
     lines = "\n        ".join(line for line in body.split("\n"))
     setup = f"\n    def __init__(self):\n        super().__init__()\n        {init}\n" if init else ""
@@ -34,7 +36,7 @@ def make_model():
     return Model().eval()
 def make_inputs():
     return [{inputs}]
-{more}
+{definitions}
 """
 
 
@@ -48,13 +50,13 @@ def run(
     text: str, backend: str = "planted:clean", compile: dict[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
     """The record of a job, proved to be plain JSON that control takes; ``phases`` is added to it."""
-    asked = job(
+    request = job(
         name="case-1", source=text, backend={"backend": backend, **(compile or {})}, **{"paths": [HERE], **fields}
     )
     phases: list[str] = []
-    record = run_job(json.loads(json.dumps(asked.to_json())), lambda message: phases.append(message["phase"]))
+    record = run_job(json.loads(json.dumps(request.to_json())), lambda message: phases.append(message["phase"]))
     text = json.dumps(record, allow_nan=False)
-    if asked.task == "judge":
+    if request.task == "judge":
         check_record(json.loads(text))
     return {**record, "phases": phases}
 

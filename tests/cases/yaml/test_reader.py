@@ -73,9 +73,9 @@ def nodes(node: YamlNode) -> Iterator[YamlNode]:
     ],
 )  # fmt: skip
 def test_core_resolution(text: str, value: object) -> None:
-    found = resolve(text)
-    assert found == value
-    assert type(found) is type(value)
+    result = resolve(text)
+    assert result == value
+    assert type(result) is type(value)
 
 
 def test_nan_and_negative_zero() -> None:
@@ -254,8 +254,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str, parser: str) -> None:
     text, start = REFUSED[name]
-    found = errors(text)
-    assert found and found[0].startswith(start), found
+    messages = errors(text)
+    assert messages and messages[0].startswith(start), messages
 
 
 def test_half_a_surrogate_pair_in_an_escape(parser: str) -> None:
@@ -315,8 +315,8 @@ def test_escape_sequences_do_not_reach_the_terminal() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 50, "- " * 50 + "x", "{a: " * 50, "? " * 50, "[" * 5000])
 def test_nested_too_deep(text: str, parser: str) -> None:
-    found = errors(text)
-    assert re.match(r"1:\d+: nested deeper than 40 levels \| the limit is depth=40", found[-1])
+    messages = errors(text)
+    assert re.match(r"1:\d+: nested deeper than 40 levels \| the limit is depth=40", messages[-1])
 
 
 def test_nested_as_deep_as_allowed(parser: str) -> None:
@@ -337,8 +337,8 @@ LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}
 
 def test_billion_laughs(parser: str) -> None:
     start = time.process_time()
-    found = errors(LAUGHS)
-    assert found == [
+    messages = errors(LAUGHS)
+    assert messages == [
         "6:50: the aliases up to here stand for more than 200000 nodes"
         " | the limit is expanded_nodes=200000; change it with --limit expanded_nodes=N"
     ]
@@ -425,8 +425,8 @@ def test_an_excerpt_of_what_is_not_utf_8_has_no_control_characters(tmp_path: Pat
         "a: \x1b".encode("utf-16"),
     ):
         path.write_bytes(data)
-        _, (found,) = load(path)
-        assert found.text and found.text.replace("\ufffd", "x").isprintable()
+        _, (problem,) = load(path)
+        assert problem.text and problem.text.replace("\ufffd", "x").isprintable()
 
 
 def test_too_large(tmp_path: Path) -> None:

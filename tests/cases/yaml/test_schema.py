@@ -27,12 +27,12 @@ DEFINITIONS: dict[str, Any] = load_schema("definitions")["definitions"]
 
 
 def errors(text: str, kind: str = "spec") -> list[str]:
-    node, diagnostics = load("x.yaml", text)
-    assert node is not None and not diagnostics, diagnostics
-    found = validate(node, kind, split_lines(text)).diagnostics
-    for diagnostic in found:
+    node, problems = load("x.yaml", text)
+    assert node is not None and not problems, problems
+    diagnostics = validate(node, kind, split_lines(text)).diagnostics
+    for diagnostic in diagnostics:
         assert diagnostic.render() and diagnostic.severity == "error"
-    return [f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in found]
+    return [f"{d.span.line}:{d.span.column}: {d.message}" + (f" | {d.hint}" if d.hint else "") for d in diagnostics]
 
 
 def case_errors(lines: str) -> list[str]:
@@ -163,10 +163,10 @@ WRONG_CASES = {
 
 @pytest.mark.parametrize("lines", WRONG_CASES)
 def test_wrong_cases(lines: str) -> None:
-    found = case_errors(lines)
+    messages = case_errors(lines)
     expected = WRONG_CASES[lines]
-    assert len(found) == len(expected), found
-    for line, start in zip(found, expected, strict=True):
+    assert len(messages) == len(expected), messages
+    for line, start in zip(messages, expected, strict=True):
         assert line.startswith(start)
 
 
@@ -191,8 +191,8 @@ def test_wrong_suites(text: str) -> None:
 
 def test_errors_are_sorted_and_there_once() -> None:
     text = "cases:\n  - &c {name: a, grad: 7, dtypes: [x]}\n  - *c\n  - {name: B, grad: 7}\n"
-    found = errors(text)
-    assert [line.split(": ")[0] for line in found] == ["2:24", "2:36", "4:12", "4:21"]
+    messages = errors(text)
+    assert [line.split(": ")[0] for line in messages] == ["2:24", "2:36", "4:12", "4:21"]
 
 
 def test_errors_have_an_end() -> None:
@@ -222,8 +222,8 @@ def test_the_line_is_read_from_the_file(tmp_path: Path) -> None:
     path.write_text("cases: 5\n")
     node, _ = load(path)
     assert node is not None
-    (found,) = validate(node, "spec").diagnostics
-    assert found.text == "cases: 5" and "cases: 5" in found.render()
+    (diagnostic,) = validate(node, "spec").diagnostics
+    assert diagnostic.text == "cases: 5" and "cases: 5" in diagnostic.render()
 
 
 def test_another_kind_is_refused() -> None:
@@ -311,8 +311,8 @@ def test_the_example_above_holds_every_key_of_a_case() -> None:
     node, _ = load("x.yaml", FINE)
     assert node is not None
     data: dict[str, Any] = node.plain()  # type: ignore[assignment]
-    used = set(data["defaults"]).union(*data["cases"])
-    assert used == set(DEFINITIONS["case"]["properties"])
+    example_keys = set(data["defaults"]).union(*data["cases"])
+    assert example_keys == set(DEFINITIONS["case"]["properties"])
 
 
 @pytest.mark.skipif(not DRAFTS, reason="the corpus is not beside this repository")
@@ -463,8 +463,8 @@ def test_unknown_schema() -> None:
 
 def test_jsonschema_is_imported_only_when_something_is_checked() -> None:
     code = "import sys, runner.cases.yaml.schema, runner.cases.yaml.reader; print('jsonschema' in sys.modules, 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.split() == ["False", "False"]
 
 
 @pytest.mark.slow

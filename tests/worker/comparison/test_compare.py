@@ -183,21 +183,21 @@ def test_exact_means_bits():
 
 def test_tolerances_come_from_torch_and_from_the_job():
     assert tolerance_for(torch.float32) == Tolerance(1.3e-6, 1e-5)
-    wanted = {"by_dtype": {"": [0.1, None], "float16": [None, 0.5]}}
-    assert tolerance_for(torch.float32, wanted) == Tolerance(0.1, 1e-5)
-    assert tolerance_for(torch.float16, wanted) == Tolerance(1e-3, 0.5)
+    tolerances = {"by_dtype": {"": [0.1, None], "float16": [None, 0.5]}}
+    assert tolerance_for(torch.float32, tolerances) == Tolerance(0.1, 1e-5)
+    assert tolerance_for(torch.float16, tolerances) == Tolerance(1e-3, 0.5)
     assert tolerance_for(torch.float32, {"exact": True}).exact
 
 
 def test_a_place_has_a_tolerance_of_its_own():
     places = {"gradients": [0.5, None], "output[1]": [0.1, 0.2], "output[1]['a']": [None, None]}
-    wanted = {"by_dtype": {"": [0.3, 0.3]}, "exact": True, "by_place": places}
-    assert tolerance_for(torch.float32, wanted, "output[1]") == Tolerance(0.1, 0.2)
-    assert tolerance_for(torch.float32, wanted, "output[1].values") == Tolerance(0.1, 0.2)
-    assert tolerance_for(torch.float32, wanted, "output[1]['a']") == Tolerance(1.3e-6, 1e-5)
-    assert tolerance_for(torch.float32, wanted, "gradient of x") == Tolerance(0.5, 1e-5)
+    tolerances = {"by_dtype": {"": [0.3, 0.3]}, "exact": True, "by_place": places}
+    assert tolerance_for(torch.float32, tolerances, "output[1]") == Tolerance(0.1, 0.2)
+    assert tolerance_for(torch.float32, tolerances, "output[1].values") == Tolerance(0.1, 0.2)
+    assert tolerance_for(torch.float32, tolerances, "output[1]['a']") == Tolerance(1.3e-6, 1e-5)
+    assert tolerance_for(torch.float32, tolerances, "gradient of x") == Tolerance(0.5, 1e-5)
     for path in ("output[10]", "output", "input x", ""):
-        assert tolerance_for(torch.float32, wanted, path) == Tolerance(0.3, 0.3, exact=True)
+        assert tolerance_for(torch.float32, tolerances, path) == Tolerance(0.3, 0.3, exact=True)
 
 
 def test_zero_tolerance_still_asks_float64():
@@ -227,10 +227,10 @@ def test_an_ill_conditioned_element_excuses_no_other_one(
 ) -> None:
     eager, exact = tensor(*ILL_CONDITIONED[0]), tensor(*ILL_CONDITIONED[1], dtype=torch.float64)
     measures = {"reference": lambda: exact, "measure_conditioning": lambda: movement}
-    found = compare_values(eager, tensor(*compiled), tolerance_for(torch.float32), **measures)
-    assert [difference.numbers["worst_index"] for difference in found.differences] == ([place] if place else [])
+    comparison = compare_values(eager, tensor(*compiled), tolerance_for(torch.float32), **measures)
+    assert [difference.numbers["worst_index"] for difference in comparison.differences] == ([place] if place else [])
     if place:
-        numbers = found.differences[0].numbers
+        numbers = comparison.differences[0].numbers
         assert (numbers["eager"], numbers["compiled"]) == (2.0, pytest.approx(2.02))
         assert numbers["multiplier"] == pytest.approx(0.02 / (1e-5 + 2 * 1.3e-6), rel=1e-3)
 
@@ -242,8 +242,8 @@ def test_noise_of_the_whole_tensor_needs_no_movement() -> None:
     exact = torch.ones(100_000, dtype=torch.float64)
     noise = [torch.randn(exact.shape, generator=torch.Generator().manual_seed(seed)) * 1e-3 for seed in (0, 1)]
     eager, compiled = (1 + part for part in noise)
-    found = compare_values(eager, compiled, tolerance_for(torch.float32), lambda: exact, measure_conditioning=never)
-    assert found.differences == ()
+    result = compare_values(eager, compiled, tolerance_for(torch.float32), lambda: exact, measure_conditioning=never)
+    assert result.differences == ()
 
 
 def test_where_eager_has_a_nan_an_ill_conditioned_element_excuses_nothing_either() -> None:
@@ -274,8 +274,11 @@ def test_a_wrong_element_in_the_second_piece_keeps_its_place(monkeypatch):
     assert numbers["compiled_error_max"] == pytest.approx(1)
     assert numbers["compiled_error_rmse"] == pytest.approx((1 / 30) ** 0.5, rel=1e-5)
     y[4, 5] = NAN
-    found = compare_values(x, y, tolerance_for(x.dtype), lambda: exact).differences
-    assert [(item.oracle, item.numbers["worst_index"]) for item in found] == [("nonfinite", [4, 5]), ("value", [3, 4])]
+    differences = compare_values(x, y, tolerance_for(x.dtype), lambda: exact).differences
+    assert [(item.oracle, item.numbers["worst_index"]) for item in differences] == [
+        ("nonfinite", [4, 5]),
+        ("value", [3, 4]),
+    ]
 
 
 def test_equal_bits():

@@ -10,28 +10,28 @@ from runner.worker.tensors.tolerance import tolerance_for
 
 
 def oracles(eager, compiled, exact, response=0.0, dtype=torch.float32):
-    asked: list[str] = []
+    calls: list[str] = []
 
     def reference():
-        asked.append("reference")
+        calls.append("reference")
         return None if exact is None else torch.as_tensor(exact, dtype=torch.float64).expand(eager.shape)
 
     def measure():
-        asked.append("response")
+        calls.append("response")
         return torch.full(eager.shape, response, dtype=torch.float64)
 
     result = compare_small_tensors(
         eager, compiled, dtype, tolerance_for(dtype), reference, lambda: dtype, measure_response=measure
     )
-    return [difference.oracle for difference in result.differences], asked
+    return [difference.oracle for difference in result.differences], calls
 
 
 SMALL = torch.full((3,), 1e-6)
 
 
 def test_a_gross_error_is_found_where_eager_is_right():
-    differences, asked = oracles(SMALL, torch.zeros(3), 1e-6)
-    assert differences == ["value"] and asked[0] == "reference" and asked[-1] == "response"
+    differences, calls = oracles(SMALL, torch.zeros(3), 1e-6)
+    assert differences == ["value"] and calls[0] == "reference" and calls[-1] == "response"
 
 
 def test_what_rounding_moves_as_far_is_none():
@@ -50,8 +50,8 @@ def test_what_rounding_moves_as_far_is_none():
     ],
 )
 def test_all_else_is_left_to_the_tolerance(eager, compiled, exact):
-    differences, asked = oracles(eager, compiled, exact)
-    assert differences == [] and "response" not in asked
+    differences, calls = oracles(eager, compiled, exact)
+    assert differences == [] and "response" not in calls
 
 
 def test_nothing_is_measured_where_the_tolerance_hides_nothing():

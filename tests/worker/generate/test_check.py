@@ -20,11 +20,11 @@ from runner.worker.generate import check
 HERE = Environment("0", "python", "2.13.0", "2.13.0", "3.11")
 
 
-def fault(folder: Path, chain: list[Any], inputs: Any = None, **more: Any) -> str:
+def fault(folder: Path, chain: list[Any], inputs: Any = None, **fields: Any) -> str:
     """What is wrong with a case of this chain."""
     file = folder / "case.spec.yaml"
     file.write_text(
-        text_of([{"name": "planted", "inputs": inputs or {"x": [4]}, "chain": chain, **more}]), encoding="utf-8"
+        text_of([{"name": "planted", "inputs": inputs or {"x": [4]}, "chain": chain, **fields}]), encoding="utf-8"
     )
     loaded = load([str(file)], everything=True)
     assert loaded.diagnostics == ()
@@ -68,10 +68,10 @@ def test_a_write_into_expanded_memory_is_not_written_though_it_changes_nothing(t
 
 
 def test_a_result_that_is_the_same_for_two_seeds_is_written_if_the_case_gives_all_values(tmp_path: Path) -> None:
-    given = {"values": [-0.0, 2.0, -3.0]}
-    assert fault(tmp_path, ["torch.sin"], {"x": given}) == ""
+    values = {"values": [-0.0, 2.0, -3.0]}
+    assert fault(tmp_path, ["torch.sin"], {"x": values}) == ""
     chain = [{"torch.zeros_like": "$y"}, {"torch.add": ["$_", "$x"]}]
-    assert fault(tmp_path, chain, {"x": given, "y": [3]}) == "constant"
+    assert fault(tmp_path, chain, {"x": values, "y": [3]}) == "constant"
     assert fault(tmp_path, ["torch.sin"], {"x": [0]}) == "constant"
 
 
@@ -88,8 +88,8 @@ def test_a_case_that_expects_an_exception_has_to_raise_it(tmp_path: Path) -> Non
     raises = {"raises": {"type": "IndexError"}}
     assert fault(tmp_path, [{"operator.getitem": ["$x", 7]}], expect=raises) == ""
     assert fault(tmp_path, ["torch.sin"], expect=raises) == "eager was to raise IndexError, and returned"
-    other = fault(tmp_path, [{"torch.reshape": ["$x", [3]]}], expect=raises)
-    assert other.startswith("eager was to raise IndexError, and raised RuntimeError")
+    message = fault(tmp_path, [{"torch.reshape": ["$x", [3]]}], expect=raises)
+    assert message.startswith("eager was to raise IndexError, and raised RuntimeError")
 
 
 def test_a_case_that_expects_no_graph_need_not_compile_one(tmp_path: Path) -> None:

@@ -44,9 +44,9 @@ def test_more_than_a_thousand_names_are_known_and_the_format_takes_nearly_all(na
 
 @pytest.mark.slow
 def test_nearly_every_name_can_be_drawn(names: list[str]) -> None:
-    some = names[::20]
-    reached = [name for name in some if any(database.add_step(chain_of(seed), name) for seed in range(6))]
-    assert len(reached) > 0.9 * len(some), set(some) - {*reached}
+    every_20th = names[::20]
+    reached = [name for name in every_20th if any(database.add_step(chain_of(seed), name) for seed in range(6))]
+    assert len(reached) > 0.9 * len(every_20th), set(every_20th) - {*reached}
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_only_a_pointwise_operator_writes_what_it_reads(monkeypatch: pytest.Monk
             chain.input([3, 3])
             assert database.add_step(chain, "Tensor.copysign_")
             steps.append(chain.steps[-1]["Tensor.copysign_"])
-        assert any(target == other for target, other in steps) == pointwise
+        assert any(target == source for target, source in steps) == pointwise
 
 
 def test_a_value_of_another_rank_is_viewed(monkeypatch: pytest.MonkeyPatch) -> None:

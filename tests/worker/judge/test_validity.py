@@ -11,11 +11,11 @@ from runner.worker.rerun import agreement
 from runner.worker.run import job
 
 UNSTEADY_INPUTS = source(
-    "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", more="import os"
+    "return x * 2", inputs="torch.frombuffer(bytearray(os.urandom(8)), dtype=torch.uint8)", definitions="import os"
 )
 UNSTEADY_DTYPE = source(
     "return x.to(torch.float64 if sys.runner_test_flips % 2 else torch.float32)",
-    more="import sys\nsys.runner_test_flips = getattr(sys, 'runner_test_flips', 0) + 1",
+    definitions="import sys\nsys.runner_test_flips = getattr(sys, 'runner_test_flips', 0) + 1",
 )
 
 
@@ -54,13 +54,13 @@ def off():
 
 
 def varying(step, body="return x * off()"):
-    return source(body, more=VARYING.format(step=step))
+    return source(body, definitions=VARYING.format(step=step))
 
 
 @pytest.fixture
 def elsewhere(monkeypatch):
     """Jobs believe that eager ran on a GPU."""
-    monkeypatch.setattr(job, "Agreement", lambda device, wanted: agreement.Agreement("cuda", wanted))
+    monkeypatch.setattr(job, "Agreement", lambda device, tolerances: agreement.Agreement("cuda", tolerances))
 
 
 def test_on_the_cpu_one_bit_is_too_much():
@@ -85,12 +85,12 @@ def test_a_wrong_backend_is_seen_where_eager_varies(elsewhere):
 
 
 def test_where_bits_count():
-    one, near = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000002])
+    exact, near = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0000002])
     for device, agreed in (("cpu", False), ("meta", False), ("cuda", True), ("xpu", True)):
         agreed_on = agreement.Agreement(device, None)
-        assert agreed_on(one, one.clone()) and not agreed_on.varied
-        assert (agreed_on(one, near), agreed_on.varied) == (agreed, agreed)
-    assert not agreement.Agreement("cuda", None)(one, torch.tensor([1.0, float("nan")]))
+        assert agreed_on(exact, exact.clone()) and not agreed_on.varied
+        assert (agreed_on(exact, near), agreed_on.varied) == (agreed, agreed)
+    assert not agreement.Agreement("cuda", None)(exact, torch.tensor([1.0, float("nan")]))
 
 
 def test_nothing_compiled_is_vacuous():
@@ -140,7 +140,7 @@ def test_a_note_tells_of_an_output_that_no_number_could_fail():
     for silent in (
         run(text, tolerance=bounds(0, 10, **{"output[0]": [0, 1e-5]})),
         run(source("return x.sin().flatten().tolist(), x * 1e6"), tolerance=bounds(0, 10)),
-        run(source("return x * 2", more=calls), tolerance=bounds(0, 10)),
+        run(source("return x * 2", definitions=calls), tolerance=bounds(0, 10)),
     ):
         assert passes(silent) and not silent["notes"]
 
@@ -224,7 +224,11 @@ def test_a_mutation_or_a_gradient_is_enough_to_compare():
         (source("return x[9]"), {"expect": {"raises": {"type": "IndexError", "match": "nonsense"}}}, "does not match"),
         (source("return x", inputs="torch.ones(-1)"), {}, "making the inputs of call 0 raised RuntimeError"),
         (source("return x", init="raise KeyError('no')"), {}, "making the model raised KeyError"),
-        (source("return x", more="import nothing_of_the_kind"), {}, "loading the source raised ModuleNotFoundError"),
+        (
+            source("return x", definitions="import nothing_of_the_kind"),
+            {},
+            "loading the source raised ModuleNotFoundError",
+        ),
         ("x = = 1", {}, "loading the source raised SyntaxError"),
         ("x = 1", {}, "no make_model"),
         (source("raise SystemExit(0)"), {}, "eager raised SystemExit"),

@@ -49,13 +49,13 @@ class Kernel:
 def launch(body: Callable[..., None], new: list[str], **arguments: Any) -> tuple[Launches, Kernel]:
     module = ModuleType("case")
     module.__file__ = "case.py"
-    seen, kernel = launch_plainly(module), Kernel(body)
+    launches, kernel = launch_plainly(module), Kernel(body)
     module.launch(kernel, (1,), arguments, new)
-    return seen, kernel
+    return launches, kernel
 
 
-def oracles(seen: Launches) -> list[str]:
-    return [one.oracle for one in seen.trespasses]
+def oracles(launches: Launches) -> list[str]:
+    return [trespass.oracle for trespass in launches.trespasses]
 
 
 def past(tensor: torch.Tensor, first: int, count: int = 1) -> torch.Tensor:
@@ -67,25 +67,26 @@ def past(tensor: torch.Tensor, first: int, count: int = 1) -> torch.Tensor:
 def test_a_kernel_that_writes_its_output_is_let_alone(dtype: torch.dtype) -> None:
     x = torch.ones(5, 7).to(dtype)
     out = torch.empty_like(x)
-    seen, kernel = launch(lambda x, out: out.copy_(x), ["out"], x=x, out=out)
-    assert (seen.count, kernel.calls, seen.trespasses) == (1, 1, [])
+    launches, kernel = launch(lambda x, out: out.copy_(x), ["out"], x=x, out=out)
+    assert (launches.count, kernel.calls, launches.trespasses) == (1, 1, [])
     assert torch.equal(out, x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_elements_that_are_not_written_show(dtype: torch.dtype) -> None:
     x, out = torch.ones(9).to(dtype), torch.empty(9, dtype=dtype)
-    seen, _ = launch(lambda x, out: out[:7].copy_(x[:7]), ["out"], x=x, out=out)
-    assert oracles(seen) == ["unwritten"]
-    assert seen.trespasses[0].message.startswith("2 of 9 elements") and seen.trespasses[0].numbers["first"] == [7]
+    launches, _ = launch(lambda x, out: out[:7].copy_(x[:7]), ["out"], x=x, out=out)
+    assert oracles(launches) == ["unwritten"]
+    assert launches.trespasses[0].message.startswith("2 of 9 elements")
+    assert launches.trespasses[0].numbers["first"] == [7]
     assert torch.equal(out[:7], x[:7])
 
 
 def test_a_value_that_happens_to_be_the_poison_is_no_finding() -> None:
     poison = int.from_bytes(bytes(pattern(torch.int8, 1)), "little")
     out = torch.empty(4, dtype=torch.int8)
-    seen, kernel = launch(lambda out: out.fill_(poison), ["out"], out=out)
-    assert seen.trespasses == [] and kernel.calls == 2  # the second time with other poison
+    launches, kernel = launch(lambda out: out.fill_(poison), ["out"], out=out)
+    assert launches.trespasses == [] and kernel.calls == 2  # the second time with other poison
     assert out.tolist() == [poison] * 4
 
 
@@ -98,15 +99,15 @@ def test_a_write_beside_a_tensor_shows(dtype: torch.dtype, place: int) -> None:
         past(out, place).fill_(True)
         out.fill_(True)
 
-    seen, _ = launch(body, ["out"], out=out)
-    assert oracles(seen) == ["out-of-bounds"]
-    assert seen.trespasses[0].numbers["first"] // out.element_size() == place
+    launches, _ = launch(body, ["out"], out=out)
+    assert oracles(launches) == ["out-of-bounds"]
+    assert launches.trespasses[0].numbers["first"] // out.element_size() == place
 
 
 def test_a_write_between_strided_elements_shows() -> None:
     wide = torch.zeros(4, 8)
-    seen, _ = launch(lambda x: past(x, 3).fill_(1), [], x=wide[:, :3])
-    assert oracles(seen) == ["out-of-bounds"] and "between its elements" in seen.trespasses[0].message
+    launches, _ = launch(lambda x: past(x, 3).fill_(1), [], x=wide[:, :3])
+    assert oracles(launches) == ["out-of-bounds"] and "between its elements" in launches.trespasses[0].message
     assert wide.sum() == 0  # the case's own memory was out of reach
 
 
@@ -118,8 +119,8 @@ def test_what_is_read_beside_an_input_is_not_a_number() -> None:
 
 def test_copied_poison_counts_as_written() -> None:
     x, out = torch.ones(4), torch.empty(4)
-    seen, _ = launch(lambda x, out: past(out, 0, 5).copy_(past(x, 0, 5)), ["out"], x=x, out=out)
-    assert oracles(seen) == ["out-of-bounds"]
+    launches, _ = launch(lambda x, out: past(out, 0, 5).copy_(past(x, 0, 5)), ["out"], x=x, out=out)
+    assert oracles(launches) == ["out-of-bounds"]
 
 
 @pytest.mark.parametrize(
@@ -145,15 +146,15 @@ def test_copies_keep_everything_that_a_kernel_sees(make: Callable[[], torch.Tens
 
 def test_tensors_that_share_memory_still_do() -> None:
     x = torch.zeros(6)
-    seen, _ = launch(lambda a, b: a.fill_(3), [], a=x[:4], b=x[2:])
-    assert x.tolist() == [3, 3, 3, 3, 0, 0] and seen.trespasses == []
+    launches, _ = launch(lambda a, b: a.fill_(3), [], a=x[:4], b=x[2:])
+    assert x.tolist() == [3, 3, 3, 3, 0, 0] and launches.trespasses == []
 
 
 def test_an_input_that_is_written_changes_and_says_so() -> None:
     x = torch.zeros(3)
-    before = x._version
+    version = x._version
     launch(lambda x: x.add_(1), [], x=x)
-    assert x.tolist() == [1, 1, 1] and x._version > before
+    assert x.tolist() == [1, 1, 1] and x._version > version
 
 
 def test_what_a_kernel_raises_goes_through() -> None:
@@ -284,17 +285,17 @@ def interpreted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     path = tmp_path_factory.mktemp("interpreted") / "case.py"
     path.write_text(KERNELS, encoding="utf-8")
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environ, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    process = subprocess.run([sys.executable, "-c", SCRIPT, str(path)], env=environ, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize(
     "name", ["copy", "block_pointer", "adds_alone", "adds_atomically", "writes_the_same", "locks", "sums_with_other"]
 )
 def test_a_sound_kernel_is_let_alone(interpreted: dict[str, Any], name: str) -> None:
-    seen = interpreted[name]
-    assert (seen["found"], seen["unable"], seen["error"], seen["notes"]) == ([], "", None, [])
+    record = interpreted[name]
+    assert (record["found"], record["unable"], record["error"], record["notes"]) == ([], "", None, [])
 
 
 def test_results_are_those_of_the_kernel(interpreted: dict[str, Any]) -> None:
@@ -313,7 +314,7 @@ def test_a_read_out_of_bounds_is_seen_though_nothing_comes_of_it(interpreted: di
 
 
 def test_a_write_far_away_is_seen_and_not_made(interpreted: dict[str, Any]) -> None:
-    assert [found[0] for found in interpreted["writes_far"]["found"]] == ["out-of-bounds"]
+    assert [trespass[0] for trespass in interpreted["writes_far"]["found"]] == ["out-of-bounds"]
     assert interpreted["writes_far"]["out"] == [1.0] * 10
 
 

@@ -118,7 +118,7 @@ def calls() -> Calls:
                 except Exception:  # noqa: BLE001  an entry of the database raises what it likes
                     continue
     assert len(recorded) > 600
-    return {func: several for func, several in recorded.items() if torch.Tag.nondeterministic_seeded not in func.tags}
+    return {func: items for func, items in recorded.items() if torch.Tag.nondeterministic_seeded not in func.tags}
 
 
 WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
@@ -186,10 +186,10 @@ def moved(value: Any) -> Any:
 def jumps(func: Any, call: Arguments) -> bool:
     """Return whether a finite element of a result moves far where whole numbers move by less than any tolerance."""
     call = tree_map(whole_numbers, call)
-    for own, other in itertools.chain.from_iterable(pairs(func, call, tree_map(moved, call)) for _ in range(3)):
-        if own.shape != other.shape:
+    for own, neighbour in itertools.chain.from_iterable(pairs(func, call, tree_map(moved, call)) for _ in range(3)):
+        if own.shape != neighbour.shape:
             return True
-        gaps, sizes = finite_difference(planes(own), planes(other)).abs(), planes(own).nan_to_num().abs()
+        gaps, sizes = finite_difference(planes(own), planes(neighbour)).abs(), planes(own).nan_to_num().abs()
         if bool((gaps > 1e-6 * (1 + sizes)).any()):
             return True
     return False
@@ -199,16 +199,16 @@ def jumps(func: Any, call: Arguments) -> bool:
 def test_who_gives_exact_results_has_a_row_and_whose_row_says_so_gives_them(calls: Calls) -> None:
     torch.manual_seed(0)
     missing, wrong = set(), set()
-    for func, several in calls.items():
-        several = [call for call in several if reads_numbers(call)]
-        counts = [agreement(func, call) for call in several]
+    for func, samples in calls.items():
+        samples = [call for call in samples if reads_numbers(call)]
+        counts = [agreement(func, call) for call in samples]
         name = func.overloadpacket.__name__
         if row_of(func) is ARITHMETIC and None not in counts and sum(filter(None, counts)) >= ENOUGH:
-            missing.update({name} if not all(is_exact(func, *call) for call in several) else ())
-        scalars = any(isinstance(leaf, float) for leaf in tree_leaves(several))  # rounded to the dtype as they are read
+            missing.update({name} if not all(is_exact(func, *call) for call in samples) else ())
+        scalars = any(isinstance(leaf, float) for leaf in tree_leaves(samples))  # rounded to the dtype as they are read
         wrong.update(
             name
-            for call, count in zip(several, counts, strict=True)
+            for call, count in zip(samples, counts, strict=True)
             if count is None and is_exact(func, *call) and not scalars
         )
     assert (missing - BY_CHANCE, wrong) == (set(), set())
@@ -219,8 +219,8 @@ def test_who_makes_a_step_has_a_row(calls: Calls) -> None:
     torch.manual_seed(0)
     stepped = {
         func.overloadpacket.__name__.removesuffix("_")
-        for func, several in calls.items()
-        if not row_of(func).freedom and not kink_of(func) and any(jumps(func, call) for call in several)
+        for func, samples in calls.items()
+        if not row_of(func).freedom and not kink_of(func) and any(jumps(func, call) for call in samples)
     }
     assert stepped - JUMPS.keys() == set()
     assert len(stepped) > 30  # else nothing jumps

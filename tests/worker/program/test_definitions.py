@@ -72,10 +72,10 @@ def test_the_first_kernel_for_triton_replaces_nothing() -> None:
     """Inductor then gives a class static methods that are partial functions, and hide inherited ones."""
     importlib.import_module("torch._inductor.lowering")  # which names the operators
     overrides = importlib.import_module("torch._inductor.codegen.triton").TritonKernelOverrides
-    before = set(vars(overrides))
+    names = set(vars(overrides))
     definitions = Definitions()
     overrides._setup_libdevice_routing.__wrapped__(overrides)
-    added = set(vars(overrides)) - before
+    added = set(vars(overrides)) - names
     try:
         assert isinstance(vars(overrides)["sin"], staticmethod)
         assert definitions.replaced() == ""

@@ -41,12 +41,12 @@ print("a result")
 
 @pytest.mark.parametrize("runs", ["reference", "legal_runs"])
 def test_a_run_of_our_own_that_loses_the_device_ends_the_process(runs: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, runs],
         capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'worker'}", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (devices.LOST, ""), done.stderr
-    assert "the device cpu is lost: CUDA error: device-side assert triggered" in done.stderr
+    assert (process.returncode, process.stdout) == (devices.LOST, ""), process.stderr
+    assert "the device cpu is lost: CUDA error: device-side assert triggered" in process.stderr
 
 
 def test_a_processor_is_never_lost() -> None:

@@ -60,15 +60,15 @@ COMMAND = "C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n"
 WARNING = "vec256_int.h:1746:7: warning: overflow in conversion\n"
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, 0), (200, 0), (200, 200), (10, 400)])
-def test_the_diagnosis_of_a_compiler_survives_its_warnings(before: int, after: int) -> None:
+@pytest.mark.parametrize(("leading", "trailing"), [(0, 0), (200, 0), (200, 200), (10, 400)])
+def test_the_diagnosis_of_a_compiler_survives_its_warnings(leading: int, trailing: int) -> None:
     diagnosis = "a.cpp:9:1: fatal error: error writing to a.s: No space left on device"
 
     def build() -> None:
         try:
             raise CalledProcessError(1, ["g++"])
         except CalledProcessError as error:
-            raise RuntimeError(f"{COMMAND}{WARNING * before}{diagnosis}\n{WARNING * after}") from error
+            raise RuntimeError(f"{COMMAND}{WARNING * leading}{diagnosis}\n{WARNING * trailing}") from error
 
     with pytest.raises(RuntimeError) as raised_error:
         build()
@@ -144,18 +144,18 @@ class Mute(Hostile):
 
 
 @pytest.mark.parametrize(
-    ("kind", "shown", "message"),
+    ("kind", "name", "message"),
     [
         (Hostile, "Hostile", "<its message cannot be had: Hostile>"),
         (Mute, "Unreadable", "Mute raised Hostile while it was read"),
     ],
 )
-def test_an_exception_that_cannot_be_read_is_told(kind: type[BaseException], shown: str, message: str) -> None:
+def test_an_exception_that_cannot_be_read_is_told(kind: type[BaseException], name: str, message: str) -> None:
     try:
         raise kind
     except BaseException as error:  # noqa: BLE001
         record = describe(error)
-    assert (record.info["type"], record.info["message"]) == (shown, message)
+    assert (record.info["type"], record.info["message"]) == (name, message)
     assert "test_an_exception_that_cannot_be_read" in record.info["trace"]
 
 

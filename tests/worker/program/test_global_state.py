@@ -66,11 +66,11 @@ def test_the_expression_reads_what_the_table_reads(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", OTHER)
 def test_what_a_block_changes_is_seen_and_put_back(expression: str) -> None:
-    before, value = read(), OTHER[expression]
+    state, value = read(), OTHER[expression]
     with restored():
         set_by(known(expression), value)
-        assert changes(before) == {expression: (before[expression], value)}
-    assert read() == before and changes(before) == {}
+        assert changes(state) == {expression: (state[expression], value)}
+    assert read() == state and changes(state) == {}
 
 
 HOOK = "torch.nn.modules.module.register_module_forward_hook"
@@ -95,34 +95,34 @@ PRIVATE = {
 @pytest.mark.parametrize("expression", PRIVATE)
 def test_a_private_setting_is_seen_put_back_and_read_by_a_script(expression: str) -> None:
     names = {"torch": torch, "numpy": numpy, "os": os, "random": random}
-    before, value = read(), eval(known(expression).expression, names)
+    state, value = read(), eval(known(expression).expression, names)
     exec(PRIVATE[expression], names)
-    assert list(changes(before)) == [expression] and not is_public(expression)
+    assert list(changes(state)) == [expression] and not is_public(expression)
     assert eval(expression, names) != value and known(expression).assignment("value") == "pass"
-    restore(before)
-    assert eval(expression, names) == value and changes(before) == {}
+    restore(state)
+    assert eval(expression, names) == value and changes(state) == {}
 
 
 def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = read()
+    state = read()
     monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "1")
-    assert changes(before) == {}
+    assert changes(state) == {}
 
 
 def test_a_private_setting_that_follows_a_public_one_does_not_count() -> None:
-    before = read()
+    state = read()
     with restored():
         torch.use_deterministic_algorithms(True)
-        assert changes(before).keys() == {"torch.get_deterministic_debug_mode()"}
+        assert changes(state).keys() == {"torch.get_deterministic_debug_mode()"}
 
 
 @pytest.mark.skipif(not hasattr(torch._inductor.config, "deterministic"), reason="this torch has no such flag")
 def test_what_determinism_changes_of_inductor_is_put_back() -> None:
-    before = torch._inductor.config.deterministic
+    value = torch._inductor.config.deterministic
     with restored():
         torch.use_deterministic_algorithms(True)
         assert torch._inductor.config.deterministic
-    assert torch._inductor.config.deterministic == before
+    assert torch._inductor.config.deterministic == value
 
 
 SETTERS = re.compile("(?:set|enable|allow|use|preferred)_")
@@ -183,16 +183,16 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 def test_what_a_function_of_torch_sets_is_seen_and_put_back(name: str) -> None:
     if name in UNCOVERED:
         return
-    before, setter = read(), setters()[name]
+    state, setter = read(), setters()[name]
     arguments = [ARGUMENTS[name]] if name in ARGUMENTS else [(value,) for value in VALUES]
-    for each in arguments:
+    for values in arguments:
         with contextlib.suppress(Exception):
-            setter(*each)
-        if differences(before):
+            setter(*values)
+        if differences(state):
             break
-    assert differences(before), f"nothing shows that {name} was called"
-    restore(before)
-    assert read() == before
+    assert differences(state), f"nothing shows that {name} was called"
+    restore(state)
+    assert read() == state
 
 
 @pytest.mark.parametrize(
@@ -214,21 +214,21 @@ def test_what_a_function_of_torch_sets_is_seen_and_put_back(name: str) -> None:
     ],
 )
 def test_what_has_no_function_of_its_own_is_seen_and_put_back(change: str) -> None:
-    before = read()
+    state = read()
     exec(change, {"torch": torch})
-    assert read() != before
-    restore(before)
-    assert read() == before and differences(before) == {}
+    assert read() != state
+    restore(state)
+    assert read() == state and differences(state) == {}
 
 
 def test_the_flush_of_denormals_is_compared_as_other_settings_are() -> None:
-    before = read()
+    state = read()
     with restored():
         torch.set_flush_denormal(True)
-        ((expression, pair),) = changes(before).items()
+        ((expression, pair),) = changes(state).items()
         assert pair == (False, True)
         set_by(known(expression), False)
-        assert changes(before) == {}
+        assert changes(state) == {}
 
 
 @pytest.mark.parametrize(
@@ -245,39 +245,39 @@ def test_an_expression_that_is_none_of_a_setting_is_refused(text: str) -> None:
 
 def test_what_nothing_sets_is_read_alone() -> None:
     name = "torch.is_inference_mode_enabled()"
-    before = read()
+    state = read()
     with torch.inference_mode(), torch.enable_grad():
-        assert changes(before) == {name: (False, True)}
-        restore(before)
+        assert changes(state) == {name: (False, True)}
+        restore(state)
         assert read()[name] and known(name).assignment("before") == "pass"
 
 
 def test_a_setting_that_follows_another_is_put_back_and_not_compared() -> None:
-    before = read()
+    state = read()
     with restored():
         torch.set_float32_matmul_precision("high")
         assert read()["torch.backends.cuda.matmul.allow_tf32"]
-        assert changes(before).keys() == {"torch.get_float32_matmul_precision()"}
-    assert read() == before
+        assert changes(state).keys() == {"torch.get_float32_matmul_precision()"}
+    assert read() == state
 
 
 def test_what_torch_refuses_to_answer_is_left_out_and_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    before, written = read(), []
+    state, values = read(), []
 
     def refuse() -> None:
         raise RuntimeError("old and new functions were mixed")
 
-    mixed = dataclasses.replace(switches()["torch.get_default_dtype()"], read=refuse, write=written.append)
+    mixed = dataclasses.replace(switches()["torch.get_default_dtype()"], read=refuse, write=values.append)
     table = {"torch.mixed": mixed, **switches()}
     monkeypatch.setattr(global_state, "switches", lambda: table)
-    assert read() == before and changes({**before, "torch.mixed": 1}) == {}
-    restore({**before, "torch.mixed": 1})
-    assert written == [1]
+    assert read() == state and changes({**state, "torch.mixed": 1}) == {}
+    restore({**state, "torch.mixed": 1})
+    assert values == [1]
 
 
 def test_settings_are_put_back_after_an_exception() -> None:
-    before = read()
+    state = read()
     with pytest.raises(ValueError, match="so"), restored():
         torch.set_default_dtype(torch.float64)
         raise ValueError("so")
-    assert read() == before
+    assert read() == state

@@ -13,7 +13,9 @@ from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, configured, environment
 from runner.worker.program.observe import Settings, observe
 
-TEXT = source("return x + self.w", init="self.w = torch.nn.Parameter(torch.randn(5))", more="VARIABLE = torch.randn(5)")
+TEXT = source(
+    "return x + self.w", init="self.w = torch.nn.Parameter(torch.randn(5))", definitions="VARIABLE = torch.randn(5)"
+)
 
 
 def test_every_load_is_fresh_and_seeded(tmp_path):
@@ -29,14 +31,16 @@ def test_every_load_is_fresh_and_seeded(tmp_path):
 
 
 def test_the_generators_are_reset_before_each_call(tmp_path):
-    text = source("import random\nreturn torch.rand(2), random.random()", more="CALLS = [make_inputs, make_inputs]")
+    text = source(
+        "import random\nreturn torch.rand(2), random.random()", definitions="CALLS = [make_inputs, make_inputs]"
+    )
     loaded = Source(text, "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of(job(seed=7)))
+    observation = observe(loaded, loaded.model, Settings.of(job(seed=7)))
     for call in (0, 1):
         torch.manual_seed(7 + call)
         random.seed(7 + call)
-        drawn = [leaf.value for leaf in seen.calls[call].outputs.leaves]
-        assert torch.equal(drawn[0], torch.rand(2)) and drawn[1] == random.random()
+        numbers = [leaf.value for leaf in observation.calls[call].outputs.leaves]
+        assert torch.equal(numbers[0], torch.rand(2)) and numbers[1] == random.random()
 
 
 def test_the_mode_is_the_source_s_own(tmp_path):
@@ -49,12 +53,12 @@ def test_flags_are_set_and_put_back():
     import torch._dynamo.config
     import torch._inductor.config as inductor
 
-    before = (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
+    values = (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     flags = {"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.cache_size_limit": 3}
     with environment(job(config=flags, threads=1, paths=["/nowhere"])):
         assert (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit) == (1, False, 3)
         assert torch.get_num_threads() == 1 and sys.path[-1] == "/nowhere"
-    assert before == (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
+    assert values == (inductor.cpp.simdlen, inductor.fallback_random, torch._dynamo.config.cache_size_limit)
     assert "/nowhere" not in sys.path
     with environment(job(config={"torch._inductor.config.fallback_random": True})):
         assert inductor.fallback_random is True
@@ -63,8 +67,8 @@ def test_flags_are_set_and_put_back():
 def test_no_number_of_threads_means_torchs_own(monkeypatch):
     threads = torch.get_num_threads()
     monkeypatch.setenv("RUNNER_DEFAULT_THREADS", str(threads + 1))
-    for asked, expected in ((0, threads + 1), (3, 3)):
-        with environment(job(threads=asked)):
+    for number, expected in ((0, threads + 1), (3, 3)):
+        with environment(job(threads=number)):
             assert torch.get_num_threads() == expected
     monkeypatch.delenv("RUNNER_DEFAULT_THREADS")
     with environment(job(threads=0)):
@@ -74,11 +78,11 @@ def test_no_number_of_threads_means_torchs_own(monkeypatch):
 def test_an_unknown_flag_puts_back_those_set_before_it():
     import torch._inductor.config as inductor
 
-    before = inductor.cpp.simdlen
+    simdlen = inductor.cpp.simdlen
     flags = [("torch._inductor.config.cpp.simdlen", 1), ("torch._inductor.config.nothing", 1)]
     with pytest.raises(InvalidCase, match="has no flag"), configured(flags):
         pass
-    assert inductor.cpp.simdlen == before
+    assert inductor.cpp.simdlen == simdlen
 
 
 def test_nothing_is_left_behind():

@@ -19,11 +19,11 @@ from runner.worker.program.walk import flatten
 Pair = collections.namedtuple("Pair", "a b")
 
 
-def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **more):
-    loaded = Source(source(body, inputs, **more), "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of(job(grad={"mode": grad})))
-    assert seen.error is None, seen.error
-    return seen.calls[0]
+def record(tmp_path, body, inputs="torch.randn(4, 5)", grad="off", **parts):
+    loaded = Source(source(body, inputs, **parts), "case", str(tmp_path)).load(0)
+    observation = observe(loaded, loaded.model, Settings.of(job(grad={"mode": grad})))
+    assert observation.error is None, observation.error
+    return observation.calls[0]
 
 
 def test_structures_are_told_apart():
@@ -47,7 +47,7 @@ def test_metadata_survives_the_copy():
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make",
     [
         lambda: torch.eye(3).to_sparse(),
         lambda: torch.eye(3).to_sparse_csr(),
@@ -57,8 +57,8 @@ def test_metadata_survives_the_copy():
         lambda: torch.ones(3).to(torch.float8_e4m3fn),
     ],
 )
-def test_odd_tensors_have_elements_too(made):
-    (leaf,) = snapshot(made(), "output").leaves
+def test_odd_tensors_have_elements_too(make):
+    (leaf,) = snapshot(make(), "output").leaves
     assert leaf.problem is None and leaf.value.layout == torch.strided and leaf.value.numel() > 0
 
 
@@ -74,7 +74,7 @@ def test_aliases(tmp_path):
         "y = x + 1\nreturn x, x[1:], y, y.view(-1), self.w.t(), x + 0",
         init="self.w = torch.nn.Parameter(torch.ones(2, 3))",
     )
-    assert {path: set(found) for path, found in call.aliases.items()} == {
+    assert {path: set(aliases) for path, aliases in call.aliases.items()} == {
         "output[0]": {"is input x"},
         "output[1]": {"shares memory with input x", "shares memory with output[0]"},
         "output[2]": set(),
@@ -85,19 +85,19 @@ def test_aliases(tmp_path):
 
 
 def test_mutation_and_generator(tmp_path):
-    still = record(tmp_path, "return x + 1")
-    assert not still.mutated and not still.drew_random
-    moved = record(tmp_path, "x.add_(torch.rand(5))\nreturn x + 1")
-    assert moved.mutated and moved.drew_random
-    resized = record(tmp_path, "x.t_()\nreturn x + 1")
-    assert resized.inputs.leaves[0].metadata.shape == (5, 4)
+    unwritten_input = record(tmp_path, "return x + 1")
+    assert not unwritten_input.mutated and not unwritten_input.drew_random
+    written_input = record(tmp_path, "x.add_(torch.rand(5))\nreturn x + 1")
+    assert written_input.mutated and written_input.drew_random
+    new_shape = record(tmp_path, "x.t_()\nreturn x + 1")
+    assert new_shape.inputs.leaves[0].metadata.shape == (5, 4)
 
 
 def test_a_device_s_own_generator_counts_as_random(tmp_path, monkeypatch):
     states = [torch.zeros(16, dtype=torch.uint8), torch.ones(16, dtype=torch.uint8)]
-    for before, after, drew in ((0, 0, False), (0, 1, True)):
-        given = iter(([states[0], states[before]], [states[0], states[after]]))
-        monkeypatch.setattr(observing, "_generators", lambda device, given=given: next(given))
+    for first, second, drew in ((0, 0, False), (0, 1, True)):
+        pairs = iter(([states[0], states[first]], [states[0], states[second]]))
+        monkeypatch.setattr(observing, "_generators", lambda device, pairs=pairs: next(pairs))
         assert record(tmp_path, "return x + 1").drew_random is drew
 
 
@@ -116,8 +116,8 @@ def test_a_spoilt_device_is_an_error_of_the_call(tmp_path, monkeypatch, body, er
 
     monkeypatch.setattr(observing, "_generators", read)
     loaded = Source(source(body, "torch.randn(4, 5)"), "case", str(tmp_path)).load(0)
-    seen = observe(loaded, loaded.model, Settings.of(job()))
-    assert seen.error.info["type"] == error and not seen.drew_random
+    observation = observe(loaded, loaded.model, Settings.of(job()))
+    assert observation.error.info["type"] == error and not observation.drew_random
 
 
 def test_the_states_are_those_of_all_devices_of_a_kind(monkeypatch):
@@ -153,8 +153,8 @@ def test_gradients_that_the_model_keeps(tmp_path):
 
 
 def test_a_panic_is_an_error_of_the_call(tmp_path):
-    more = "class Panic(BaseException): pass"
-    loaded = Source(source("raise Panic('index out of bounds')", more=more), "case", str(tmp_path)).load(0)
+    panic = "class Panic(BaseException): pass"
+    loaded = Source(source("raise Panic('index out of bounds')", definitions=panic), "case", str(tmp_path)).load(0)
     error = observe(loaded, loaded.model, Settings.of(job())).error
     assert error is not None and error.summary == "Panic: index out of bounds"
 
@@ -210,7 +210,7 @@ def test_a_container_may_hold_itself():
 def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):
     """What a call sets holds in the next call, and is put back when the run has ended."""
     body = "before = torch.get_default_dtype()\ntorch.set_default_dtype(torch.float64)\nreturn str(before)"
-    loaded = Source(source(body, more="CALLS = [make_inputs] * 2"), "case", str(tmp_path)).load(0)
+    loaded = Source(source(body, definitions="CALLS = [make_inputs] * 2"), "case", str(tmp_path)).load(0)
     for _ in range(2):
         first, second = observe(loaded, loaded.model, Settings.of(job())).calls
         assert first.settings == {"torch.get_default_dtype()": (torch.float32, torch.float64)} and not second.settings

@@ -13,7 +13,7 @@ TWO_CALLS = "CALLS = [make_inputs, make_inputs]"
 
 
 def test_they_are_what_a_run_begins_with(tmp_path):
-    text = source("self.w.add_(1)\nx.mul_(2)\nreturn x + self.w", init="self.w = torch.ones(5)", more=TWO_CALLS)
+    text = source("self.w.add_(1)\nx.mul_(2)\nreturn x + self.w", init="self.w = torch.ones(5)", definitions=TWO_CALLS)
     settings = Settings.of(job(grad={"mode": "off"}))
     case = Source(text, "case", str(tmp_path))
     loaded = case.load(0)
@@ -23,5 +23,5 @@ def test_they_are_what_a_run_begins_with(tmp_path):
     assert sorted(tensors) == [(0, "attribute w"), (0, "input x"), (1, "input x")]
     assert torch.equal(leaves[0, "attribute w"].value, torch.ones(5))
     for call in (0, 1):
-        (after,) = run.calls[call].inputs.leaves
-        assert torch.equal(after.value, leaves[call, "input x"].value * 2)
+        (leaf,) = run.calls[call].inputs.leaves
+        assert torch.equal(leaf.value, leaves[call, "input x"].value * 2)

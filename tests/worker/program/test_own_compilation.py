@@ -15,9 +15,11 @@ CONDITION = "torch.cond(x.sum() > 0, lambda a: a @ self.w, lambda a: a.cos() @ s
 @pytest.mark.parametrize(
     "text",
     [
-        source("return relu(x) + 1", more=COMPILED),
-        source("return self.relu(x) + 1", init=MADE, more=RELU),
-        source("return torch.relu(x) + 1", more=f"Model.forward = torch.compile(Model.forward, backend='{WRONG}')"),
+        source("return relu(x) + 1", definitions=COMPILED),
+        source("return self.relu(x) + 1", init=MADE, definitions=RELU),
+        source(
+            "return torch.relu(x) + 1", definitions=f"Model.forward = torch.compile(Model.forward, backend='{WRONG}')"
+        ),
     ],
     ids=["function", "module", "forward"],
 )
@@ -29,7 +31,7 @@ def test_eager_is_eager_though_the_model_compiles_a_part_of_itself(text: str) ->
 
 
 def test_what_a_model_computes_as_it_is_made_is_eager_too() -> None:
-    text = source("return x * self.b", init="self.register_buffer('b', relu(torch.randn(5)))", more=COMPILED)
+    text = source("return x * self.b", init="self.register_buffer('b', relu(torch.randn(5)))", definitions=COMPILED)
     assert passes(run(text, "eager"))
 
 
@@ -42,7 +44,7 @@ def test_operators_that_dynamo_traces_by_themselves_are_no_compilation() -> None
 def test_eager_that_cannot_do_without_compiled_code_is_no_reference() -> None:
     """Without Dynamo the closures of ``torch.cond`` have no gradient."""
     init = "self.w = torch.nn.Parameter(torch.randn(5, 5))"
-    record = run(source(f"return relu({CONDITION})", init=init, more=COMPILED.replace(WRONG, "eager")), "eager")
+    record = run(source(f"return relu({CONDITION})", init=init, definitions=COMPILED.replace(WRONG, "eager")), "eager")
     assert record["trust"] == {
         "verdict": "VACUOUS", "reason": "eager is no reference: it ran compiled code (relu)", "error": None
     }  # fmt: skip

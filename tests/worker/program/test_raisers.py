@@ -66,9 +66,9 @@ def origin(name: str, function=torch.relu) -> dict[str, str]:
     """The facts of the error that ``function`` raises under a backend."""
     torch._dynamo.reset()
     compiled = torch.compile(function, backend=backends.find(name))
-    with pytest.raises(BaseException) as raised:
+    with pytest.raises(BaseException) as failure:
         compiled(torch.ones(3))
-    return describe(raised.value, module=__name__, packages=backends.packages(name)).info["origin"]
+    return describe(failure.value, module=__name__, packages=backends.packages(name)).info["origin"]
 
 
 @pytest.mark.parametrize(

@@ -26,10 +26,10 @@ SECOND = "CALLS = [make_inputs, lambda: [torch.ones(7)]]"
 DRAWING = {
     "in the forward": (source("return x + torch.rand(4, 5)"), {}),
     "in the backward alone": (
-        source("return Noisy.apply(x)", "torch.ones(3, requires_grad=True)", more=BACKWARD),
+        source("return Noisy.apply(x)", "torch.ones(3, requires_grad=True)", definitions=BACKWARD),
         {"grad": {"mode": "backward"}},
     ),
-    "in the second call alone": (source("return torch.rand(7) if x.dim() == 1 else x + 1", more=SECOND), {}),
+    "in the second call alone": (source("return torch.rand(7) if x.dim() == 1 else x + 1", definitions=SECOND), {}),
     "and then it raises": (
         source("x = x + torch.rand(4, 5)\nreturn x[(x * 0).long() + 99]"),
         {"expect": {"raises": {"type": "IndexError", "match": None}}},
@@ -44,7 +44,7 @@ STILL = {
     ),
     "by Python": (source("import random\nreturn x + random.random()"), {}),
     "a backward that nobody runs": (
-        source("return Noisy.apply(x)", "torch.ones(3, requires_grad=True)", more=BACKWARD),
+        source("return Noisy.apply(x)", "torch.ones(3, requires_grad=True)", definitions=BACKWARD),
         {"grad": {"mode": "forward"}},
     ),
 }

@@ -51,20 +51,20 @@ def test_without_inductor_there_are_operators_alone():
 
 
 def test_what_runs_afterwards_is_not_watched():
-    before = proxy_tensor.maybe_handle_decomp
+    function = proxy_tensor.maybe_handle_decomp
     reach = Reach()
     with reach.watch():
         pass
-    assert proxy_tensor.maybe_handle_decomp is before
+    assert proxy_tensor.maybe_handle_decomp is function
     torch.compile(silu_and_product, backend="aot_eager")(torch.ones(2, 2))
     assert reach.names == set()
 
 
 def test_the_tables_hold_what_can_be_reached():
-    known = tables()
-    assert "aten.silu" in known["decomposition"] and "aten.cumprod" in known["lowering"]
+    operators = tables()
+    assert "aten.silu" in operators["decomposition"] and "aten.cumprod" in operators["lowering"]
     reached = {name.partition(" ")[2] for name in names_of("inductor") if name.startswith("lowering")}
-    assert reached <= set(known["lowering"])
+    assert reached <= set(operators["lowering"])
 
 
 def test_lines_are_recorded_where_asked_for():
@@ -118,11 +118,11 @@ def test_a_debugger_stays():
     def debugger(frame: FrameType, event: str, argument: object) -> None:
         """As pdb or coverage would."""
 
-    before = sys.gettrace()
+    tracer = sys.gettrace()
     sys.settrace(debugger)
     try:
         with Reach(has_lines=True).watch():
             assert sys.gettrace() is not debugger
         assert sys.gettrace() is debugger
     finally:
-        sys.settrace(before)
+        sys.settrace(tracer)

@@ -43,29 +43,31 @@ class Always(torch.overrides.TorchFunctionMode):
 
 @pytest.mark.parametrize("name", REPLACED)
 def test_a_case_is_judged_by_the_original_functions(name: str) -> None:
-    before = torch.equal, vars(torch.Tensor).get("equal"), torch.Tensor.__ne__, builtins.all, json.dumps, time.monotonic
+    start = torch.equal, vars(torch.Tensor).get("equal"), torch.Tensor.__ne__, builtins.all, json.dumps, time.monotonic
     depth = torch._C._len_torch_function_stack()
     body = WRONG.format("if torch.compiler.is_compiling(): replace()")
-    record = run(source(body, more=MODE + HOOK.format(REPLACED[name])), "eager", foreign=True)
+    record = run(source(body, definitions=MODE + HOOK.format(REPLACED[name])), "eager", foreign=True)
     assert [finding["oracle"] for finding in record["findings"]] == ["value"], record
     assert min(record["seconds"].values()) >= 0
-    after = torch.equal, vars(torch.Tensor).get("equal"), torch.Tensor.__ne__, builtins.all, json.dumps, time.monotonic
-    assert (before, depth) == (after, torch._C._len_torch_function_stack())
+    end = torch.equal, vars(torch.Tensor).get("equal"), torch.Tensor.__ne__, builtins.all, json.dumps, time.monotonic
+    assert (start, depth) == (end, torch._C._len_torch_function_stack())
 
 
 def test_what_a_case_replaces_for_eager_and_compiled_code_alike_stays_in_force_for_both() -> None:
     original = torch.sin
-    text = source("return torch.sin(x)", more="torch.sin = lambda x: x * 2")
+    text = source("return torch.sin(x)", definitions="torch.sin = lambda x: x * 2")
     record = run(text, "aot_eager", foreign=True)
     assert (record["findings"], record["trust"], torch.sin) == ([], None, original)
-    wrong = source("return torch.sin(x) + (1 if torch.compiler.is_compiling() else 2)", more="torch.sin = abs")
+    wrong = source("return torch.sin(x) + (1 if torch.compiler.is_compiling() else 2)", definitions="torch.sin = abs")
     assert [finding["oracle"] for finding in run(wrong, "aot_eager", foreign=True)["findings"]] == ["value"]
 
 
 def test_a_default_device_of_a_case_holds_for_its_code_alone() -> None:
-    more = "torch.set_default_device('meta')\nseen = []"
+    definitions = "torch.set_default_device('meta')\nseen = []"
     text = source(
-        "seen.append(torch.ones(2).device.type)\nreturn x + len(seen[-1])", "torch.randn(2, device='cpu')", more=more
+        "seen.append(torch.ones(2).device.type)\nreturn x + len(seen[-1])",
+        "torch.randn(2, device='cpu')",
+        definitions=definitions,
     )
     try:
         record = run(text, "eager", foreign=True)

@@ -13,10 +13,10 @@ class Graph:
     """What torch.cuda.CUDAGraph is, as far as it matters."""
 
     def __init__(self) -> None:
-        self.done: list[str] = []
+        self.replays: list[str] = []
 
     def replay(self) -> None:
-        self.done.append("replayed")
+        self.replays.append("replayed")
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
 def test_replays_are_counted_while_somebody_counts_and_happen_always(graph: Graph) -> None:
     original = Graph.replay
     graph.replay()
-    with replays.count_replays() as seen:
+    with replays.count_replays() as counter:
         graph.replay()
         graph.replay()
     graph.replay()
-    assert (seen.count, len(graph.done)) == (2, 4)
+    assert (counter.count, len(graph.replays)) == (2, 4)
     assert Graph.replay is original
 
 

@@ -31,7 +31,7 @@ class Model(torch.nn.Module):
         self.parts = [torch.nn.BatchNorm1d(2)]
         self.act, self.lock, self.count = torch.relu, threading.Lock(), 3
 
-    def forward(self, x, *more):
+    def forward(self, x, *extra):
         return x
 
 
@@ -98,10 +98,10 @@ def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
 
 def test_what_an_import_makes_anew_is_no_difference_unless_a_call_changes_it():
     """Each run imports the file anew, at another time and under another name."""
-    more = "import time\nSTART, NAME, TIMES = time.time_ns(), __name__, {'loaded': time.time_ns()}"
-    assert passes(run(source("return x * 2", more=more)))
-    changed = run(source("TIMES['called'] = TIMES['loaded'] + 1\nreturn x * 2", more=more))
-    assert passes(changed) and "global TIMES: not compared (two eager runs leave it differently)" in changed["notes"]
+    definitions = "import time\nSTART, NAME, TIMES = time.time_ns(), __name__, {'loaded': time.time_ns()}"
+    assert passes(run(source("return x * 2", definitions=definitions)))
+    record = run(source("TIMES['called'] = TIMES['loaded'] + 1\nreturn x * 2", definitions=definitions))
+    assert passes(record) and "global TIMES: not compared (two eager runs leave it differently)" in record["notes"]
 
 
 def test_the_mode_of_each_module_is_a_part_of_the_structure():
@@ -116,8 +116,8 @@ def test_the_mode_of_each_module_is_a_part_of_the_structure():
 
 
 def test_what_belongs_to_torch_is_no_state():
-    more = "from torch._dynamo.utils import counters"
-    assert passes(run(source("return x * 2", init="self.counters = counters", more=more), "eager"))
+    definitions = "from torch._dynamo.utils import counters"
+    assert passes(run(source("return x * 2", init="self.counters = counters", definitions=definitions), "eager"))
     compiled = torch.compile(torch.nn.Linear(2, 2), backend="eager")
     paths = {path for path, _ in state_leaves(torch.nn.Sequential(compiled), "")[1]}
     names = {"weight", "bias", "in_features", "out_features"}
@@ -189,7 +189,7 @@ def leave(module, by):
 )
 def test_a_wrong_write_is_seen(init, body, path):
     body = f"by = 2 if torch.compiler.is_compiling() else 1\n{body}\nreturn x * 2"
-    record = run(source(body, init=init, more=STATE), "eager")
+    record = run(source(body, init=init, definitions=STATE), "eager")
     assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", path)], record
 
 

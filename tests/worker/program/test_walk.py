@@ -217,8 +217,8 @@ class Named:
     ],
 )
 def test_keys_that_hold_tensors_are_opened(make, text, below):
-    found = dict(leaves({make(x := torch.zeros(3000)): 1}))
-    assert found[f"output.keys()[{text}]{below}"] is x and found[f"output[{text}]"] == 1
+    values = dict(leaves({make(x := torch.zeros(3000)): 1}))
+    assert values[f"output.keys()[{text}]{below}"] is x and values[f"output[{text}]"] == 1
 
 
 def hold(module, x):
@@ -227,8 +227,8 @@ def hold(module, x):
 
 
 def test_keys_are_no_agreement():
-    one, other = ({torch.tensor([value]): 1} for value in (1.0, 2.0))
-    assert not compare(one, other) and compare(one, {torch.tensor([1.0]): 1}).values == 2
+    first, second = ({torch.tensor([value]): 1} for value in (1.0, 2.0))
+    assert not compare(first, second) and compare(first, {torch.tensor([1.0]): 1}).values == 2
     tensors = {frozenset({torch.ones(1)}): 1}
     assert compare(tensors, tensors).notes == (
         "output.keys()[frozenset]: a frozenset cannot be compared; not compared",
@@ -276,7 +276,7 @@ REMOTE, CONFIG, BY_CLASS, BY_FUNCTION, BY_OBJECT = Remote(), Config(), {Key: 1, 
 
 def test_healthy_models_hold_what_they_like():
     init = "self.remote, self.config, self.e, self.by = Remote(), Config(), build(), {Key(): 2, Key: 3}"
-    record = run(source("return x * 2", init=init, more=OBJECTS))
+    record = run(source("return x * 2", init=init, definitions=OBJECTS))
     assert passes(record)
     assert [note for note in record["notes"] if "not compared" in note] == [
         f"{path}: reading it raises RuntimeError: not connected; not compared"
@@ -285,9 +285,9 @@ def test_healthy_models_hold_what_they_like():
 
 
 def test_methods_that_a_model_overrides_are_not_called():
-    more = "Model.named_parameters = Model.named_modules = Model.named_buffers = lambda self, prefix='': iter([])"
+    text = "Model.named_parameters = Model.named_modules = Model.named_buffers = lambda self, prefix='': iter([])"
     init = "self.w = torch.nn.Parameter(torch.ones(5))"
-    record = run(source("return x * self.w", init=init, more=more), grad={"mode": "backward"})
+    record = run(source("return x * self.w", init=init, definitions=text), grad={"mode": "backward"})
     assert passes(record) and record["compared"]["gradients"] == 1
 
 
@@ -344,12 +344,12 @@ def test_a_module_that_is_not_registered_has_attributes_too():
 
 def test_an_optimizer_has_hyperparameters():
     weights = [torch.nn.Parameter(torch.ones(size)) for size in (1, 2)]
-    found = dict(leaves(torch.optim.Adam(weights, lr=0.25)))
-    assert found["output.param_groups[0]['lr']"] == 0.25 and found["output.param_groups[0]['params'][1]"] == 1
-    assert "output.param_groups[0]['capturable']" not in found  # which compilers set
-    more = "def rate(model): model.optimizer.param_groups[0]['lr'] = 0.5 if torch.compiler.is_compiling() else 0.1"
+    values = dict(leaves(torch.optim.Adam(weights, lr=0.25)))
+    assert values["output.param_groups[0]['lr']"] == 0.25 and values["output.param_groups[0]['params'][1]"] == 1
+    assert "output.param_groups[0]['capturable']" not in values  # which compilers set
+    text = "def rate(model): model.optimizer.param_groups[0]['lr'] = 0.5 if torch.compiler.is_compiling() else 0.1"
     init = "self.w = torch.nn.Parameter(torch.ones(5)); self.optimizer = torch.optim.SGD([self.w], lr=0.1)"
-    (finding,) = run(source("rate(self)\nreturn x * self.w", init=init, more=more), "eager")["findings"]
+    (finding,) = run(source("rate(self)\nreturn x * self.w", init=init, definitions=text), "eager")["findings"]
     assert finding["oracle"] == "mutation" and "param_groups[0]['lr']" in finding["path"]
 
 
@@ -418,20 +418,22 @@ class Planet(enum.Enum):
     ids=lambda value: type(value).__mro__[1].__name__,
 )  # fmt: skip
 def test_values_of_own_subclasses_have_attributes(value):
-    before = leaves(value)
+    old_leaves = leaves(value)
     value.extra = x = torch.ones(1)
-    assert leaves([value])[-1] == ("output[0].extra", x) and len(leaves(value)) == len(before) + 1
-    assert not any(name.startswith("output._") for name, _ in before)
+    assert leaves([value])[-1] == ("output[0].extra", x) and len(leaves(value)) == len(old_leaves) + 1
+    assert not any(name.startswith("output._") for name, _ in old_leaves)
     assert [path for path, _ in flatten(value, "output", "other")[1] if "extra" in path] == []
 
 
 def test_an_attribute_that_only_compiled_code_gives_is_found():
-    more = """
+    definitions = """
 class Size(int): pass
 @torch.compiler.disable
 def size(x, factor):
     result = Size(3); result.extra = x * factor; return result
 """
     body = "y = x * 2\nreturn y, size(y, 2 if torch.compiler.is_compiling() else 1)"
-    assert {finding["path"] for finding in run(source(body, more=more), "eager")["findings"]} >= {"output[1].extra"}
-    assert passes(run(source("y = x * 2\nreturn y, size(y, 2)", more=more), "eager"))
+    assert {finding["path"] for finding in run(source(body, definitions=definitions), "eager")["findings"]} >= {
+        "output[1].extra"
+    }
+    assert passes(run(source("y = x * 2\nreturn y, size(y, 2)", definitions=definitions), "eager"))

@@ -19,19 +19,19 @@ def tensor(dtype):
 
 @pytest.mark.parametrize("dtype", THERE)
 def test_a_write_shows_what_shares_memory_and_is_undone(dtype):
-    shared, other = tensor(dtype), tensor(dtype)
-    before = as_integers(shared.clone())
-    assert paths_written([shared.view(3, 1), tensor(dtype)], [("x", shared), ("y", other)]) == [{"x"}, frozenset()]
-    assert torch.equal(as_integers(shared), before)
+    shared, separate = tensor(dtype), tensor(dtype)
+    integers = as_integers(shared.clone())
+    assert paths_written([shared.view(3, 1), tensor(dtype)], [("x", shared), ("y", separate)]) == [{"x"}, frozenset()]
+    assert torch.equal(as_integers(shared), integers)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float8_e5m2", "complex64"])
 def test_a_nan_is_no_change(dtype):
-    held = torch.full((3,), float("nan")).to(getattr(torch, dtype))
-    assert paths_written([tensor(dtype)], [("x", held)]) == [frozenset()]
-    assert paths_written([held], [("x", held)]) == [{"x"}]
+    nans = torch.full((3,), float("nan")).to(getattr(torch, dtype))
+    assert paths_written([tensor(dtype)], [("x", nans)]) == [frozenset()]
+    assert paths_written([nans], [("x", nans)]) == [{"x"}]
 
 
 def test_lazy_conjugates_and_negatives_are_taken():
-    held = torch.tensor([1 + 2j, 3 + 4j])
-    assert paths_written([held], [("conj", held.conj()), ("neg", held.conj().imag)]) == [{"conj", "neg"}]
+    values = torch.tensor([1 + 2j, 3 + 4j])
+    assert paths_written([values], [("conj", values.conj()), ("neg", values.conj().imag)]) == [{"conj", "neg"}]

@@ -107,9 +107,9 @@ def test_other_legal_choices_pass_with_their_label(name: str) -> None:
     records = [run(text, f"planted:{backend}", **NO_GRADIENT) for backend in ("legal", "last_of_equals")]
     for record in records:
         assert (oracles(record), record["trust"]) == ([], None), record["findings"]
-    excused = [record for record in records if "unspecified" in record["labels"]]
-    assert excused
-    assert any(operator in note for record in excused for note in record["notes"]), excused
+    unspecified = [record for record in records if "unspecified" in record["labels"]]
+    assert unspecified
+    assert any(operator in note for record in unspecified for note in record["notes"]), unspecified
 
 
 @pytest.mark.parametrize("name", OPEN)
@@ -302,12 +302,12 @@ def test_a_coin_of_a_computed_probability_is_on_either_side_and_is_tossed_once()
     )
     torch.manual_seed(0)
     own = call.run()
-    after = torch.get_rng_state()
+    state = torch.get_rng_state()
     for number, count in ((3, own.sum()), (4, -own.sum())):
         torch.manual_seed(0)
-        other, free = compare_rounded(toss.choose, call, Draw(number))
-        assert free and torch.equal(torch.get_rng_state(), after)
-        assert other.sum() * (1 if count > 0 else -1) > count and int((other != own).sum()) < 100
+        second_toss, free = compare_rounded(toss.choose, call, Draw(number))
+        assert free and torch.equal(torch.get_rng_state(), state)
+        assert second_toss.sum() * (1 if count > 0 else -1) > count and int((second_toss != own).sum()) < 100
     certain = replace(call, arguments={"self": torch.ones(9), "generator": None})
     assert bool(compare_rounded(toss.choose, certain, Draw(3))[0].all())
 
@@ -459,10 +459,10 @@ def test_every_sentence_is_torchs() -> None:
 def test_targets_of_a_write() -> None:
     x, index, values = torch.zeros(2, 3), torch.tensor([2, 0]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     call = Call.bind(aten.index_put.default, (x, [None, index], values), {})
-    written = targets(call)
-    assert written is not None
-    assert written[0].tolist() == [2, 0, 5, 3]
-    assert written[1].tolist() == [1, 2, 3, 4]
+    indices = targets(call)
+    assert indices is not None
+    assert indices[0].tolist() == [2, 0, 5, 3]
+    assert indices[1].tolist() == [1, 2, 3, 4]
     assert targets(Call.bind(aten.index_put.default, (x, [None, index], values, True), {})) is None
 
 
@@ -474,8 +474,8 @@ def test_each_element_of_a_tie_moves() -> None:
     choices = [
         FREEDOMS["torch.sort"].choose(call, Draw(number))[0][1] for number in range(1, thresholds.LEGAL_RUNS.value + 1)
     ]
-    moved = torch.stack([choice != own for choice in choices]).any(0)
-    assert moved.tolist() == [False, True, True, True, True, True]
+    differs = torch.stack([choice != own for choice in choices]).any(0)
+    assert differs.tolist() == [False, True, True, True, True, True]
     assert all(torch.equal(x[choice], x.sort().values) for choice in choices)
 
 

@@ -37,15 +37,15 @@ KINDS = {
         f"return torch.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, {X}), (torch.tensor(0), x))[1]", "torch.randn(40, 5)",
         {"grad": {"mode": "off"}}, {},
     ),
-    "a module-level tensor": (f"return {X} * TABLE", "torch.randn(40, 5)", {}, {"more": "TABLE = torch.linspace(1, 2, 5)"}),
+    "a module-level tensor": (f"return {X} * TABLE", "torch.randn(40, 5)", {}, {"definitions": "TABLE = torch.linspace(1, 2, 5)"}),
     "no gradient": ("return ((x + 64) - 64).sin()", "torch.randn(40, 5).half()", {**HALF, "grad": {"mode": "off"}}, {}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_result_that_is_nearer_passes_and_a_wrong_one_does_not(name):
-    body, inputs, fields, more = KINDS[name]
-    text = source(body, inputs, **more)
+    body, inputs, fields, parts = KINDS[name]
+    text = source(body, inputs, **parts)
     right = run(text, "planted:unrounded", **fields)
     assert passes(right) and right["labels"] == ["nearer-to-float64"], right
     bugs = ["last_off_by_one", "last_row_left_out"]
@@ -60,7 +60,7 @@ def test_a_result_that_is_nearer_passes_and_a_wrong_one_does_not(name):
 @pytest.mark.parametrize("call", [0, 1])
 def test_every_call_has_a_reference(call):
     """What a later call may have written into is looked at in between; that reads no shadow away."""
-    text = source(f"return {X} * 2", "torch.randn(40, 5)", more="CALLS = [make_inputs, make_inputs]")
+    text = source(f"return {X} * 2", "torch.randn(40, 5)", definitions="CALLS = [make_inputs, make_inputs]")
     right = run(text, "planted:unrounded")
     assert passes(right) and right["labels"] == ["nearer-to-float64"], right["findings"]
     record = run(text, "planted:last_off_by_one")
@@ -216,10 +216,12 @@ def cosine(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[
     return lambda x: (torch.cos(x), *graph(x)[1:])
 
 
-@pytest.mark.parametrize("more", ["", ", x.argmin()", ", torch.empty(3).fill_(2)"])
-def test_a_backend_that_replaces_a_function_has_no_reference_by_it(monkeypatch: pytest.MonkeyPatch, more: str) -> None:
+@pytest.mark.parametrize("outputs", ["", ", x.argmin()", ", torch.empty(3).fill_(2)"])
+def test_a_backend_that_replaces_a_function_has_no_reference_by_it(
+    monkeypatch: pytest.MonkeyPatch, outputs: str
+) -> None:
     monkeypatch.setattr(torch, "sin", torch.sin)
-    record = run(source(f"return torch.sin(x){more}", "torch.randn(4)"), f"{__name__}:cosine", grad={"mode": "off"})
+    record = run(source(f"return torch.sin(x){outputs}", "torch.randn(4)"), f"{__name__}:cosine", grad={"mode": "off"})
     assert oracles(record)[:1] == ["value"] and record["labels"] == []
     assert any("the run gives other numbers than eager's" in note for note in record["notes"])
 

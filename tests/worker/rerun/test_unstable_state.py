@@ -31,7 +31,7 @@ def _(x):
     ],
 )
 def test_state_that_eager_leaves_differently_each_time_is_not_compared(line: str, part: str) -> None:
-    text = source(f"y = x + 1\ntorch._dynamo.graph_break()\n{line}\nreturn y * 2", more=CLOCK)
+    text = source(f"y = x + 1\ntorch._dynamo.graph_break()\n{line}\nreturn y * 2", definitions=CLOCK)
     record = run(text, "eager")
     assert passes(record), record
     assert f"{part}: not compared (two eager runs leave it differently)" in record["notes"]
@@ -39,25 +39,27 @@ def test_state_that_eager_leaves_differently_each_time_is_not_compared(line: str
 
 
 def test_other_state_is_compared() -> None:
-    text = source("y = x + 1\ntorch._dynamo.graph_break()\nself.t = time.time_ns()\nreturn y * 2", more=CLOCK)
+    text = source("y = x + 1\ntorch._dynamo.graph_break()\nself.t = time.time_ns()\nreturn y * 2", definitions=CLOCK)
     record = run(text, "planted:appends_to_a_variable")
     assert [finding["path"] for finding in record["findings"]] == ["global SEEN"] and record["trust"] is None
 
 
 def test_outputs_that_differ_with_the_state_are_flaky() -> None:
-    record = run(source("self.t = torch.tensor(time.time_ns())\nreturn x.double() * self.t", more=CLOCK), "eager")
+    record = run(
+        source("self.t = torch.tensor(time.time_ns())\nreturn x.double() * self.t", definitions=CLOCK), "eager"
+    )
     assert record["trust"]["verdict"] == "FLAKY" and record["trust"]["reason"].endswith("disagree: output")
 
 
 def test_what_a_fake_kernel_writes_is_not_compared() -> None:
-    text = source("return triple(x) + 1", more=FAKE.format(name="passes"))
+    text = source("return triple(x) + 1", definitions=FAKE.format(name="passes"))
     record = run(text, "eager")
     assert passes(record), record
     assert "global OTHER: not compared (written while torch traces, as by a fake kernel)" in record["notes"]
 
 
 def test_what_the_compiler_writes_besides_is_compared() -> None:
-    text = source("return triple(x) + 1", more=FAKE.format(name="fails"))
+    text = source("return triple(x) + 1", definitions=FAKE.format(name="fails"))
     record = run(text, "planted:appends_to_a_variable")
     assert [finding["path"] for finding in record["findings"]] == ["global SEEN"]
 
@@ -76,11 +78,11 @@ def test_what_eager_writes_too_is_compared(body: str) -> None:
 
 
 def test_a_model_that_needs_the_elements_is_compared() -> None:
-    text = source("return x + 1 if x.sum().item() < 1e9 else x", more="SEEN = []")
+    text = source("return x + 1 if x.sum().item() < 1e9 else x", definitions="SEEN = []")
     assert oracles(run(text, "planted:appends_to_a_variable")) == ["mutation"]
 
 
 def test_a_variable_with_the_time_of_the_import_is_compared() -> None:
-    text = source("return x + 1", more="import time\nSEEN = [time.time_ns()]")
+    text = source("return x + 1", definitions="import time\nSEEN = [time.time_ns()]")
     assert passes(run(text, "eager"))
     assert oracles(run(text, "planted:appends_to_a_variable")) == ["mutation"]

@@ -35,11 +35,11 @@ def test_numbers_of_python_are_rounded_no_less(seed):
 
 
 @pytest.mark.parametrize(
-    ("text", "more"),
+    ("text", "fields"),
     [(NUMBERS, {"dtype": "float64"}), (NUMBERS, {"tolerance": {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}})],
 )
-def test_numbers_of_python_of_another_dtype_or_tolerance(text, more):
-    assert set(oracles(run(text, "planted:naive_sum", seed=1, **more))) == {"value"}
+def test_numbers_of_python_of_another_dtype_or_tolerance(text, fields):
+    assert set(oracles(run(text, "planted:naive_sum", seed=1, **fields))) == {"value"}
 
 
 @pytest.mark.parametrize("bug", ["row_left_out", "sum_of_halves"])
@@ -49,8 +49,8 @@ def test_numbers_of_python_of_something_else_are_wrong(bug):
 
 def test_a_number_that_is_complex_in_eager_alone():
     """The sum of the five is -1 in float32, where 2 ** 24 + 1 is 2 ** 24, and 1 in float64."""
-    made = "torch.tensor([16777216.0, 1.0, 1.0, -16777218.0, 1.0])"
-    root = source("return (x[0] + x[1] + x[2] + x[3] + x[4]).item() ** 0.5", made)
+    inputs = "torch.tensor([16777216.0, 1.0, 1.0, -16777218.0, 1.0])"
+    root = source("return (x[0] + x[1] + x[2] + x[3] + x[4]).item() ** 0.5", inputs)
     record = run(root, "planted:tiny_noise")
     assert oracles(record) == ["value"] and "1j" in record["findings"][0]["message"]
     assert passes(run(root, "planted:clean"))
@@ -119,8 +119,8 @@ def test_halves_excuse_nothing_that_is_computed_in_float32():
 
 
 def test_who_names_a_tolerance_has_said_enough():
-    asked = {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}
-    assert oracles(run(SUM, "planted:naive_sum", tolerance=asked)) == ["value"]
+    tolerance = {"by_dtype": {"": [1.3e-6, 1e-5]}, "exact": False}
+    assert oracles(run(SUM, "planted:naive_sum", tolerance=tolerance)) == ["value"]
 
 
 def test_gradients_too():
@@ -178,12 +178,12 @@ def test_two_perturbations_that_cancel_in_one_pair_are_no_step():
 
 
 def test_both_must_lie_within_it():
-    exact, moved = torch.tensor([10.0], dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
+    exact, movement = torch.tensor([10.0], dtype=torch.float64), torch.tensor([1e-5], dtype=torch.float64)
     near, far = (
         torch.tensor([10.0 + 0.9 * ROUNDING_FACTOR.value * 1e-5]),
         torch.tensor([10.0 + 1.2 * ROUNDING_FACTOR.value * 1e-5]),
     )
-    response = exact, moved, torch.float32, 0.0, 0.0
+    response = exact, movement, torch.float32, 0.0, 0.0
     assert explains(near, near, *response)
     assert not explains(near, far, *response) and not explains(far, near, *response)
     single = exact, torch.float32

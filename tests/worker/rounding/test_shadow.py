@@ -186,8 +186,8 @@ def test_gradients_in_every_dtype():
     p, q = x.detach().double().requires_grad_(), w.detach().double().requires_grad_()
     exact = (F.layer_norm(p @ q, (7,)) * torch.tensor(0.3, dtype=torch.float16).double()).sin().sum()
     exact.backward()
-    for mine, theirs in ((loss, exact), (x.grad, p.grad), (w.grad, q.grad)):
-        assert torch.allclose(shadow.of(mine), theirs, rtol=1e-12)
+    for value, reference in ((loss, exact), (x.grad, p.grad), (w.grad, q.grad)):
+        assert torch.allclose(shadow.of(value), reference, rtol=1e-12)
     assert w.grad.dtype == torch.bfloat16 and x.grad.dtype == torch.float32
 
 
@@ -209,12 +209,12 @@ def test_random_numbers_are_the_programs(draw):
     torch.manual_seed(3)
     x = torch.randn(100)
     state = torch.get_rng_state()
-    own, after = draw(x), torch.get_rng_state()
+    own, generator_state = draw(x), torch.get_rng_state()
     torch.set_rng_state(state)
     shadow = Shadow("cpu")
     with shadow.running():
         result = draw(x)
-    assert torch.equal(own, result) and torch.equal(after, torch.get_rng_state()) and not shadow.problem
+    assert torch.equal(own, result) and torch.equal(generator_state, torch.get_rng_state()) and not shadow.problem
     assert torch.allclose(shadow.of(result), own.double(), rtol=1e-3 if own.dtype == torch.float16 else 1e-6, atol=1e-6)
     assert not torch.equal(shadow.of(result), own.double())
 

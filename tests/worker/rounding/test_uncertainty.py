@@ -113,8 +113,8 @@ def test_what_another_run_knows_is_taken_where_it_fits() -> None:
     amount = torch.ones(2, 3, dtype=torch.float64)
     assert fitting(amount, X) is amount and fitting(amount, torch.ones(3)) is amount
     assert fitting(None, X) is None
-    other = fitting(amount, torch.full((5,), 2.0))
-    assert other is not None and other.tolist() == pytest.approx([2 * EPS] * 5)
+    filled_amount = fitting(amount, torch.full((5,), 2.0))
+    assert filled_amount is not None and filled_amount.tolist() == pytest.approx([2 * EPS] * 5)
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,6 @@ def test_a_number_that_is_compared_with_its_copy_has_no_amount(
     compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], expected: list[bool]
 ) -> None:
     with Following() as mode:
-        x, other = compared(X / 3)
-    amount = mode.uncertainties.of_compared({"self": x, "other": other})
+        x, copy = compared(X / 3)
+    amount = mode.uncertainties.of_compared({"self": x, "other": copy})
     assert amount is not None and amount.isnan().reshape(-1).tolist() == expected

@@ -16,9 +16,9 @@ TEXT = source("return x + 1")
 def ask(name: str) -> bool:
     """``is_installed``, proved to import none of what it is asked for; metadata are read with ``email`` and ``csv``."""
     is_installed.cache_clear()
-    before = {*sys.modules}
+    modules = {*sys.modules}
     answer = is_installed(name)
-    assert {module.partition(".")[0] for module in {*sys.modules} - before} <= {"email", "csv", "_csv", "zipfile"}
+    assert {module.partition(".")[0] for module in {*sys.modules} - modules} <= {"email", "csv", "_csv", "zipfile"}
     return answer
 
 

@@ -38,9 +38,9 @@ def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def base() -> Iterator[Base]:
-    made = Base(job())
-    yield made
-    assert made.restore(MUCH) == ""
+    instance = Base(job())
+    yield instance
+    assert instance.restore(MUCH) == ""
 
 
 def compiled_graphs() -> int:
@@ -79,12 +79,12 @@ CHANGES: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
 
 def test_settings_are_put_back(base: Base) -> None:
     assert base.restore(MUCH) == ""
-    before = {name: read() for name, (read, _) in CHANGES.items()}
+    values = {name: read() for name, (read, _) in CHANGES.items()}
     for name, (read, change) in CHANGES.items():
         change()
-        assert read() != before[name], name
+        assert read() != values[name], name
     assert base.restore(MUCH) == ""
-    assert {name: read() for name, (read, _) in CHANGES.items()} == before
+    assert {name: read() for name, (read, _) in CHANGES.items()} == values
 
 
 def test_a_mode_that_was_not_left_ends_the_process() -> None:
@@ -109,10 +109,10 @@ def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(mon
     frozen = []
     try:
         for added in (persistent._MANY_MODULES + 1, 0, persistent._MANY_MODULES):
-            left = weakref.ref(Loop())
+            reference = weakref.ref(Loop())
             names = [f"imported_by_a_job_{len(frozen)}_{number}" for number in range(added)]
             monkeypatch.setattr(sys, "modules", {**sys.modules, **dict.fromkeys(names)})
-            assert base.restore(MUCH) == "" and left() is None
+            assert base.restore(MUCH) == "" and reference() is None
             frozen.append(gc.get_freeze_count())
             gc.unfreeze()
     finally:
@@ -135,8 +135,8 @@ print(base.restore({MUCH}))
 
 def test_a_process_that_is_left_ends_the_process() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", PROCESSES], env=environment, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("\nprocesses are left\n\n", "")
+    process = subprocess.run([sys.executable, "-c", PROCESSES], env=environment, capture_output=True, text=True)
+    assert (process.stdout, process.stderr) == ("\nprocesses are left\n\n", "")
 
 
 def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
@@ -149,11 +149,11 @@ def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
 
 
 def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = [100 << 20]
-    monkeypatch.setattr(persistent, "resident", lambda: held[0])
+    memory = [100 << 20]
+    monkeypatch.setattr(persistent, "resident", lambda: memory[0])
     base = Base(job())
     assert base.restore(0) == ""
-    held[0] = 130 << 20
+    memory[0] = 130 << 20
     assert base.restore(30 << 20) == ""
     assert base.restore(29 << 20) == "30 MiB more than at first"
 
@@ -179,7 +179,7 @@ def test_a_job_that_replaces_a_function_is_the_last_of_its_process() -> None:
     engine = LocalEngine({"here": sys.executable}, 1, warm={"here": "aot"})
     with engine:
         for name, patch in PATCHES.items():
-            engine.submit(variant(name, source("return x + 1", more=patch), "aot_eager", "living"))
+            engine.submit(variant(name, source("return x + 1", definitions=patch), "aot_eager", "living"))
         for key in ("next", "last"):
             engine.submit(variant(key, source("return x + 1"), "aot_eager", "living"))
         outcomes = {}
@@ -192,14 +192,14 @@ def test_a_job_that_replaces_a_function_is_the_last_of_its_process() -> None:
 
 
 def variant(key: str, text: str, backend: str, isolation: str) -> Job:
-    made = {"environment": "here", "name": "case", "paths": (HERE,), "isolation": isolation, "timeout": 120.0}
-    return Job(f"{key} {isolation}", key, source=text, backend={"backend": backend}, **made)  # type: ignore[arg-type]
+    fields = {"environment": "here", "name": "case", "paths": (HERE,), "isolation": isolation, "timeout": 120.0}
+    return Job(f"{key} {isolation}", key, source=text, backend={"backend": backend}, **fields)  # type: ignore[arg-type]
 
 
 def judged(outcome: Outcome) -> tuple[object, ...]:
     record = outcome.result
-    found = [(finding["oracle"], finding["path"], finding["numbers"]) for finding in record["findings"]]
-    return outcome.ended, found, record["trust"], record["graphs"], record["recompiles"], record["comparisons"]
+    findings = [(finding["oracle"], finding["path"], finding["numbers"]) for finding in record["findings"]]
+    return outcome.ended, findings, record["trust"], record["graphs"], record["recompiles"], record["comparisons"]
 
 
 def test_isolation_changes_no_verdict() -> None:
@@ -208,14 +208,14 @@ def test_isolation_changes_no_verdict() -> None:
         "loop": source("for i in range(3):\n    x = x + i\nreturn x"),
         "random": source("return torch.nn.functional.dropout(x, 0.5, training=True)"),
         "calls": source(
-            "return x * 2", more="def other():\n    return [torch.randn(7, 5)]\nCALLS = [make_inputs, other]"
+            "return x * 2", definitions="def other():\n    return [torch.randn(7, 5)]\nCALLS = [make_inputs, other]"
         ),
         "invalid": source("return torch.relu(x, 1, 2, 3)"),
         "wrong": source("return torch.relu(x) + 0.5"),
     }
     backends = {"wrong": "planted:off_by_one"}
     order = {"fork": list(texts), "living": [*texts, *reversed(texts)], "fresh": ["calls", "wrong"]}
-    found: dict[str, list[tuple[object, ...]]] = {key: [] for key in texts}
+    results: dict[str, list[tuple[object, ...]]] = {key: [] for key in texts}
     most = 0
     with LocalEngine({"here": sys.executable}, 1, warm={"here": "aot"}) as engine:
         for isolation, keys in order.items():
@@ -223,10 +223,10 @@ def test_isolation_changes_no_verdict() -> None:
                 engine.submit(variant(key, texts[key], backends.get(key, "aot_eager"), isolation))
         while engine.pending():
             for outcome in engine.wait(1.0):
-                found[outcome.job.id].append(judged(outcome))
+                results[outcome.job.id].append(judged(outcome))
                 most = max(most, len(outcome.earlier_jobs))
     assert most == 4
-    for key, verdicts in found.items():
+    for key, verdicts in results.items():
         assert len(verdicts) == 3 + (key in order["fresh"]) and all(verdict == verdicts[0] for verdict in verdicts)
-    assert [key for key, verdicts in found.items() if verdicts[0][1]] == ["wrong"]
-    assert [key for key, verdicts in found.items() if verdicts[0][2]] == ["invalid"]
+    assert [key for key, verdicts in results.items() if verdicts[0][1]] == ["wrong"]
+    assert [key for key, verdicts in results.items() if verdicts[0][2]] == ["invalid"]

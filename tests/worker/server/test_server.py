@@ -92,9 +92,9 @@ def read(connection: socket.socket) -> dict[str, Any]:
 
 @pytest.fixture
 def control(tmp_path: Path) -> Iterator[Control]:
-    made = Control(tmp_path)
-    yield made
-    made.close()
+    instance = Control(tmp_path)
+    yield instance
+    instance.close()
 
 
 def test_hello_says_what_there_is(control: Control) -> None:
@@ -134,9 +134,9 @@ def test_the_server_goes_with_control(control: Control) -> None:
 
 @pytest.mark.parametrize("torch", ["raise ImportError('no libc10.so')", "import sys; sys.exit(3)", "1 / 0"])
 def test_a_torch_that_cannot_be_imported(tmp_path: Path, torch: str) -> None:
-    made = Control(tmp_path, torch=torch)
-    made.close()
-    assert "torch cannot be imported" in made.hello["hello"]["error"] and made.process.returncode == 1
+    instance = Control(tmp_path, torch=torch)
+    instance.close()
+    assert "torch cannot be imported" in instance.hello["hello"]["error"] and instance.process.returncode == 1
 
 
 def order(ticket: int, folder: Path, **environ: str) -> bytes:
@@ -220,8 +220,8 @@ def test_a_log_that_another_case_has_replaced_takes_nothing(make: Callable[[Path
     script = "import sys; from runner.worker.server import child; child.redirect(sys.argv[1]); "
     script += "child._report_crashes(sys.argv[1]); print('x', flush=True)"
     root = Path(child.__file__).parents[3]
-    done = subprocess.run([sys.executable, "-c", script, tmp_path / "log"], cwd=root, timeout=60)
-    assert done.returncode == 0 and (tmp_path / "precious").read_text() == ""
+    process = subprocess.run([sys.executable, "-c", script, tmp_path / "log"], cwd=root, timeout=60)
+    assert process.returncode == 0 and (tmp_path / "precious").read_text() == ""
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")

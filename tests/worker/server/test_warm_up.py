@@ -55,12 +55,14 @@ print(json.dumps(traces))
 def traces() -> dict[str, dict[str, Any]]:
     """What a process finds in itself after each warm-up, from the least to the most: one process for the cold levels."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    found: dict[str, dict[str, Any]] = {}
+    records: dict[str, dict[str, Any]] = {}
     for levels in (COLD, [level for level in warm_up.LEVELS if level not in COLD]):
-        done = subprocess.run([sys.executable, "-c", SCRIPT, *levels], env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        found |= json.loads(done.stdout.splitlines()[-1])
-    return found
+        process = subprocess.run(
+            [sys.executable, "-c", SCRIPT, *levels], env=environment, capture_output=True, text=True
+        )
+        assert process.returncode == 0, process.stderr
+        records |= json.loads(process.stdout.splitlines()[-1])
+    return records
 
 
 @pytest.mark.parametrize("level", [level for level in warm_up.LEVELS if level not in COLD])
@@ -104,9 +106,9 @@ print(json.dumps({
 def test_what_accelerators_need_is_loaded_and_none_is_opened() -> None:
     pytest.importorskip("triton")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"missing": [], "hashed": 1, "open": False, "threads": 0}
+    process = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == {"missing": [], "hashed": 1, "open": False, "threads": 0}
 
 
 @pytest.mark.parametrize("level", ["aot", "backward", "import", "inductor"])
@@ -123,8 +125,8 @@ def test_nothing_is_compiled_where_an_accelerator_is_in_sight(level: str, monkey
 def test_a_cold_server_has_imported_compilers_at_most(
     level: str, loaded: int, traces: dict[str, dict[str, Any]]
 ) -> None:
-    found = traces[level]
-    assert (found["loaded"], found["threads"], found["python"], found["random"]) == (loaded, 0, 1, True)
+    trace = traces[level]
+    assert (trace["loaded"], trace["threads"], trace["python"], trace["random"]) == (loaded, 0, 1, True)
 
 
 def test_a_server_of_fresh_processes_probes_the_vectors_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +187,9 @@ print(*sorted(name for name in {*sys.modules} - names if name.startswith("torch.
 
 def test_the_first_backward_of_a_child_loads_no_compiler() -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-c", BACKWARD], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "\n"
+    process = subprocess.run([sys.executable, "-c", BACKWARD], env=environment, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "\n"
 
 
 def test_only_threads_of_the_cuda_driver_do_no_harm() -> None:
@@ -235,15 +237,15 @@ def test_a_server_with_threads_starts_again_without_them(tmp_path: Path) -> None
         process = subprocess.Popen(
             [sys.executable, program, "--socket", tmp_path / "s", "--token", "t", "--warm", "aot"]
         )
-        said = []
+        lines = []
         for _ in range(2):
             connection, _ = listener.accept()
             connection.settimeout(120)
             with connection:
-                said.append(connection.makefile().readline())
+                lines.append(connection.makefile().readline())
         process.wait(30)
-    assert said[0] == ""
-    hello = json.loads(said[1])["hello"]
+    assert lines[0] == ""
+    hello = json.loads(lines[1])["hello"]
     assert hello["torch"] and hello["warm_error"] == "threads that the warm-up left: 1" and hello["pid"] == process.pid
 
 
@@ -260,36 +262,36 @@ class Isa:
 
 def test_candidates_are_torchs_in_torchs_order() -> None:
     vectors = pytest.importorskip("torch._inductor.cpu_vec_isa")
-    found = warm_up.candidates()
-    assert found == [isa for isa in vectors.supported_vec_isa_list if isa in found]
+    candidates = warm_up.candidates()
+    assert candidates == [isa for isa in vectors.supported_vec_isa_list if isa in candidates]
     if vectors.valid_vec_isa_list.cache_info().currsize:  # else asking would compile
-        assert [str(isa) for isa in vectors.valid_vec_isa_list()] == [str(isa) for isa in found if isa]
+        assert [str(isa) for isa in vectors.valid_vec_isa_list()] == [str(isa) for isa in candidates if isa]
 
 
 def test_probes_and_header_at_the_same_time_and_no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = threading.Barrier(2, timeout=20)  # passes only if two of them run at once
+    barrier = threading.Barrier(2, timeout=20)  # passes only if two of them run at once
     isas = [Isa(True), Isa(True)]
     compiled: list[object] = []
 
     def compile_a_kernel(isa: object) -> None:
-        both.wait()
+        barrier.wait()
         compiled.append(isa)
 
     class Slow(Isa):
         def __bool__(self) -> bool:
-            both.wait()
+            barrier.wait()
             return super().__bool__()
 
     isas[1] = Slow(True)
     monkeypatch.setattr(warm_up, "candidates", lambda: isas)
     monkeypatch.setattr(warm_up, "compile_a_kernel", compile_a_kernel)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
-    before = threading.active_count()
+    count = threading.active_count()
     beside = threading.Event()
     with warm_up.preparing(beside.set):
         assert beside.wait(20), "it goes on while the block runs"
     assert [isa.probed for isa in isas] == [1, 1] and compiled == [isas[0]]
-    assert threading.active_count() == before
+    assert threading.active_count() == count
 
 
 def test_what_fails_is_said_and_left_to_torch(

@@ -23,14 +23,16 @@ TEXT = source("y = torch.mm(x.sin(), x.t()) + x[0]\nreturn y.cos(), y.sigmoid()"
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     variant = variants(tmp_path_factory.mktemp("case"), "")[0]
-    return {one.name: dict(one.config) for one in changes_for(variant, FailureSignature("value", "inductor"), "")}
+    return {
+        change.name: dict(change.config) for change in changes_for(variant, FailureSignature("value", "inductor"), "")
+    }
 
 
-def counts(changed: dict[str, Any]) -> tuple[int, int, int]:
+def counts(config: dict[str, Any]) -> tuple[int, int, int]:
     """Kernels, vectorized kernels, matched patterns."""
     metrics.reset()
     no_cache = {"torch._inductor.config.force_disable_caches": True}
-    assert passes(run(TEXT, "inductor", config={**no_cache, **changed}, threads=1))
+    assert passes(run(TEXT, "inductor", config={**no_cache, **config}, threads=1))
     return (
         metrics.generated_kernel_count,
         metrics.generated_cpp_vec_kernel_count,
@@ -63,12 +65,12 @@ def test_without_pattern_matching_no_pattern_matches(
 def test_the_flag_for_o0_reaches_the_compiler(flags: dict[str, dict[str, Any]]) -> None:
     assert "O3" in str(cpp_builder._get_optimization_cflags("g++"))
     with configured(flags["compiled with -O0"].items()):
-        given = str(cpp_builder._get_optimization_cflags("g++"))
-    assert "O0" in given and "O3" not in given
+        arguments = str(cpp_builder._get_optimization_cflags("g++"))
+    assert "O0" in arguments and "O3" not in arguments
 
 
 def test_the_others_are_flags_that_this_torch_has(flags: dict[str, dict[str, Any]]) -> None:
     for name in ("with eager's roundings", "without layout changes", "without buffer reuse"):
         with configured(flags[name].items()):
-            held = [getattr(config, flag.removeprefix("torch._inductor.config.")) for flag in flags[name]]
-        assert held == [*flags[name].values()]
+            values = [getattr(config, flag.removeprefix("torch._inductor.config.")) for flag in flags[name]]
+        assert values == [*flags[name].values()]

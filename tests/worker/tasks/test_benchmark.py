@@ -44,8 +44,8 @@ def test_the_warm_part_times_both_sides(tmp_path):
 
 
 def test_times_of_eager_that_hold_compiled_code_are_noted(tmp_path):
-    more = "@torch.compile(backend='eager')\ndef relu(x):\n    return torch.relu(x)\n"
-    record = bench(source("return relu(x) + 1", more=more), tmp_path)
+    definitions = "@torch.compile(backend='eager')\ndef relu(x):\n    return torch.relu(x)\n"
+    record = bench(source("return relu(x) + 1", definitions=definitions), tmp_path)
     assert record["notes"] == ["the model compiles a part of itself (relu): the times of eager hold compiled code"]
 
 
@@ -77,7 +77,7 @@ def test_kernels_go_to_the_folder_and_the_environment_is_put_back(tmp_path, monk
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
     text = source("return torch.relu(x)", init="""
         import os
-        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == FOLDER""".strip(), more=f"FOLDER = {str(tmp_path)!r}")  # fmt: skip
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == FOLDER""".strip(), definitions=f"FOLDER = {str(tmp_path)!r}")  # fmt: skip
     assert "compile" in bench(text, tmp_path, "cold")
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "/before" and "TRITON_CACHE_DIR" not in os.environ
 
@@ -89,16 +89,16 @@ return torch.relu(x)"""
 
 
 @pytest.mark.parametrize(
-    ("text", "backend", "during", "said"),
+    ("text", "backend", "during", "message"),
     [
         (source("return x.view(7)"), "aot_eager", "eager", "RuntimeError: shape '[7]'"),
         (PLAIN, "relu_compile_error_TESTING_ONLY", "compile", "ReluCompileError"),
         (source(COUNTS.format(limit=2), init="self.count = 0"), "eager", "timing", "ValueError: enough"),
     ],
 )  # fmt: skip
-def test_what_raises_is_told_with_its_time(tmp_path, text, backend, during, said):
+def test_what_raises_is_told_with_its_time(tmp_path, text, backend, during, message):
     record = bench(text, tmp_path, backend=backend)
-    assert record["raised"]["during"] == during and said in record["raised"]["summary"]
+    assert record["raised"]["during"] == during and message in record["raised"]["summary"]
     assert "eager" not in record
 
 
@@ -109,17 +109,17 @@ def test_a_case_that_is_wrong_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "fields", "said"),
+    ("text", "fields", "words"),
     [
         (source("x.add_(1)\nreturn x"), {}, "writes to its inputs"),
-        (source("return torch.relu(x)", more="CALLS = [make_inputs, make_inputs]"), {}, "of its 2 calls the first"),
+        (source("return torch.relu(x)", definitions="CALLS = [make_inputs, make_inputs]"), {}, "of its 2 calls the first"),
         (source("return x"), {}, "nothing was compiled"),
         (PLAIN, {"grad": {"mode": "backward"}}, "no output takes a gradient"),
         (source("return torch.sin(x)", "torch.randn(3, requires_grad=True)"), {"grad": {"mode": "backward", "order": 2}}, "higher order"),
     ],
 )  # fmt: skip
-def test_what_a_reader_should_know_is_noted(tmp_path, text, fields, said):
-    assert any(said in note for note in bench(text, tmp_path, **fields)["notes"])
+def test_what_a_reader_should_know_is_noted(tmp_path, text, fields, words):
+    assert any(words in note for note in bench(text, tmp_path, **fields)["notes"])
 
 
 def test_a_model_that_is_compiled_again_while_it_is_repeated_is_noted(tmp_path):
@@ -159,47 +159,47 @@ def test_every_round_takes_its_turn(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("found", "median", "low", "high"),
+    ("times", "median", "low", "high"),
     [([5.0, 1.0, 3.0, 2.0, 4.0], 3, 2, 4), ([1.0, 2.0], 1.5, 1.25, 1.75), ([7.0], 7, 7, 7)],
 )
-def test_a_spread_is_the_median_and_the_quartiles(found, median, low, high):
-    assert benchmark.spread(found) == {
+def test_a_spread_is_the_median_and_the_quartiles(times, median, low, high):
+    assert benchmark.spread(times) == {
         "median": median,
         "low": low,
         "high": high,
-        "best": min(found),
-        "count": len(found),
+        "best": min(times),
+        "count": len(times),
     }
 
 
 def test_a_slow_call_is_measured_as_often_as_asked(monkeypatch):
     monkeypatch.setattr(benchmark, "ROUND", 1e-6)
     calls: list[int] = []
-    found = benchmark.times(lambda: calls.append(torch.ones(1 << 18).sum().numel()), "cpu", 7)
-    assert len(found) >= 7 and len(calls) >= 7 and min(found) > 0
+    times = benchmark.times(lambda: calls.append(torch.ones(1 << 18).sum().numel()), "cpu", 7)
+    assert len(times) >= 7 and len(calls) >= 7 and min(times) > 0
 
 
 def test_on_cuda_the_bench_is_repeated_until_there_are_enough(monkeypatch):
     """``do_bench`` gives milliseconds, and as many as fit into its time."""
     testing = pytest.importorskip("triton.testing")
-    asked: list[float] = []
+    reps: list[float] = []
 
     def do_bench(call, warmup, rep, return_mode):
         assert return_mode == "all"
-        asked.append(rep)
+        reps.append(rep)
         return [50.0] * max(1, int(rep / 50))
 
     monkeypatch.setattr(testing, "do_bench", do_bench)
-    found = benchmark.times(lambda: None, "cuda", 10)
-    assert found == [0.05] * len(found) and len(found) >= 10 and len(asked) == 2
-    assert len(benchmark.times(lambda: None, "cuda:0", 1)) == 2 and len(asked) == 3, "enough at once"
+    times = benchmark.times(lambda: None, "cuda", 10)
+    assert times == [0.05] * len(times) and len(times) >= 10 and len(reps) == 2
+    assert len(benchmark.times(lambda: None, "cuda:0", 1)) == 2 and len(reps) == 3, "enough at once"
 
 
 def test_memory_is_what_a_call_holds_at_its_peak():
-    kept: list[torch.Tensor] = []
+    tensors: list[torch.Tensor] = []
 
     def hold() -> None:
-        kept[:] = [torch.ones(32 << 18)]  # 32 MiB
+        tensors[:] = [torch.ones(32 << 18)]  # 32 MiB
 
     def drop() -> None:
         torch.ones(64 << 18)  # 64 MiB, gone at once
@@ -208,8 +208,8 @@ def test_memory_is_what_a_call_holds_at_its_peak():
     if nothing is None:
         pytest.skip("this kernel does not let a process forget its peak")
     assert nothing < 4 << 20
-    for call, wanted in ((hold, 32 << 20), (drop, 64 << 20)):
-        assert benchmark.memory(call, "cpu") == pytest.approx(wanted, abs=4 << 20)
+    for call, peak in ((hold, 32 << 20), (drop, 64 << 20)):
+        assert benchmark.memory(call, "cpu") == pytest.approx(peak, abs=4 << 20)
     assert benchmark.memory(lambda: None, "cpu") < 4 << 20, "a peak is forgotten"
 
 
@@ -224,7 +224,7 @@ def test_launches_are_the_kernels_among_what_the_gpu_did(monkeypatch):
     def event(name: str, device: DeviceType, annotation: bool = False) -> SimpleNamespace:
         return SimpleNamespace(name=name, device_type=device, is_user_annotation=annotation)
 
-    seen = [
+    entries = [
         event("triton_poi_fused_0", DeviceType.CUDA),
         event("ampere_sgemm", DeviceType.CUDA),
         event("Memcpy DtoD (Device -> Device)", DeviceType.CUDA),
@@ -242,12 +242,12 @@ def test_launches_are_the_kernels_among_what_the_gpu_did(monkeypatch):
         def __exit__(self, *_: object) -> None: ...
 
         def events(self) -> list[SimpleNamespace]:
-            return seen
+            return entries
 
     monkeypatch.setattr(torch.profiler, "profile", Profile)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     assert benchmark.launches(lambda: None, "cuda") == 2
-    seen[:] = seen[-1:]
+    entries[:] = entries[-1:]
     assert benchmark.launches(lambda: None, "cuda") is None, "a profiler that sees no device has counted nothing"
     assert benchmark.launches(lambda: None, "cpu") is None
 

@@ -28,18 +28,20 @@ TRAINED = source("return torch.nn.functional.silu(x)", inputs="torch.randn(4, 5,
 IN_PLACE = source("torch.nn.functional.silu(x, inplace=True)\nreturn x.sum()")
 
 
-def job(text: str, backend: str = DECOMPOSING, wanted: tuple[str, str, str] = ("value", "", ""), **fields: Any) -> Job:
-    arguments = {"wanted": [list(wanted)], "seconds": 60, "budget": 200}
+def job(
+    text: str, backend: str = DECOMPOSING, signature: tuple[str, str, str] = ("value", "", ""), **fields: Any
+) -> Job:
+    arguments = {"wanted": [list(signature)], "seconds": 60, "budget": 200}
     values = {"source": text, "backend": {"backend": backend}, "threads": 1, "task": "bisect", "arguments": arguments}
     return worker_jobs.job(name="case", paths=[HERE], **{**values, **fields})
 
 
-def bisected(text: str, wanted: tuple[str, str, str], **fields: Any) -> tuple[dict[str, Any], list[str]]:
+def bisected(text: str, signature: tuple[str, str, str], **fields: Any) -> tuple[dict[str, Any], list[str]]:
     """The record, and what was said meanwhile."""
-    said: list[str] = []
-    record = run_bisect(job(text, wanted=wanted, **fields), lambda message: said.append(message["phase"]))
+    phases: list[str] = []
+    record = run_bisect(job(text, signature=signature, **fields), lambda message: phases.append(message["phase"]))
     assert record["error"] is None
-    return record, said
+    return record, phases
 
 
 Plant = Callable[[Any, Callable[..., Any]], None]
@@ -92,7 +94,7 @@ def stuck(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("text", "operator", "bug", "wanted", "fields"),
+    ("text", "operator", "bug", "signature", "fields"),
     [
         (FORWARD, SILU, wrong, ("value", "", ""), {}),
         (FORWARD, SILU, padded, ("stride", "", ""), {}),
@@ -103,10 +105,10 @@ def stuck(x: torch.Tensor) -> torch.Tensor:
     ids=["value", "stride", "segfault", "mutation", "gradient"],
 )
 def test_any_oracle_can_be_bisected(
-    plant: Plant, text: str, operator: Any, bug: Callable[..., Any], wanted: tuple[str, str, str], fields: dict[str, Any]
+    plant: Plant, text: str, operator: Any, bug: Callable[..., Any], signature: tuple[str, str, str], fields: dict[str, Any]
 ) -> None:  # fmt: skip
     plant(operator, bug)
-    record, _ = bisected(text, wanted, **fields)
+    record, _ = bisected(text, signature, **fields)
     culprit = record["culprit"]
     assert culprit is not None, record
     assert (culprit["backend"], culprit["subsystem"], culprit["name"]) == (DECOMPOSING, "decomposition", str(operator))
@@ -117,16 +119,16 @@ def test_any_oracle_can_be_bisected(
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_copy_that_is_lost_is_made_again(plant: Plant, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     plant(SILU_BACKWARD, wrong_backward)
-    asked: list[int] = []
+    calls: list[int] = []
 
     def ask_and_lose(judged: Any, seconds: float) -> Answer:
-        asked.append(1)
-        return Answer(phase="backend") if len(asked) == lost else ask(judged, seconds)
+        calls.append(1)
+        return Answer(phase="backend") if len(calls) == lost else ask(judged, seconds)
 
     monkeypatch.setattr(bisect, "ask", ask_and_lose)
     record, _ = bisected(TRAINED, ("grad", "", ""), grad={"mode": "backward"})
     assert record["culprit"] is not None and record["culprit"]["name"] == str(SILU_BACKWARD), record
-    assert len(asked) == record["runs"] + 1
+    assert len(calls) == record["runs"] + 1
 
 
 def test_what_raises_is_known_by_its_class_and_its_words(plant: Plant) -> None:
@@ -146,9 +148,9 @@ def test_another_failure_is_not_followed(plant: Plant) -> None:
 
 
 def test_without_a_bug_there_is_nothing_to_find() -> None:
-    record, said = bisected(FORWARD, ("value", "", ""))
+    record, phases = bisected(FORWARD, ("value", "", ""))
     assert record["culprit"] is None and "did not show" in record["note"]
-    assert said == ["backend", f"bisecting {DECOMPOSING}, run 1: as it is"]
+    assert phases == ["backend", f"bisecting {DECOMPOSING}, run 1: as it is"]
 
 
 def test_a_hang_is_an_answer(plant: Plant) -> None:
@@ -159,11 +161,11 @@ def test_a_hang_is_an_answer(plant: Plant) -> None:
 
 def test_when_time_is_up_what_is_known_counts(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(SILU, wrong)
-    asked: list[str] = []
+    texts: list[str] = []
     real = bisect._Question._ask
 
     def ask_twice(self: Any, text: str) -> bool:
-        asked.append(text)
+        texts.append(text)
         if text == "decomposition":
             self._end = 0
         return real(self, text)
@@ -172,7 +174,7 @@ def test_when_time_is_up_what_is_known_counts(plant: Plant, monkeypatch: pytest.
     record, _ = bisected(FORWARD, ("value", "", ""))
     assert record["culprit"]["subsystem"] == "decomposition" and record["culprit"]["number"] is None
     assert "the time for bisecting was up" in record["note"]
-    assert asked[-1] == "decomposition"
+    assert texts[-1] == "decomposition"
 
 
 def test_a_case_that_cannot_be_judged_ends_it() -> None:
@@ -191,8 +193,8 @@ def test_a_case_that_cannot_be_judged_ends_it() -> None:
 )
 def test_the_end_of_a_copy_is_a_finding(backend: str, seconds: float, expected: tuple[str, str]) -> None:
     answer = ask(job(FORWARD, f"runner.worker.planted:{backend}", task="judge"), seconds)
-    found = answer.death()
-    assert not answer.record and (found["oracle"], found["error"]["type"]) == expected
+    finding = answer.death()
+    assert not answer.record and (finding["oracle"], finding["error"]["type"]) == expected
 
 
 def test_a_copy_that_is_well_says_its_record() -> None:
@@ -206,14 +208,14 @@ def test_the_death_of_eager_is_not_what_is_looked_for() -> None:
 
 
 def test_neither_caches_nor_processes_are_left(plant: Plant, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = tmp_path / "cache"
-    (kept / "bisect").mkdir(parents=True)
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(kept))
+    cache = tmp_path / "cache"
+    (cache / "bisect").mkdir(parents=True)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     plant(SILU, wrong)
     children = Path(f"/proc/self/task/{os.getpid()}/children")
-    before = children.read_text()
+    processes = children.read_text()
     bisected(FORWARD, ("value", "", ""))
-    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(kept)
-    assert [path.name for path in tmp_path.iterdir()] == ["cache"] and (kept / "bisect").is_dir()
-    assert children.read_text() == before
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(cache)
+    assert [path.name for path in tmp_path.iterdir()] == ["cache"] and (cache / "bisect").is_dir()
+    assert children.read_text() == processes

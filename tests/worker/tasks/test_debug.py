@@ -25,9 +25,9 @@ def debug(folder: Path, text: str, backend: str = "aot_eager", function: str | N
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def output(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bundle")
-    before = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", FILTER, "TORCH_LOGS")}
+    environment = {name: os.environ.get(name) for name in ("TORCHINDUCTOR_CACHE_DIR", FILTER, "TORCH_LOGS")}
     handlers = list(logging.getLogger("torch._dynamo").handlers)
     os.environ["TORCH_LOGS"] = "guards"  # a person's own wish does not keep the bundle from being made
     try:
@@ -35,7 +35,7 @@ def made(tmp_path_factory):
         assert os.environ.pop("TORCH_LOGS") == "guards"
     finally:
         os.environ.pop("TORCH_LOGS", None)
-    assert {name: os.environ.get(name) for name in before} == before
+    assert {name: os.environ.get(name) for name in environment} == environment
     assert len(logging.getLogger("torch._dynamo").handlers) == len(handlers)
     return folder, record
 
@@ -44,8 +44,8 @@ def names(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_logs_are_in_files_by_artifact(made):
-    folder, record = made
+def test_logs_are_in_files_by_artifact(output):
+    folder, record = output
     text = {path.name: path.read_text() for path in (folder / "logs").iterdir()}
     assert "Graph break in user code" in text["graph_breaks.log"]
     assert "TREE_GUARD_MANAGER" in text["guards.log"]
@@ -56,27 +56,27 @@ def test_logs_are_in_files_by_artifact(made):
     assert record["missing"] == ["no_such_artifact"]
 
 
-def test_each_part_has_an_info_and_a_debug_log(made):
-    info, debugging = ((made[0] / "logs" / f"dynamo.{level}.log").read_text() for level in ("info", "debug"))
+def test_each_part_has_an_info_and_a_debug_log(output):
+    info, debugging = ((output[0] / "logs" / f"dynamo.{level}.log").read_text() for level in ("info", "debug"))
     assert 0 < len(info) < len(debugging)
-    assert (made[0] / "logs" / "aot.debug.log").exists()
+    assert (output[0] / "logs" / "aot.debug.log").exists()
     assert re.match(r"[VDI] \d\d:\d\d:\d\d\.\d{3} torch\._dynamo[.\w]*:\d+ ", info)
 
 
-def test_graphs_are_files_of_their_own(made):
-    found = {name.partition(".")[2] for name in names(made[0]) if name.startswith("graphs/")}
-    assert {"dynamo_output_graph.py", "aot_joint_graph.py", "aot_forward_graph.py", "aot_backward_graph.py"} <= found
-    first = (made[0] / "graphs" / "0_0.dynamo_output_graph.py").read_text()
+def test_graphs_are_files_of_their_own(output):
+    graphs = {name.partition(".")[2] for name in names(output[0]) if name.startswith("graphs/")}
+    assert {"dynamo_output_graph.py", "aot_joint_graph.py", "aot_forward_graph.py", "aot_backward_graph.py"} <= graphs
+    first = (output[0] / "graphs" / "0_0.dynamo_output_graph.py").read_text()
     assert "torch.relu" in first
 
 
-def test_the_trace_is_the_one_that_tlparse_reads(made):
-    (log,) = (made[0] / "trace").iterdir()
+def test_the_trace_is_the_one_that_tlparse_reads(output):
+    (log,) = (output[0] / "trace").iterdir()
     assert '"dynamo_output_graph"' in log.read_text()
 
 
-def test_times_counts_and_frames_are_in_the_record(made):
-    record = made[1]
+def test_times_counts_and_frames_are_in_the_record(output):
+    record = output[1]
     phases = {row["phase"]: row for row in record["times"]}
     assert phases["backend_compile" if "backend_compile" in phases else "OutputGraph.call_user_compiler"]["count"] >= 1
     assert [row["seconds"] for row in record["times"]] == sorted((r["seconds"] for r in record["times"]), reverse=True)
@@ -84,7 +84,7 @@ def test_times_counts_and_frames_are_in_the_record(made):
     assert (record["graphs"], record["raised"]) == (2, None)
     assert record["counters"]["stats"]["unique_graphs"] == 2
     assert record["kernels"]["generated_kernel_count"] == 0
-    assert {one.get("co_name") for one in record["compilations"]} >= {"forward"}
+    assert {compilation.get("co_name") for compilation in record["compilations"]} >= {"forward"}
     json.dumps(record, allow_nan=False)
 
 
@@ -104,7 +104,7 @@ def test_the_function_filter_chooses_frames(tmp_path, function, frames):
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         ("aot_forward_graph", True),
         ("dynamo_output_graph", True),
@@ -115,8 +115,8 @@ def test_the_function_filter_chooses_frames(tmp_path, function, frames):
         ("chromium_event", False),
     ],
 )
-def test_graphs_are_told_from_the_rest_of_the_trace(name, wanted):
-    assert is_graph(name) is wanted
+def test_graphs_are_told_from_the_rest_of_the_trace(name, expected):
+    assert is_graph(name) is expected
 
 
 def test_a_record_goes_to_the_file_of_its_artifact_or_its_part():

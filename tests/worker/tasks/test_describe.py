@@ -46,12 +46,12 @@ def test_how_a_case_may_spell_a_name(names: dict[str, Any], name: str, spellings
 
 
 def test_most_names_can_be_written_in_a_case(names: dict[str, Any]) -> None:
-    refused = [
+    refusals = [
         name
         for name, facts in names.items()
         if not any(isinstance(resolve(s.removesuffix(" of a number")), Operator) for s in facts["spellings"])
     ]
-    assert len(refused) <= 0.03 * len(names), refused
+    assert len(refusals) <= 0.03 * len(names), refusals
 
 
 def test_dtypes_are_those_of_the_database(names: dict[str, Any]) -> None:

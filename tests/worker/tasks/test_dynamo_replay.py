@@ -45,11 +45,11 @@ def test_what_is_recorded_fails_again_until_the_bug_is_gone(
 ) -> None:
     with monkeypatch.context():
         plant()
-        found = dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent)
-        assert "planted in Dynamo" in found["raised"]["message"]
-        [file] = found["files"]
-        again = dynamo_replay.run_dynamo_replay(job("replay", file=file), silent)
-        assert "planted in Dynamo" in again["raised"]["message"]
+        record = dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent)
+        assert "planted in Dynamo" in record["raised"]["message"]
+        [file] = record["files"]
+        replay = dynamo_replay.run_dynamo_replay(job("replay", file=file), silent)
+        assert "planted in Dynamo" in replay["raised"]["message"]
     monkeypatch.undo()
     assert dynamo_replay.run_dynamo_replay(job("replay", file=file), silent) == {"raised": None}
 
@@ -61,17 +61,17 @@ def test_nothing_is_recorded_where_dynamo_does_not_fail(tmp_path: Path, plant: C
 def test_a_file_that_is_no_recording(tmp_path: Path) -> None:
     file = tmp_path / "x.rec"
     file.write_bytes(b"not a pickle")
-    found = dynamo_replay.run_dynamo_replay(job("replay", file=str(file)), silent)
-    assert "no recording" in found["error"]["message"]
+    record = dynamo_replay.run_dynamo_replay(job("replay", file=str(file)), silent)
+    assert "no recording" in record["error"]["message"]
 
 
 def test_without_dill_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for found in (
+    for record in (
         dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent),
         dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent),
     ):
-        assert "pip install dill" in found["error"]["message"]
+        assert "pip install dill" in record["error"]["message"]
 
 
 def test_a_torch_that_cannot_replay_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

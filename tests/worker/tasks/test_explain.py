@@ -24,7 +24,7 @@ def explain(text: str, backend: str = "eager", **fields: Any) -> dict[str, Any]:
 
 
 def called(*shapes: tuple[int, ...], body: str = "return torch.relu(x)") -> str:
-    return source(body, more=SHAPES.format(", ".join(map(str, shapes))))
+    return source(body, definitions=SHAPES.format(", ".join(map(str, shapes))))
 
 
 def line_of(text: str, part: str) -> int:
@@ -33,9 +33,9 @@ def line_of(text: str, part: str) -> int:
 
 def test_a_break_has_its_reason_and_its_line():
     record = explain(BROKEN)
-    (found,) = record["graph_breaks"]
-    assert found["line"] == line_of(BROKEN, "print(")
-    assert "print" in found["reason"] and found["call"] == 0
+    (graph_break,) = record["graph_breaks"]
+    assert graph_break["line"] == line_of(BROKEN, "print(")
+    assert "print" in graph_break["reason"] and graph_break["call"] == 0
     assert [list(graph["operators"]) for graph in record["graphs"]] == [["torch.relu"], ["torch.add"]]
     assert record["calls"][0]["graphs_run"] == [0, 1]
     assert sum(record["counters"]["graph_break"].values()) == 1
@@ -54,16 +54,16 @@ def test_without_a_break_there_is_one_graph_and_nothing_to_say():
 
 
 def test_torchs_own_explain_agrees_on_the_first_call():
-    told = explain(BROKEN)["first_call"]
-    assert (told["graphs"], told["operators"], told["raised"]) == (2, 2, None)
-    assert [one["line"] for one in told["graph_breaks"]] == [line_of(BROKEN, "print(")]
+    first_call = explain(BROKEN)["first_call"]
+    assert (first_call["graphs"], first_call["operators"], first_call["raised"]) == (2, 2, None)
+    assert [graph_break["line"] for graph_break in first_call["graph_breaks"]] == [line_of(BROKEN, "print(")]
     assert explain(WHOLE)["first_call"]["graph_breaks"] == []
 
 
 def test_a_break_before_the_first_operator_counts_though_no_graph_ends_there():
     text = source('print("seen")\nreturn torch.relu(x)')
     record = explain(text)
-    assert [one["line"] for one in record["graph_breaks"]] == [line_of(text, "print(")]
+    assert [graph_break["line"] for graph_break in record["graph_breaks"]] == [line_of(text, "print(")]
     assert len(record["graphs"]) == 1
 
 
@@ -72,7 +72,7 @@ def test_a_frame_that_dynamo_gives_up_is_named(mark):
     """A break in a loop cannot be resumed from, so that the whole function runs eagerly."""
     record = explain(source(f"for n in range(2):\n    x = torch.relu(x)\n    {mark}\nreturn x"))
     given_up = mark != "pass"
-    assert [bool(one["failed"]) for one in record["compilations"]] == [given_up]
+    assert [bool(compilation["failed"]) for compilation in record["compilations"]] == [given_up]
     assert record["calls"][0]["graphs_run"] == ([] if given_up else [0])
     assert len(record["graph_breaks"]) == given_up
     assert record["raised"] is None
@@ -81,20 +81,20 @@ def test_a_frame_that_dynamo_gives_up_is_named(mark):
 @pytest.mark.parametrize(("shapes", "recompiled"), [(((2, 3), (4, 3)), ["0/1"]), (((2, 3), (2, 3)), [])])
 def test_a_recompile_has_its_call_and_its_reason(shapes, recompiled):
     record = explain(called(*shapes))
-    assert [one["compile_id"] for one in record["recompiles"]] == recompiled
+    assert [recompile["compile_id"] for recompile in record["recompiles"]] == recompiled
     assert record["calls"][1]["recompiled"] == recompiled
-    for one in record["recompiles"]:
-        assert one["call"] == 1
-        assert "size mismatch at index 0. expected 2, actual 4" in one["reasons"][0]
+    for recompile in record["recompiles"]:
+        assert recompile["call"] == 1
+        assert "size mismatch at index 0. expected 2, actual 4" in recompile["reasons"][0]
 
 
 def test_frames_past_the_limit_are_named_in_every_call_that_ran_eagerly():
     record = explain(called((2, 3), (3, 3), (4, 3), (5, 3), (2, 3)), config=LIMIT)
-    assert [one["eager"] for one in record["calls"]] == [[], [], ["forward"], ["forward"], []]
-    assert [one["graphs_run"] for one in record["calls"]] == [[0], [1], [], [], [0]]
+    assert [item["eager"] for item in record["calls"]] == [[], [], ["forward"], ["forward"], []]
+    assert [item["graphs_run"] for item in record["calls"]] == [[0], [1], [], [], [0]]
     (hit, *_) = record["limits"]
     assert (hit["frame"], hit["call"], hit["value"]) == ("forward", 2, 2)
-    assert [one["compiled"] for one in record["recompiles"]] == [True, False]
+    assert [item["compiled"] for item in record["recompiles"]] == [True, False]
     assert record["calls"][2]["recompiled"] == []
     assert hit["limit"].endswith("_limit") and "size mismatch" in hit["reason"]
     assert record["raised"] is None
@@ -112,7 +112,7 @@ def test_a_forbidden_break_ends_the_run_and_torchs_explain_lists_the_breaks():
     record = explain(BROKEN, compile={"fullgraph": True})
     assert record["raised"]["type"] == "Unsupported"
     assert record["raised"]["line"] == line_of(BROKEN, "print(")
-    assert [one["line"] for one in record["first_call"]["graph_breaks"]] == [line_of(BROKEN, "print(")]
+    assert [graph_break["line"] for graph_break in record["first_call"]["graph_breaks"]] == [line_of(BROKEN, "print(")]
 
 
 def test_operators_are_those_that_the_backend_was_given():
@@ -138,9 +138,9 @@ def test_watching_leaves_nothing_behind():
     from torch._dynamo.output_graph import OutputGraph
     from torch._logging._internal import trace_log
 
-    before = (OutputGraph.call_user_compiler, list(trace_log.handlers))
+    hooks = (OutputGraph.call_user_compiler, list(trace_log.handlers))
     explain(BROKEN)
-    assert (OutputGraph.call_user_compiler, list(trace_log.handlers)) == before
+    assert (OutputGraph.call_user_compiler, list(trace_log.handlers)) == hooks
 
 
 def test_a_case_that_is_wrong_is_said():

@@ -43,8 +43,8 @@ def test_one_wrong_element_is_where_the_backend_put_it() -> None:
 
 def test_eager_is_drawn_without_what_the_model_compiles_by_itself() -> None:
     backend = "relu_accuracy_error_TESTING_ONLY"
-    more = f"@torch.compile(backend='{backend}')\ndef relu(x):\n    return torch.relu(x)\n"
-    record = run(source("return relu(x)", "torch.ones(2, 3)", more=more), backend, task="picture")
+    definitions = f"@torch.compile(backend='{backend}')\ndef relu(x):\n    return torch.relu(x)\n"
+    record = run(source("return relu(x)", "torch.ones(2, 3)", definitions=definitions), backend, task="picture")
     assert (record["picture"]["oracle"], record["picture"]["wrong"]) == ("value", 6)
 
 
@@ -113,7 +113,7 @@ def test_large_tensors_are_reduced_to_cells() -> None:
     assert (len(grid["absolute"]), len(grid["absolute"][0])) == (60, 50)
     assert marked(grid) == [(0, 0), (59, 49)]
     assert grid["absolute"][59][49] == 0.5 and grid["relative"][59][49] == "inf"
-    assert [one["index"] for one in picture["worst"]] == [[2, 99, 199], [0, 0, 0]]
+    assert [element["index"] for element in picture["worst"]] == [[2, 99, 199], [0, 0, 0]]
 
 
 @pytest.mark.parametrize(

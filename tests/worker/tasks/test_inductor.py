@@ -42,8 +42,8 @@ def test_random_numbers_agree_by_default():
 
 
 def test_kernels_are_counted_anew_for_each_job():
-    two = source("return torch.relu(x).sum(0) @ x.t(), torch.argsort(x) + 1")
+    text = source("return torch.relu(x).sum(0) @ x.t(), torch.argsort(x) + 1")
     fused = run(RELU, "inductor")
     assert (fused["kernels"], fused["vectorized"]) == (1, 1)
-    assert run(two, "inductor")["kernels"] > 1
+    assert run(text, "inductor")["kernels"] > 1
     assert (run(RELU, "inductor")["kernels"], run(RELU, "aot_eager")["kernels"]) == (1, None)

@@ -64,9 +64,9 @@ def test_a_backend_that_changes_its_graph_changes_a_copy() -> None:
         return graph
 
     graph = graph_of(lambda x: torch.relu(x))
-    before = copy.deepcopy(graph).code
+    code = copy.deepcopy(graph).code
     assert minify.plain(changing)(graph, [])(torch.ones(1)) == -1
-    assert graph.code == before
+    assert graph.code == code
 
 
 def test_the_signal_that_ended_a_child() -> None:
@@ -83,8 +83,8 @@ def test_a_death_in_a_child_is_an_error_here() -> None:
     assert backend(graph_of(lambda x: torch.neg(x)), [])(torch.ones(1)) == -1
     with pytest.raises(minify.Died, match="SIGABRT"):
         backend(graph_of(lambda x: torch.relu(x)), [])(torch.ones(1))
-    other = minify.in_child(deadly, signal.SIGSEGV, 1)
-    assert other(graph_of(lambda x: torch.relu(x)), [])(torch.ones(1)) == 1, "another signal is another failure"
+    wrapper = minify.in_child(deadly, signal.SIGSEGV, 1)
+    assert wrapper(graph_of(lambda x: torch.relu(x)), [])(torch.ones(1)) == 1, "another signal is another failure"
 
 
 def emptying(graph: Any, args: list[Any], check_str: str | None = None) -> bool:

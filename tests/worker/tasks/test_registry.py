@@ -31,13 +31,13 @@ def test_each_name_leads_to_a_task(name: str) -> None:
 
 
 def test_each_task_has_one_name() -> None:
-    found = sorted(name for path in FOLDER.glob("*.py") for name in tasks_in(path))
-    assert found == sorted(registry.TASKS.values())
+    names = sorted(name for path in FOLDER.glob("*.py") for name in tasks_in(path))
+    assert names == sorted(registry.TASKS.values())
 
 
 def test_a_worker_loads_no_task_before_it_is_asked_for() -> None:
     program = (
         "import sys; from runner.worker.tasks import registry; print([n for n in sys.modules if '.worker.tasks.' in n])"
     )
-    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
-    assert shown.stdout.strip() == "['runner.worker.tasks.registry']"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert process.stdout.strip() == "['runner.worker.tasks.registry']"

@@ -39,17 +39,17 @@ def values(last: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("last", ["pass", "raise IndexError"])
 def test_every_variable_is_described_even_if_it_raises(last: str) -> None:
-    found = values(last)
-    assert set(found) == {"x", "v1", "v2", "v3", "a", "b", "size", "several"}
-    assert found["x"] == {
+    infos = values(last)
+    assert set(infos) == {"x", "v1", "v2", "v3", "a", "b", "size", "several"}
+    assert infos["x"] == {
         "kind": "tensor", "shape": [3, 4], "dtype": "float32", "requires_grad": True, "contiguous": True, "low": 0.0, "high": 11.0,
     }  # fmt: skip
-    assert (found["v1"]["shape"], found["v1"]["contiguous"], found["v1"]["requires_grad"]) == ([4, 3], False, True)
-    assert 0.4 < found["v1"]["low"] < found["v1"]["high"] <= 1.0
-    assert found["v2"]["kind"] == "fields" and list(found["v2"]["items"]) == ["values", "indices"]
-    assert (found["v3"]["dtype"], found["v3"]["requires_grad"]) == ("int64", False)
-    assert found["size"] == {"kind": "python", "value": 3}
-    assert [item["kind"] for item in found["several"]["items"]] == ["tensor", "python"]
+    assert (infos["v1"]["shape"], infos["v1"]["contiguous"], infos["v1"]["requires_grad"]) == ([4, 3], False, True)
+    assert 0.4 < infos["v1"]["low"] < infos["v1"]["high"] <= 1.0
+    assert infos["v2"]["kind"] == "fields" and list(infos["v2"]["items"]) == ["values", "indices"]
+    assert (infos["v3"]["dtype"], infos["v3"]["requires_grad"]) == ("int64", False)
+    assert infos["size"] == {"kind": "python", "value": 3}
+    assert [item["kind"] for item in infos["several"]["items"]] == ["tensor", "python"]
 
 
 def test_a_case_that_cannot_be_loaded_has_no_values() -> None:

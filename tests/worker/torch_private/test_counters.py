@@ -30,8 +30,8 @@ def rename(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 def lose(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     """Let this torch count some kinds under other names."""
-    known = counters.of
-    monkeypatch.setattr(counters, "of", lambda kind: {} if kind in kinds else known(kind))
+    original = counters.of
+    monkeypatch.setattr(counters, "of", lambda kind: {} if kind in kinds else original(kind))
 
 
 def test_torch_counts() -> None:

@@ -11,9 +11,9 @@ from runner.worker.torch_private.dynamo import CompileWatch
 
 def messages(**fields):
     """What a job sends about compiling."""
-    asked = job(source=source("return x * 2"), paths=[HERE], **fields)
+    request = job(source=source("return x * 2"), paths=[HERE], **fields)
     sent = []
-    record = run_job(asked.to_json(), sent.append)
+    record = run_job(request.to_json(), sent.append)
     assert record["trust"] is None and not record["findings"], record
     return [message["compiling"] for message in sent if "compiling" in message]
 

@@ -57,19 +57,19 @@ def test_a_suppressed_error_is_no_pass_where_eager_raises_as_expected() -> None:
 
 
 def test_a_compile_error_that_the_case_catches_is_no_pass() -> None:
-    text = source(CAUGHT, more=GUARDED.format("torch.relu(x)"))
+    text = source(CAUGHT, definitions=GUARDED.format("torch.relu(x)"))
     assert "ran eagerly: part" in reason(run(text, BROKEN))
     assert passes(run(text, "eager"))
 
 
 def test_an_error_of_eager_itself_that_the_case_catches_says_nothing() -> None:
-    assert passes(run(source(CAUGHT, more=GUARDED.format("x.view(7, 7)")), "eager"))
+    assert passes(run(source(CAUGHT, definitions=GUARDED.format("x.view(7, 7)")), "eager"))
 
 
 def test_of_many_compilations_none_is_forgotten() -> None:
     """torch itself remembers the last 64."""
     body = "return torch.relu(x) if x.shape[0] == 2 else x.sin()"
-    text = source(body, more="CALLS = [(lambda n=n: [torch.randn(n)]) for n in range(2, 70)]")
+    text = source(body, definitions="CALLS = [(lambda n=n: [torch.randn(n)]) for n in range(2, 70)]")
     config = {**SUPPRESSED, "torch._dynamo.config.cache_size_limit": 100}
     assert "failed to compile" in reason(run(text, BROKEN, {"dynamic": False}, config=config, float64=False))
 
@@ -90,8 +90,8 @@ DISABLED = "@torch.compiler.disable\ndef part(x):\n    return x.sin()\n"
     ids=["loop", "disabled", "skipped"],
 )
 def test_a_pass_says_what_ran_eagerly(part: str, note: str) -> None:
-    record = run(source("y = x.cos()\ntorch._dynamo.graph_break()\nreturn part(y)", more=part), "eager")
-    assert passes(record) and any(note in told for told in record["notes"]), record["notes"]
+    record = run(source("y = x.cos()\ntorch._dynamo.graph_break()\nreturn part(y)", definitions=part), "eager")
+    assert passes(record) and any(note in text for text in record["notes"]), record["notes"]
     assert " at 0x" not in str(record["notes"])
 
 

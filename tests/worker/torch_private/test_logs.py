@@ -9,18 +9,18 @@ from runner.worker.torch_private.logs import Event, Trace, tracing
 
 
 def record(metadata: object, payload: str | None = None) -> logging.LogRecord:
-    made = logging.LogRecord("torch.__trace", logging.DEBUG, "", 0, "", (), None)
-    made.metadata, made.payload = metadata, payload
-    return made
+    result = logging.LogRecord("torch.__trace", logging.DEBUG, "", 0, "", (), None)
+    result.metadata, result.payload = metadata, payload
+    return result
 
 
-def heard(*records: logging.LogRecord, wanted: str = "") -> list[Event]:
-    found: list[Event] = []
-    trace = Trace(lambda name: wanted in name, found.append)
+def heard(*records: logging.LogRecord, fragment: str = "") -> list[Event]:
+    events: list[Event] = []
+    trace = Trace(lambda name: fragment in name, events.append)
     trace.call = 3
-    for one in records:
-        trace.emit(one)
-    return found
+    for entry in records:
+        trace.emit(entry)
+    return events
 
 
 def test_a_record_is_named_by_its_first_key():
@@ -32,7 +32,7 @@ def test_an_artifact_is_named_by_its_own_name():
     facts = {"artifact": {"name": "recompile_reasons", "encoding": "json"}, "frame_id": 0, "frame_compile_id": 0}
     (event,) = heard(record(facts, json.dumps("0/0: a guard")))
     assert (event.name, event.loaded()) == ("recompile_reasons", "0/0: a guard")
-    assert not heard(record(facts), wanted="dynamo_guards")
+    assert not heard(record(facts), fragment="dynamo_guards")
 
 
 def test_what_is_no_record_is_left_alone():
@@ -48,7 +48,7 @@ def test_a_payload_that_is_no_json_is_text():
 def test_nobody_listens_afterwards():
     from torch._logging._internal import trace_log
 
-    before = list(trace_log.handlers)
+    handlers = list(trace_log.handlers)
     with tracing(Trace(lambda name: True, lambda event: None)):
-        assert len(trace_log.handlers) == len(before) + 1
-    assert trace_log.handlers == before
+        assert len(trace_log.handlers) == len(handlers) + 1
+    assert trace_log.handlers == handlers

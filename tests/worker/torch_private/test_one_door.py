@@ -28,14 +28,14 @@ BY_CUSTOM = (
 def names_in(text: str) -> Iterator[str]:
     """The dotted names of torch that a file imports, uses, or holds as texts."""
     tree = ast.parse(text)
-    known = {"torch": "torch"}
+    modules = {"torch": "torch"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (part.name for part in node.names)
-            known |= {part.asname: part.name for part in node.names if part.asname}
+            modules |= {part.asname: part.name for part in node.names if part.asname}
         elif isinstance(node, ast.ImportFrom):
             yield from (f"{node.module}.{part.name}" for part in node.names)
-            known |= {part.asname or part.name: f"{node.module}.{part.name}" for part in node.names}
+            modules |= {part.asname or part.name: f"{node.module}.{part.name}" for part in node.names}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             parts = []
@@ -43,8 +43,8 @@ def names_in(text: str) -> Iterator[str]:
             while isinstance(inner, ast.Attribute):
                 parts.append(inner.attr)
                 inner = inner.value
-            if isinstance(inner, ast.Name) and inner.id in known:
-                yield ".".join([known[inner.id], *reversed(parts)])
+            if isinstance(inner, ast.Name) and inner.id in modules:
+                yield ".".join([modules[inner.id], *reversed(parts)])
         elif (
             isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"torch[\w.:]+", node.value)
         ):
@@ -53,9 +53,9 @@ def names_in(text: str) -> Iterator[str]:
 
 def private(text: str) -> list[str]:
     """Those of the names that are neither public nor on the list."""
-    found = {name for name in names_in(text) if name.startswith("torch.") and re.search(r"\._(?!_)", name)}
-    found = {name for name in found if not name.startswith("torch.ops.")}
-    return sorted(name for name in found if not any(f"{name}.".startswith(f"{allowed}.") for allowed in BY_CUSTOM))
+    names = {name for name in names_in(text) if name.startswith("torch.") and re.search(r"\._(?!_)", name)}
+    names = {name for name in names if not name.startswith("torch.ops.")}
+    return sorted(name for name in names if not any(f"{name}.".startswith(f"{allowed}.") for allowed in BY_CUSTOM))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(WORKER)))

@@ -32,13 +32,13 @@ def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_header_that_was_removed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
+    headers: list[Path] = []
 
     @functools.cache
     def precompile(name: str) -> str:
         path = tmp_path / name
         path.touch()
-        made.append(path)
+        headers.append(path)
         return str(path)
 
     monkeypatch.setattr(codecache, "_precompile_header", precompile, raising=False)
@@ -46,10 +46,10 @@ def test_a_header_that_was_removed_is_made_again(tmp_path: Path, monkeypatch: py
     preparation.load_inductor()  # twice is as good as once
     for _ in range(2):
         assert codecache._precompile_header("header") == str(tmp_path / "header")
-    assert len(made) == 1
-    made[0].unlink()
+    assert len(headers) == 1
+    headers[0].unlink()
     codecache._precompile_header("header")
-    assert len(made) == 2 and made[0].exists()
+    assert len(headers) == 2 and headers[0].exists()
 
 
 def test_headers_lie_with_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,4 +66,4 @@ def test_what_a_torch_lacks_is_said_and_the_server_goes_on(monkeypatch: pytest.M
     preparation.skip_guard_timing()
     preparation.keep_headers_with_kernels()
     preparation.forget_fakes()
-    assert [said.rpartition(": ")[2] for said in doors.absences()] == ["_GUARD_TIMING", "_HEADER_DIR", "_FORGET_FAKES"]
+    assert [line.rpartition(": ")[2] for line in doors.absences()] == ["_GUARD_TIMING", "_HEADER_DIR", "_FORGET_FAKES"]

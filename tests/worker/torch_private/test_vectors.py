@@ -24,11 +24,11 @@ def torchs() -> Iterator[Any]:
 def isa(torchs: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the only instruction set of this processor, not yet probed."""
     vectors.forget_answers()
-    found = next(isa for isa in torchs.supported_vec_isa_list if str(isa) == "avx2")
-    monkeypatch.setattr(vectors, "candidates", lambda: [found])
-    monkeypatch.setattr(torchs, "supported_vec_isa_list", [found])
+    avx2 = next(isa for isa in torchs.supported_vec_isa_list if str(isa) == "avx2")
+    monkeypatch.setattr(vectors, "candidates", lambda: [avx2])
+    monkeypatch.setattr(torchs, "supported_vec_isa_list", [avx2])
     monkeypatch.setattr(torchs, "x86_isa_checker", lambda: ["avx2"])
-    return found
+    return avx2
 
 
 def test_one_probe_is_enough(isa: Any, torchs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,4 +83,4 @@ def test_a_torch_without_a_list_of_sets_says_so(monkeypatch: pytest.MonkeyPatch)
     assert vectors.candidates() == [] and not vectors.has_picked_none()
     with pytest.raises(ImportError, match="gone: _PICK"):
         vectors.compile_a_kernel("mine")
-    assert [said.rpartition(": ")[2] for said in doors.absences()] == ["_KNOWN", "_VALID", "_PICK"]
+    assert [line.rpartition(": ")[2] for line in doors.absences()] == ["_KNOWN", "_VALID", "_PICK"]
