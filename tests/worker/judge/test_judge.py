@@ -397,7 +397,7 @@ def test_what_eager_gives_again_may_be_given_again(body, definitions, backend):
 def test_what_eager_gives_again_must_be_given_again():
     """Dynamo traces what a cache holds in eager, and warns about it."""
     more = "import functools\n@functools.cache\ndef table():\n    return torch.ones(3)\nCALLS = [make_inputs] * 2"
-    (finding,) = run(source("return table(), x + 1", more=more), "eager", **OFF)["findings"]
+    (finding,) = run(source("return table(), x + 1", definitions=more), "eager", **OFF)["findings"]
     assert (finding["oracle"], finding["path"]) == ("alias", "call 1, output[0]")
     assert finding["message"] == "eager: shares memory with output[0] of call 0; compiled: memory of its own"
 
@@ -417,7 +417,9 @@ CALLS = [make_inputs] * 2
 @pytest.mark.parametrize(("change", "paths"), [("1.0", ["call 0, output"]), ("1e-7", [])])
 def test_a_kept_result_that_a_later_call_writes_into_in_eager_alone(change, paths):
     def places(is_kept, **fields):
-        text = source(f"return hide(x * 2, {is_kept})", "torch.full((3,), 2.0)", more=HIDDEN.format(change=change))
+        text = source(
+            f"return hide(x * 2, {is_kept})", "torch.full((3,), 2.0)", definitions=HIDDEN.format(change=change)
+        )
         return [(found["oracle"], found["path"]) for found in run(text, "eager", **OFF, **fields)["findings"]]
 
     assert places("True") == places("False") == []
@@ -528,7 +530,7 @@ def test_a_gradient_has_memory_of_its_own(body, backend, path, message):
 )
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_gradients_that_autograd_does_not_copy(body, backend):
-    text = source(body, BOTH, "x, y", more="CALLS = [make_inputs] * 2")
+    text = source(body, BOTH, "x, y", definitions="CALLS = [make_inputs] * 2")
     assert passes(run(text, backend, **FULL)) and passes(
         run(text, backend, grad={"mode": "backward", "cotangent": "ones"})
     )
@@ -845,7 +847,7 @@ def test_bits_without_arithmetic_are_compared(dtype):
     give = f"torch.full((4,), 2 if wrong else 1, dtype=torch.{integers}).view(torch.{dtype})"
     for text, kept in (("False", []), ("torch.compiler.is_compiling()", ["mutation", "value"])):
         body = f"y = x + 1\nself.t = give(x, {text})\nreturn give(x, {text}), y"
-        record = run(source(body, more=DISABLED.format(give=give) + "CALLS = [make_inputs] * 2"), "eager", **OFF)
+        record = run(source(body, definitions=DISABLED.format(give=give) + "CALLS = [make_inputs] * 2"), "eager", **OFF)
         assert sorted({*oracles(record)}) == kept and record["trust"] is None, record
 
 
@@ -952,7 +954,7 @@ def test_who_keeps_what_a_call_puts_into_inputs_and_state_sees_later_writes(path
             f"    else:\n        {compiled}\n    return y"
         )
         body = "return give(self, x, x[0] * 2, not torch.compiler.is_compiling())"
-        record = run(source(body, inputs="[torch.ones(5)]", init=init, more=more), **OFF)
+        record = run(source(body, inputs="[torch.ones(5)]", init=init, definitions=more), **OFF)
         return [(found["oracle"], found["path"], found["message"]) for found in record["findings"]]
 
     assert findings(shared, shared) == findings(copied, copied) == []
@@ -978,14 +980,16 @@ def test_who_keeps_what_a_call_puts_into_inputs_and_state_sees_later_writes(path
 )
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_what_compilers_leave_in_state_shares_memory_as_in_eager(body, backend):
-    assert passes(run(source(f"y = x * 2\n{body}", init=HOLDER, more="CALLS = [make_inputs] * 2"), backend, **OFF))
+    assert passes(
+        run(source(f"y = x * 2\n{body}", init=HOLDER, definitions="CALLS = [make_inputs] * 2"), backend, **OFF)
+    )
 
 
 def test_memory_of_state_without_a_common_element():
     parts = "self.t, self.h = (y[:2], y[2:]) if same else (y[:2].clone(), y[2:].clone())"
     more = f"@torch.compiler.disable\ndef keep(self, y, same):\n    {parts}"
     body = "keep(self, x * 2, not torch.compiler.is_compiling())\nreturn x + 1"
-    assert passes(run(source(body, more=more), "eager", **OFF))
+    assert passes(run(source(body, definitions=more), "eager", **OFF))
 
 
 def test_memory_of_state_that_is_not_compared_is_not_compared():
@@ -995,7 +999,7 @@ def test_memory_of_state_that_is_not_compared_is_not_compared():
         "@torch.compiler.disable\ndef keep(self, y):\n"
         "    self.log = [y.clone() for _ in range(TURN)]\n    self.t = self.log[-1]"
     )
-    record = run(source("keep(self, x * 2)\nreturn x + 1", more=more), "eager", **OFF)
+    record = run(source("keep(self, x * 2)\nreturn x + 1", definitions=more), "eager", **OFF)
     assert passes(record) and "attribute log" in record["notes"][-1], record
 
 

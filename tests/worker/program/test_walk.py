@@ -194,7 +194,7 @@ def test_what_holds_tensors_and_compares_by_identity_is_opened(expected, wrong, 
     give = "@torch.compiler.disable\ndef give(x, is_wrong):\n    return {} if is_wrong else {}"
     for text, paths in ((expected, []), (wrong, [f"output[0]{path}"])):
         more = f"from collections import OrderedDict\n{give.format(text, expected)}"
-        record = run(source("y = x + 1\nreturn give(x, torch.compiler.is_compiling()), y", more=more), "eager")
+        record = run(source("y = x + 1\nreturn give(x, torch.compiler.is_compiling()), y", definitions=more), "eager")
         assert record["trust"] is None and [finding["path"] for finding in record["findings"]] == paths, record
 
 
