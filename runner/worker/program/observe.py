@@ -75,9 +75,9 @@ class CallRecord:
     written: frozenset[str] = frozenset()  # inputs and state that the call wrote to, as torch's versions say
     unfit: str = ""  # which given cotangent does not fit its output
     overwritten: dict[str, torch.Tensor] = field(default_factory=dict)  # outputs, gradients, inputs: their later values
-    repeated: frozenset[tuple[str, int, str]] = (
-        frozenset()
-    )  # paths, each with an earlier call and a path of the same memory there
+    # Paths, each with an earlier call and a path of the same memory there.
+    repeated: frozenset[tuple[str, int, str]] = frozenset()
+    graphs_kept: tuple[str, ...] = ()  # results of the call in inputs and state at which no backward begins
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
 
     @property
@@ -295,6 +295,13 @@ def _run_call(
     record.aliases |= _places(opened).relations(input_places, state_places, inputs_now, state_now)
     before, after = input_places.joined(state_places), inputs_now.joined(state_now)
     record.sharing = find_sharing(before, [*opened.leaves, *earlier], after, settings.device == "cpu")
+    if settings.grad == "backward":
+        ends, changed = {id(tensor) for _, tensor in outputs}, {*record.written, *after.changed(before)}
+        record.graphs_kept = tuple(
+            path
+            for path, tensor in _tensors([*inputs_after.leaves, *state_after.leaves])
+            if path in changed and tensor.grad_fn is not None and id(tensor) not in ends
+        )
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = outputs + (gradients if copy else [])
     return (results if settings.device == "cpu" else []) + (inputs if copy else [])

@@ -320,6 +320,8 @@ class _Run:
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
+        if kept := sorted({path for call in eager.calls for path in call.graphs_kept}):
+            evidence.note(f"{', '.join(kept)}: gradients from there on are not compared (no output)")
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
                   notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
                   comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip

@@ -627,6 +627,24 @@ def test_cotangents(cotangent):
     assert oracles(run(BACKWARD, "planted:scaled_gradient", **fields)) == ["grad"]
 
 
+@pytest.mark.parametrize(
+    ("body", "paths"),
+    [
+        ("self.sum = (x * 2).sum()\nreturn x * 3", "attribute sum"),
+        ("z.copy_(x * 2)\nreturn x * 3", "input z"),
+        ("self.sum = x * 3\nreturn self.sum", ""),
+        ("self.sum = x.detach().sum()\nreturn x * 3", ""),
+    ],
+)
+def test_a_result_that_is_no_output_has_a_note_about_its_gradients(body, paths):
+    inputs = "torch.randn(4, 5, requires_grad=True), torch.zeros(4, 5)"
+    text = source(body, inputs=inputs, signature="x, z", init="self.sum = None")
+    record = run(text, "planted:clean", grad={"mode": "backward"})
+    notes = [note for note in record["notes"] if "gradients from there on" in note]
+    assert passes(record)
+    assert notes == ([f"{paths}: gradients from there on are not compared (no output)"] if paths else [])
+
+
 def test_second_order_gradients():
     fields = {"grad": {"mode": "backward", "order": 2}}
     text = source("return (x * x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
