@@ -303,7 +303,7 @@ def _whole_lines(path: Path) -> list[bytes]:
 
 
 def _records(path: Path) -> list[Mapping[str, Any]]:
-    """The records of a log. Raises ValueError for a line that is none."""
+    """The records of a log. Raises ValueError for any other line."""
     return [parse_line(line) for line in _whole_lines(path)]
 
 
