@@ -232,6 +232,15 @@ gradient_is_saved = gradients_shared(lambda args, shared: args[:-1])
 gradients_are_one = gradients_shared(lambda args, shared: shared)
 
 
+def gradient_in_input(graph: Graph, inputs: list[Any]) -> Function:
+    """The backward writes the gradient into what it has saved, which is the input."""
+
+    def backward(graph: Graph, inputs: list[Any]) -> Function:
+        return make_boxed_func(lambda *args: (args[0].copy_(graph(*args)[0]).view(args[0].shape),))
+
+    return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph), bw_compiler=backward)(graph, inputs)
+
+
 class _Cleared(torch.autograd.Function):
     """The identity, whose backward sets the result to zero."""
 

@@ -130,6 +130,19 @@ def late_writes(evidence: Evidence, call: int, eager: CallRecord, compiled: Call
             yield Finding("mutation", message, evidence.where(call, path))
 
 
+def spoilt_paths(eager: CallRecord, compiled: CallRecord) -> frozenset[str]:
+    """Return the paths of tensors that compiled code has written into, and eager has not."""
+    trees = ((eager.inputs, compiled.inputs), (eager.state, compiled.state))
+    pairs = [pair for mine, others in trees for pair in zip(mine.leaves, others.leaves)]  # noqa: B905  may differ
+    return frozenset(compiled.overwritten).union(
+        one.path
+        for one, other in pairs
+        if one.path == other.path and one.path not in eager.written
+        if isinstance(one.value, torch.Tensor) and isinstance(other.value, torch.Tensor)
+        if not equal_bits(one.value, other.value)
+    )
+
+
 def place_findings(
     evidence: Evidence, call: int, eager: Mapping[str, str], compiled: Mapping[str, str]
 ) -> Iterator[Finding]:

@@ -492,6 +492,11 @@ def test_a_kept_gradient_that_a_later_call_writes_into():
     assert passes(run(text, **fields))
 
 
+def test_a_gradient_that_is_written_into_an_input_is_one_finding():
+    record = run(source("return x.sin()", "torch.randn(4, 5, requires_grad=True)"), "planted:gradient_in_input", **FULL)
+    assert oracles(record) == ["mutation"], record
+
+
 BOTH = ", ".join(["torch.randn(4, 5, requires_grad=True)"] * 2)
 
 
