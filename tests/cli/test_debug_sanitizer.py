@@ -24,7 +24,7 @@ def arguments(tmp_path: Path, *options: str) -> argparse.Namespace:
     )
     parser = argparse.ArgumentParser()
     debug.add_sanitize(parser)
-    return parser.parse_args([str(path), "--tool", "racecheck", *options])
+    return parser.parse_args([str(path), "--tool", "racecheck", *options], argparse.Namespace(command="debug"))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -376,7 +377,8 @@ def settings() -> Iterator[None]:
     """Back to what they were: a script sets them and leaves them set."""
     names = ("fallback_random", "emulate_precision_casts")
     threads, flags = torch.get_num_threads(), {name: getattr(torch._inductor.config, name) for name in names}
-    yield
+    with patch.dict(os.environ):
+        yield
     torch.set_num_threads(threads)
     for name, value in flags.items():
         setattr(torch._inductor.config, name, value)
