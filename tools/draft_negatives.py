@@ -221,9 +221,11 @@ def drafted(folder: Path, dropped: collections.Counter[str]) -> Iterator[Draft]:
 
 def answers(python: str, sources: list[str]) -> list[list[str] | None]:
     """Return how each source refuses under a Python: the class and the message, or None where it raises nothing."""
-    done = subprocess.run([python, "-c", CALL], input=json.dumps(sources), capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [python, "-c", CALL], input=json.dumps(sources), capture_output=True, text=True, check=True
+    )
     decoded: list[list[str] | None] = json.loads(
-        done.stdout[done.stdout.rindex("[[" if "[[" in done.stdout else "[") :]
+        process.stdout[process.stdout.rindex("[[" if "[[" in process.stdout else "[") :]
     )
     return decoded
 
@@ -248,7 +250,7 @@ def judged(drafts: list[Draft], pythons: list[str]) -> Iterator[Draft]:
     """Yield the drafts that this torch refuses, with class, text and releases, at most MOST of an operator."""
     release = ">=" + ".".join(torch.__version__.split(".")[:2])
     by_python = [answers(python, [draft.source for draft in drafts]) for python in (sys.executable, *pythons)]
-    seen: set[tuple[str, ...]] = set()
+    known_words: set[tuple[str, ...]] = set()
     count: collections.Counter[str] = collections.Counter()
     names: set[str] = set()
     for draft, answer, *older in zip(drafts, *by_python, strict=True):
@@ -259,9 +261,9 @@ def judged(drafts: list[Draft], pythons: list[str]) -> Iterator[Draft]:
         text = common_text([message, *same])
         name = slug(draft.operator, text)
         alike = {(draft.operator, kind, text), (emit({**draft.case, "name": ""}),)}
-        if alike & seen or not text:
+        if alike & known_words or not text:
             continue
-        seen |= alike
+        known_words |= alike
         while name in names:
             name += "_too"
         names.add(name)
@@ -289,11 +291,11 @@ def main() -> None:
     files: dict[str, list[Draft]] = {}
     for draft in judged(drafts, options.python):
         files.setdefault(family_of(draft.operator), []).append(draft)
-    for family, kept in files.items():
-        text = emit({"defaults": {"tags": ["negative", family]}, "cases": [draft.case for draft in kept]}, ("cases",))
+    for family, drafts in files.items():
+        text = emit({"defaults": {"tags": ["negative", family]}, "cases": [draft.case for draft in drafts]}, ("cases",))
         text = text.replace("\n  - name:", "\n\n  - name:").replace("cases:\n\n", "cases:\n")
         (options.folder / f"{family}.spec.yaml").write_text(HEAD + text, encoding="utf-8")
-    operators = {draft.operator for kept in files.values() for draft in kept}
+    operators = {draft.operator for drafts in files.values() for draft in drafts}
     for reason, times in dropped.items():
         print(f"dropped {times} of {reason}")
     every = {name for name, _ in samples()}

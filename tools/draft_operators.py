@@ -78,7 +78,7 @@ class Draft:
         writer = _Writer(turn)
         for call in self.calls:
             writer.step(call)
-        words = [each.removesuffix(".default").rpartition(".")[2].strip("_").lower() for each in self.names]
+        words = [name.removesuffix(".default").rpartition(".")[2].strip("_").lower() for name in self.names]
         name = "_".join(words)
         name = name if len(name) <= LONGEST else f"{words[0]}_to_{words[-1]}"
         case: dict[str, Any] = {"name": name + self.kind}
@@ -109,13 +109,13 @@ class _Writer:
     def step(self, call: CallDraft, result: bool = True) -> str:
         args = [self._argument(arg, call) for arg in call.args]
         kwargs = {key: self._argument(arg, call) for key, arg in call.kwargs.items()}
-        written: Any = {"*": args, **kwargs} if kwargs else args
+        operands: Any = {"*": args, **kwargs} if kwargs else args
         if not args and kwargs:
-            written = kwargs
+            operands = kwargs
         if len(args) == 1 and not kwargs and not isinstance(args[0], (list, dict)):
-            written = args[0]
+            operands = args[0]
         name = _nth(RESULTS, len(self.chain))
-        self.chain.append({call.operator: written, "out": name})
+        self.chain.append({call.operator: operands, "out": name})
         if result:
             self.results.append(name)
         return name
@@ -180,8 +180,8 @@ def _tried(
             kind += "_complex" if first == "torch.complex64" else ""
             draft = Draft((name,), tuple(calls), grad, open_dtypes, kind)
             faults = faults_of(draft)
-            good = tuple(each for each in open_dtypes if not faults.get(each, "not read"))
-            reason = reason or "; ".join(f"{each} {fault}"[:150] for each, fault in faults.items() if fault)
+            good = tuple(dtype for dtype in open_dtypes if not faults.get(dtype, "not read"))
+            reason = reason or "; ".join(f"{dtype} {fault}"[:150] for dtype, fault in faults.items() if fault)
             if whole and not _reads_dtype(draft):
                 return  # the same program in every dtype
             if good and (best is None or len(good) > len(best.dtypes)):
@@ -190,8 +190,8 @@ def _tried(
                 break
         if best is not None:
             yield best
-            open_dtypes = tuple(each for each in open_dtypes if each not in best.dtypes)
-    missing += [f"{each} {'backward' if grad else ''} ({reason})" for each in open_dtypes]
+            open_dtypes = tuple(dtype for dtype in open_dtypes if dtype not in best.dtypes)
+    missing += [f"{dtype} {'backward' if grad else ''} ({reason})" for dtype in open_dtypes]
 
 
 def _reads_dtype(draft: Draft) -> bool:
@@ -233,10 +233,12 @@ def faults_of(draft: Draft) -> Mapping[str, str]:
         if loaded.diagnostics:
             return {"": loaded.diagnostics[0].message}
         environment = Environment("", sys.executable, torch.__version__, torch.__version__, "")
-        sources = {each.dtype: (each, build(each)) for each in loaded.variants}
+        sources = {variant.dtype: (variant, build(variant)) for variant in loaded.variants}
     return {
-        dtype: source.diagnostics[0].message if source.diagnostics else _fault(job(Planned(each, environment), source))
-        for dtype, (each, source) in sources.items()
+        dtype: source.diagnostics[0].message
+        if source.diagnostics
+        else _fault(job(Planned(variant, environment), source))
+        for dtype, (variant, source) in sources.items()
     }
 
 
@@ -245,7 +247,7 @@ def _fault(judging: Any) -> str:
     try:
         with open_source(judging) as source:
             loaded = [source.load(settings.seed) for _ in range(2)]
-            first, again = (observe(each, each.model, settings) for each in loaded)
+            first, again = (observe(loaded_case, loaded_case.model, settings) for loaded_case in loaded)
     except InvalidCase as error:
         return f"invalid: {error.reason}"
     if first.error is not None:
@@ -266,7 +268,7 @@ def merged(drafts: Iterable[Draft], together: int) -> Iterator[Draft]:
         if group is not None:
             joined = replace(group, names=(*group.names, *draft.names), calls=(*group.calls, *draft.calls))
             many = 2 if draft.kind == "_special_values" else 1
-            together_now = 1 if any(re.fullmatch(ALONE, each) for each in joined.names) else together * many
+            together_now = 1 if any(re.fullmatch(ALONE, name) for name in joined.names) else together * many
             if (
                 len(joined.names) <= together_now
                 and len(joined.calls) <= STEPS
@@ -288,7 +290,7 @@ def text_of(drafts: Sequence[Draft]) -> str:
     """Return the text of a file. What most cases say of dtypes stands once, above."""
     cases = [draft.case(turn) for turn, draft in enumerate(drafts)]
     for case, draft in zip(cases, drafts, strict=True):
-        if sum(each["name"] == case["name"] for each in cases) > 1:
+        if sum(other_case["name"] == case["name"] for other_case in cases) > 1:
             space = draft.names[0].rpartition(".")[0].rpartition(".")[2]
             case["name"] += f"_{space or draft.dtypes[0]}"
     usual = {
@@ -342,11 +344,11 @@ def main() -> None:
     torch.set_num_threads(1)
     names = database()
     known = reached_in(options.folder, names)
-    wanted = [name for name in names if not known[name] and options.only in name]
+    missing_names = [name for name in names if not known[name] and options.only in name]
     for family in families.FAMILIES:
         members = [
             draft
-            for name in wanted
+            for name in missing_names
             if families.family_of(name) == family and options.family in ("", family.file)
             for draft in drafts_of(name, names[name])
         ]

@@ -100,11 +100,11 @@ def chosen(calls: Sequence[tuple[int, CallDraft]], taste: Taste) -> list[CallDra
     least = min((dull for dull, _ in calls), default=0)
     plain = [call for dull, call in calls if dull == least]
     picked = plain[:1]
-    kept = {_form(call) for call in picked}
+    forms = {_form(call) for call in picked}
     for call in sorted(plain[1:], key=lambda call: (-len(call.kwargs), -len(call.args))):
-        if len(picked) < taste.count and _form(call) not in kept:
+        if len(picked) < taste.count and _form(call) not in forms:
             picked.append(call)
-            kept.add(_form(call))
+            forms.add(_form(call))
     if taste.strided and picked:
         last = picked[-1]
         picked = [*picked[:-1], replace(last, args=[_strided(last.args[0]), *last.args[1:]])]
@@ -215,7 +215,7 @@ class _Reader:
         if tensor.layout != torch.strided:
             raise UnfitSampleError(str(tensor.layout))
         spec = _spec(tensor, self._dtype)
-        given = Given(spec, sum(_key(each.spec) == _key(spec) for _, each in self._givens))
+        given = Given(spec, sum(_key(earlier_spec.spec) == _key(spec) for _, earlier_spec in self._givens))
         self._givens.append((tensor, given))
         return given
 

@@ -31,8 +31,8 @@ def cases() -> list[Case]:
     suites = reader.files([str(SPECS)])
     if reader.problems:
         raise ValueError("\n".join(map(str, reader.problems)))
-    found = [case for suite in suites for case in suite.cases]
-    return sorted(found, key=lambda case: (rank_of(severity(case)), STAGES.index(case.known[0].stage), case.name))
+    cases = [case for suite in suites for case in suite.cases]
+    return sorted(cases, key=lambda case: (rank_of(severity(case)), STAGES.index(case.known[0].stage), case.name))
 
 
 def severity(case: Case) -> str:

@@ -108,9 +108,9 @@ def examples(page: str) -> list[Example]:
         name = _NAME.match(block["text"])
         if block["language"] not in ("yaml", "python") or name is None:
             continue
-        after = blocks[place + 1] if place + 1 < len(blocks) else None
-        shown = after["text"] if after and after["language"] == "text" else ""
-        files.append(Example(name["name"], block["text"], shown))
+        next_block = blocks[place + 1] if place + 1 < len(blocks) else None
+        output = next_block["text"] if next_block and next_block["language"] == "text" else ""
+        files.append(Example(name["name"], block["text"], output))
     return files
 
 
@@ -124,12 +124,12 @@ def write(files: Iterable[Example], folder: Path) -> None:
 
 def messages(folder: Path, name: str) -> str:
     """What ``runner validate`` says of a file in ``folder``, with the file's name as it is there."""
-    before = os.getcwd()
+    folder_before = os.getcwd()
     os.chdir(folder)  # messages name files from here
     try:
         loaded = load([name], everything=True)
     finally:
-        os.chdir(before)
+        os.chdir(folder_before)
     return "".join(f"{diagnostic.render()}\n" for diagnostic in loaded.diagnostics).replace(f"{folder}/", "")
 
 
@@ -138,11 +138,11 @@ def messages(folder: Path, name: str) -> str:
 
 def table(name: str) -> str:
     """The part of a name, such as ``keys case`` or ``operators``. Raises KeyError for another one."""
-    word, _, rest = name.partition(" ")
+    word, _, path = name.partition(" ")
     if word == "keys":
-        return keys(rest)
+        return keys(path)
     if word == "values":
-        return values(rest)
+        return values(path)
     return _OTHERS[name]()
 
 

@@ -163,23 +163,23 @@ def _act(folder: Path, run: Path, inputs: Mapping[str, str]) -> tuple[dict[str, 
             "GITHUB_EVENT_NAME": "push", "GITHUB_REF": "refs/heads/main", "GITHUB_API_URL": "http://127.0.0.1:9",
             "GITHUB_SERVER_URL": "http://127.0.0.1:9", "RUNNER_TEMP": temporary,
         }  # fmt: skip
-        done = subprocess.run([NODE, str(folder / "dist" / "index.js")], cwd=run.parents[2], env=environment,
+        process = subprocess.run([NODE, str(folder / "dist" / "index.js")], cwd=run.parents[2], env=environment,
                               capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
         pairs = re.findall(r"^([\w-]+)<<(\S+)\n(.*?)\n?\2$", output.read_text("utf-8"), re.MULTILINE | re.DOTALL)
-        return {name: value for name, _, value in pairs}, summary.read_text("utf-8"), done.stdout + done.stderr
+        return {name: value for name, _, value in pairs}, summary.read_text("utf-8"), process.stdout + process.stderr
 
 
-def _counts(found: Mapping[str, Any], expected: Mapping[str, int]) -> Iterator[str]:
+def _counts(counts: Mapping[str, Any], expected: Mapping[str, int]) -> Iterator[str]:
     for name, count in expected.items():
-        if str(found.get(name)) != str(count):
-            yield f"{name}: {found.get(name)}, not {count}"
+        if str(counts.get(name)) != str(count):
+            yield f"{name}: {counts.get(name)}, not {count}"
 
 
 def check_dorny(folder: Path, run: Path, expected: Expected) -> Iterator[str]:
     """Yield what dorny/test-reporter gets wrong: counts, and names in its summary."""
     kinds = kinds_of(expected)
     subprocess.run(["git", "init", "-q"], cwd=run.parents[2], check=True)
-    wanted = {"passed": kinds[""], "failed": kinds["failure"] + kinds["error"], "skipped": kinds["skipped"]}
+    counts = {"passed": kinds[""], "failed": kinds["failure"] + kinds["error"], "skipped": kinds["skipped"]}
     inputs = {
         "name": "runner",
         "path": "junit.xml",
@@ -188,7 +188,7 @@ def check_dorny(folder: Path, run: Path, expected: Expected) -> Iterator[str]:
         "fail-on-error": "false",
     }
     outputs, summary, _ = _act(folder, run, inputs)
-    yield from _counts(outputs, wanted)
+    yield from _counts(outputs, counts)
     text = summary.replace("\\", "")
     yield from (f"{name} is not in the summary" for name in expected if name not in text)
     for event in expected.values():
@@ -200,9 +200,9 @@ def check_mikepenz(folder: Path, run: Path, expected: Expected) -> Iterator[str]
     """Yield what mikepenz/action-junit-report gets wrong: counts, and the place and text of each annotation."""
     kinds = kinds_of(expected)
     red = [event for event in expected.values() if KINDS.get(event.verdict) in ("failure", "error")]
-    wanted = {"total": len(expected), "passed": kinds[""], "failed": len(red), "skipped": kinds["skipped"]}
+    counts = {"total": len(expected), "passed": kinds[""], "failed": len(red), "skipped": kinds["skipped"]}
     outputs, _, printed = _act(folder, run, {"report_paths": "junit.xml", "token": "none", "annotate_only": "true", "detailed_summary": "true"})  # fmt: skip
-    yield from _counts(outputs, wanted)
+    yield from _counts(outputs, counts)
     notes = re.findall(r"^::error (.*?)::(.*)$", printed, re.MULTILINE)
     for event in red:
         place = f"file=verdicts.spec.yaml,line={event.line},"
@@ -216,11 +216,11 @@ def check_enricomi(folder: Path, run: Path, expected: Expected, python: str) -> 
     """Yield what EnricoMi/publish-unit-test-result-action gets wrong: counts of suites and of cases, places, texts."""
     kinds = kinds_of(expected)
     parsed = _json([python, "-c", _ENRICOMI, str(folder / "python"), str(run / "junit.xml")])
-    wanted = {"errors": [], "tests": len(expected), "failures": kinds["failure"], "suite_errors": kinds["error"], "skipped": kinds["skipped"]}  # fmt: skip
-    yield from (f"{name}: {parsed[name]}, not {value}" for name, value in wanted.items() if parsed[name] != value)
-    found = {name: values for name, *values in parsed["cases"]}
-    yield from _same_names(found, expected)
-    for name, (result, message, content, file, line, seconds) in found.items():
+    totals = {"errors": [], "tests": len(expected), "failures": kinds["failure"], "suite_errors": kinds["error"], "skipped": kinds["skipped"]}  # fmt: skip
+    yield from (f"{name}: {parsed[name]}, not {value}" for name, value in totals.items() if parsed[name] != value)
+    results = {name: values for name, *values in parsed["cases"]}
+    yield from _same_names(results, expected)
+    for name, (result, message, content, file, line, seconds) in results.items():
         if (event := expected.get(name)) is None:
             continue
         kind = KINDS.get(event.verdict, "")
@@ -237,10 +237,10 @@ def check_gitlab(file: Path, run: Path, expected: Expected) -> Iterator[str]:
     parsed = _json(["ruby", "-e", _GITLAB, str(file.resolve()), str(run / "junit.xml")])
     if parsed["error"]:
         yield parsed["error"]
-    found = {case["name"]: case for case in parsed["cases"]}
-    yield from _same_names(found, expected)
+    cases = {case["name"]: case for case in parsed["cases"]}
+    yield from _same_names(cases, expected)
     statuses = {"failure": "failed", "error": "error", "skipped": "skipped", "": "success"}
-    for name, case in found.items():
+    for name, case in cases.items():
         if (event := expected.get(name)) is None:
             continue
         kind = KINDS.get(event.verdict, "")
@@ -252,16 +252,16 @@ def check_gitlab(file: Path, run: Path, expected: Expected) -> Iterator[str]:
             yield f"{name}: {case['execution_time']} seconds"
 
 
-def _same_names(found: Mapping[str, Any], expected: Expected) -> Iterator[str]:
-    if found.keys() != expected.keys():
-        yield f"names: {sorted(found.keys() ^ expected.keys())}"
+def _same_names(names: Mapping[str, Any], expected: Expected) -> Iterator[str]:
+    if names.keys() != expected.keys():
+        yield f"names: {sorted(names.keys() ^ expected.keys())}"
 
 
 def _json(words: list[str]) -> Any:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    if done.returncode:
-        raise SystemExit(f"{words[0]} failed: {done.stderr[-2000:]}")
-    return json.loads(done.stdout)
+    process = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    if process.returncode:
+        raise SystemExit(f"{words[0]} failed: {process.stderr[-2000:]}")
+    return json.loads(process.stdout)
 
 
 def _plain(text: str) -> str:

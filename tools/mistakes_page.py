@@ -112,7 +112,9 @@ def main() -> None:
 
 def table(mistakes: tuple[Mistake, ...]) -> str:
     """Return the table of some mistakes, with the answers that they get now."""
-    return "| mistake | typed | answered |\n| --- | --- | --- |\n" + "".join(row(one, answer(one)) for one in mistakes)
+    return "| mistake | typed | answered |\n| --- | --- | --- |\n" + "".join(
+        row(mistake, answer(mistake)) for mistake in mistakes
+    )
 
 
 def answer(mistake: Mistake) -> str:
@@ -135,8 +137,8 @@ def row(mistake: Mistake, stderr: str) -> str:
 
 
 def _code(lines: list[str]) -> str:
-    shown = (line.replace("\t", "→").replace("\xa0", "␣").strip().replace("|", "\\|") for line in lines)
-    return "<br>".join(f"`{line}`" for line in shown)
+    cells = (line.replace("\t", "→").replace("\xa0", "␣").strip().replace("|", "\\|") for line in lines)
+    return "<br>".join(f"`{line}`" for line in cells)
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ class Call:
     kwargs: Mapping[str, Any]
 
     def __str__(self) -> str:
-        written = [describe(arg) for arg in self.args] + [f"{k}={describe(v)}" for k, v in self.kwargs.items()]
-        return f"{self.name}({', '.join(written)})"
+        arguments = [describe(arg) for arg in self.args] + [f"{k}={describe(v)}" for k, v in self.kwargs.items()]
+        return f"{self.name}({', '.join(arguments)})"
 
 
 def describe(value: Any) -> str:
@@ -114,23 +114,23 @@ def schemas_of(name: str) -> list[Any]:
 @cache
 def entries_by_name() -> dict[str, list[Any]]:
     """Return entries of the database by the names under which the format calls them."""
-    found: dict[str, list[Any]] = {}
+    entries: dict[str, list[Any]] = {}
     for entry in entries():
         path = entry.name.replace("nn.functional.", "F.") if entry.name.startswith("nn.") else f"torch.{entry.name}"
         variants = [entry.method_variant, entry.inplace_variant]
         methods = [f"Tensor.{variant.__name__}" for variant in variants if hasattr(variant, "__name__")]
         for name in {path, f"aten.{entry.aten_name}", *methods}:
-            found.setdefault(name, []).append(entry)
-    return found
+            entries.setdefault(name, []).append(entry)
+    return entries
 
 
 def calls_of_aten(minutes: float) -> dict[str, list[bytes]]:
     """Return pickled arguments by overload: what ATen receives while the database's samples run, forward and backward."""
-    kept: dict[str, list[bytes]] = {}
+    pickles: dict[str, list[bytes]] = {}
 
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            calls = kept.setdefault(f"{function.namespace}.{function.__name__}", [])
+            calls = pickles.setdefault(f"{function.namespace}.{function.__name__}", [])
             if len(calls) < KEPT_CALLS:
                 calls.append(pickle.dumps(tree_map(copy_of, (args, kwargs or {}))))
             return function(*args, **(kwargs or {}))
@@ -139,7 +139,7 @@ def calls_of_aten(minutes: float) -> dict[str, list[bytes]]:
     for entry in entries():
         for dtype in {torch.float32, torch.int64, torch.complex64} & set(entry.supported_dtypes("cpu")):
             if time.monotonic() > deadline:
-                return kept
+                return pickles
             torch.manual_seed(0)
             try:
                 samples = entry.sample_inputs("cpu", dtype, requires_grad=dtype.is_floating_point)
@@ -148,7 +148,7 @@ def calls_of_aten(minutes: float) -> dict[str, list[bytes]]:
                         differentiate(entry(sample.input, *sample.args, **sample.kwargs))
             except Exception:  # noqa: BLE001  an entry of the database raises what it likes
                 continue
-    return kept
+    return pickles
 
 
 def copy_of(leaf: Any) -> Any:
@@ -185,10 +185,10 @@ class Bases:
         self._samples = list(self._of_database())
 
     def _of_database(self) -> Iterator[Any]:
-        found = entries_by_name().get(self._name, [])
-        if not found:
+        entries = entries_by_name().get(self._name, [])
+        if not entries:
             return
-        entry = self._draw.choice(found)
+        entry = self._draw.choice(entries)
         dtypes = sorted(entry.supported_dtypes("cpu"), key=str)
         dtype = torch.float32 if torch.float32 in dtypes and self._draw.random() < 0.5 else self._draw.choice(dtypes)
         try:

@@ -77,7 +77,7 @@ def spellings(name: str) -> tuple[str, ...]:
         candidates = [f"{_SPACES.get(space, space if space == 'aten' else f'torch.{space}')}.{member}"]
     else:
         candidates = [f"{kind}.{member}{tail}" for kind in ("torch", "Tensor", "aten") for tail in ("", "_")]
-    return tuple(each for each in candidates if isinstance(resolve(each), Operator))
+    return tuple(candidate for candidate in candidates if isinstance(resolve(candidate), Operator))
 
 
 def family_of(name: str) -> Family:
@@ -93,6 +93,8 @@ def reached(names: Iterable[str], operators: Iterable[tuple[str, bool]]) -> Mapp
     pairs = set(operators)
     known = {operator for operator, _ in pairs}
     return {
-        name: any((each, True) in pairs if name.startswith("__r") else each in known for each in spellings(name))
+        name: any(
+            (spelling, True) in pairs if name.startswith("__r") else spelling in known for spelling in spellings(name)
+        )
         for name in names
     }

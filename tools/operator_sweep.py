@@ -180,8 +180,8 @@ class Sweep:
         if number in (signal.SIGPROF, signal.SIGALRM, signal.SIGKILL, signal.SIGXCPU):
             return SLOW
         self._output.seek(0)
-        written = self._output.read()[-2000:]
-        if number == signal.SIGABRT and any(word in written for word in (b"corrupt", b"free()", b"invalid", b"munmap")):
+        output = self._output.read()[-2000:]
+        if number == signal.SIGABRT and any(word in output for word in (b"corrupt", b"free()", b"invalid", b"munmap")):
             return "heap corrupted"
         return {signal.SIGBUS: "bus error"}.get(number, signal.Signals(number).name)
 
@@ -243,11 +243,11 @@ def report(options: argparse.Namespace, names: Sequence[str], seconds: float) ->
     for line in lines:
         if "reason" in line:
             deaths.setdefault((line["reason"] not in CORRUPT, line["name"]), []).append(line)
-    for (harmless, name), found in sorted(deaths.items()):
-        shortest = min(found, key=lambda line: (not line["alone"], len(line["call"])))
+    for (harmless, name), fatal_lines in sorted(deaths.items()):
+        shortest = min(fatal_lines, key=lambda line: (not line["alone"], len(line["call"])))
         kind = "died" if harmless else "CORRUPT"
-        reasons = ", ".join(sorted({line["reason"] for line in found}))
-        print(f"{kind} {name}: {len(found)} ({reasons})\n    {shortest['call'][:300]}  #{shortest['index']}")
+        reasons = ", ".join(sorted({line["reason"] for line in fatal_lines}))
+        print(f"{kind} {name}: {len(fatal_lines)} ({reasons})\n    {shortest['call'][:300]}  #{shortest['index']}")
     corrupt = sum(not harmless for harmless, _ in deaths)
     calls, rounds = sum(line["calls"] for line in jobs), min((line["rounds"] for line in jobs), default=0)
     print(

@@ -34,14 +34,14 @@ NOT_OPERATORS = re.compile(
 
 def callables(module: object, names: list[str] | None = None) -> set[str]:
     """Public callables of a module that are its own or torch's, no submodules and no typing helpers."""
-    found = set()
+    callables = set()
     for name in names or dir(module):
-        thing = getattr(module, name, None)
-        home = getattr(thing, "__module__", None) or "torch"
-        if name.startswith("_") or not callable(thing) or inspect.ismodule(thing) or not home.startswith("torch"):
+        member = getattr(module, name, None)
+        home = getattr(member, "__module__", None) or "torch"
+        if name.startswith("_") or not callable(member) or inspect.ismodule(member) or not home.startswith("torch"):
             continue
-        found.add(name)
-    return found
+        callables.add(name)
+    return callables
 
 
 def with_tensors(packet: object) -> bool:
@@ -59,12 +59,12 @@ def packets(namespace: str) -> dict[str, list[str]]:
     names = {
         n.split("::")[1].split(".")[0] for n in torch._C._dispatch_get_all_op_names() if n.startswith(namespace + "::")
     }
-    found = {}
+    overloads = {}
     for name in sorted(names):
         packet = getattr(getattr(torch.ops, namespace), name, None)
         if packet is not None and with_tensors(packet):
-            found[name] = sorted(packet.overloads())
-    return found
+            overloads[name] = sorted(packet.overloads())
+    return overloads
 
 
 def structured() -> set[str]:
@@ -130,8 +130,8 @@ def collect() -> dict[str, object]:
 def merge(old: object, new: object) -> object:
     """Union of two inventories."""
     if isinstance(old, dict) or isinstance(new, dict):
-        left, right = old or {}, new or {}
-        return {key: merge(left.get(key), right.get(key)) for key in sorted({*left, *right})}  # type: ignore
+        old_tree, new_tree = old or {}, new or {}
+        return {key: merge(old_tree.get(key), new_tree.get(key)) for key in sorted({*old_tree, *new_tree})}  # type: ignore
     return sorted({*(old or ()), *(new or ())})  # type: ignore[misc]
 
 

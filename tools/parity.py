@@ -97,29 +97,29 @@ def comparable(value: Any) -> Any:
 
 def differences(old: VariantFinished, new: VariantFinished) -> Iterator[tuple[str, Any, Any]]:
     """Yield each field that differs, with both values."""
-    before, after = to_json(old), to_json(new)
-    for name in before.keys() - VOLATILE - {"model_runs"}:
-        if comparable(before[name]) != comparable(after[name]):
-            yield name, before[name], after[name]
+    old_fields, new_fields = to_json(old), to_json(new)
+    for name in old_fields.keys() - VOLATILE - {"model_runs"}:
+        if comparable(old_fields[name]) != comparable(new_fields[name]):
+            yield name, old_fields[name], new_fields[name]
     if old.model_runs is not None and (new.model_runs or 0) > old.model_runs:
         yield "model_runs", old.model_runs, new.model_runs
 
 
 def compare(old: Path, new: Path) -> int:
     """Print what differs between two records. Return 1 where anything does, or nothing is in both."""
-    before, after = results(old), results(new)
+    old_results, new_results = results(old), results(new)
     counts: Counter[str] = Counter()
-    for key in sorted(before.keys() | after.keys()):
-        if key not in before or key not in after:
+    for key in sorted(old_results.keys() | new_results.keys()):
+        if key not in old_results or key not in new_results:
             counts["missing"] += 1
-            print(f"{key}: only in {old if key in before else new}")
+            print(f"{key}: only in {old if key in old_results else new}")
             continue
-        for name, first, second in differences(before[key], after[key]):
+        for name, first, second in differences(old_results[key], new_results[key]):
             counts[name] += 1
             print(f"{key}: {name}\n  {first}\n  {second}")
-    both = len(before.keys() & after.keys())
-    print(f"{both} variants in both records; differences: {dict(counts) or 'none'}")
-    return int(bool(counts) or not both)
+    common = len(old_results.keys() & new_results.keys())
+    print(f"{common} variants in both records; differences: {dict(counts) or 'none'}")
+    return int(bool(counts) or not common)
 
 
 def main(words: Sequence[str] | None = None) -> int:
