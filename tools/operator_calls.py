@@ -42,7 +42,7 @@ CODES: Mapping[str, Sequence[Any]] = {
     "Layout": (torch.strided, torch.strided, torch.sparse_coo, torch.sparse_csr),
     "MemoryFormat": (torch.preserve_format, torch.contiguous_format, torch.channels_last),
 }
-"""What the schema shows as numbers. The format takes only names for these: ``runner/builder/codes.py``."""
+"""What the schema shows as numbers. The format takes only names for these: ``runner/cases/inventory.py``."""
 SHAPES = ((16,), (4, 16), (2, 16, 16), (2, 16, 4, 4), (1, 16, 4, 4, 16), (16, 16), (64, 16))
 
 
