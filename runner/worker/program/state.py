@@ -55,6 +55,13 @@ class Holder(NamedTuple):
         held = _variables(self.space)
         others = sorted(held.keys() - self.ignored.union(self.names))
         added = [name for name in others if name.isidentifier() and not name.startswith("__") and _is_read(held[name])]
+        # Triton's interpreter puts classes of its own into the file whose kernels it runs.
+        home = self.space.__name__ if isinstance(self.space, ModuleType) else self.space.__module__
+        added = [
+            name
+            for name in added
+            if not issubclass(type(held[name]), (type, *_FUNCTIONS)) or held[name].__module__ == home
+        ]
         return ((self.prefix + name, held[name]) for name in (*self.names, *added) if name in held)
 
 
@@ -84,7 +91,13 @@ def file_holders(module: ModuleType) -> tuple[Holder, ...]:
     holders = []
     for prefix, space in waiting:
         held = _variables(space)
-        names = tuple(name for name, value in held.items() if not _HIDDEN.fullmatch(name) and _is_read(value))
+        launching = ("launch", *held["KERNELS"]) if type(held.get("KERNELS")) is list else ()
+        names = tuple(
+            name
+            for name, value in held.items()
+            # What launches kernels becomes an operator of torch where a backend compiles it.
+            if not _HIDDEN.fullmatch(name) and _is_read(value) and not (name in launching and callable(value))
+        )
         leaves = [leaf for name in names for leaf in walk.flatten(held[name], prefix + name)[1]]
         loaded = {path: _named(leaf) for path, leaf in leaves if issubclass(type(leaf), (*FIXED, type, *_FUNCTIONS))}
         holders.append(Holder(prefix, space, names, frozenset(held.keys() - set(names)), loaded))
@@ -167,5 +180,6 @@ def state_leaves(model: torch.nn.Module, module: str, holders: Sequence[Holder] 
         if plain or not value_leaves or name.startswith("hooks "):
             structures.append(f"{name}: {structure}")
             leaves += plain
-    structures += [f"module {prefix or 'all'}: {class_name(type(part), module)}" for prefix, part in parts]
+    # A reference of a kernel is another model of the same file: the class of the whole model is no state.
+    structures += [f"module {prefix}: {class_name(type(part), module)}" for prefix, part in parts if prefix]
     return State("; ".join(structures), leaves, walk.containers)

@@ -209,5 +209,5 @@ def test_hooks_are_counted_and_opened():
     model[0].register_forward_hook(note)
     model[0].register_forward_hook(print)
     structure, leaves, _ = state_leaves(model, __name__)
-    assert "; hooks 0._forward_hooks: list([0]: function(" in structure and "[1]: *); module all: " in structure
+    assert "; hooks 0._forward_hooks: list([0]: function(" in structure and "[1]: *); module 0: " in structure
     assert ("hooks 0._forward_hooks[0].__kwdefaults__['entries'][0]", 1.0) in leaves
