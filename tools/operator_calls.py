@@ -114,14 +114,14 @@ def schemas_of(name: str) -> list[Any]:
 @cache
 def entries_by_name() -> dict[str, list[Any]]:
     """Return entries of the database by the names under which the format calls them."""
-    entries: dict[str, list[Any]] = {}
+    named_entries: dict[str, list[Any]] = {}
     for entry in entries():
         path = entry.name.replace("nn.functional.", "F.") if entry.name.startswith("nn.") else f"torch.{entry.name}"
         variants = [entry.method_variant, entry.inplace_variant]
         methods = [f"Tensor.{variant.__name__}" for variant in variants if hasattr(variant, "__name__")]
         for name in {path, f"aten.{entry.aten_name}", *methods}:
-            entries.setdefault(name, []).append(entry)
-    return entries
+            named_entries.setdefault(name, []).append(entry)
+    return named_entries
 
 
 def calls_of_aten(minutes: float) -> dict[str, list[bytes]]:
