@@ -84,7 +84,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "a marked text is written bare": ((files.plant_text,), "write", "write-back", Changed(
         f"{SERIALIZE}:value_of", "if special or is_marked", "if False")),
     "tile: is not written": ((files.change_number,), "write", "write-back", Changed(
-        f"{SERIALIZE}:_input", "tile=item.tile, ", "")),
+        f"{SERIALIZE}:_input", "tile=item.tile,", "")),
     "a way of init: loses its arguments": ((files.change_number,), "write", "write-back", Changed(
         f"{SERIALIZE}:_input", "_way(item.init, item.init_args)", "item.init")),
     # Logs, commands and places.
@@ -97,7 +97,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(
         "runner.diagnostics:Span.__str__", ":{self.column}", "")),
     "refused defaults are no matter": ((files.spoil_key,), "show", "refused", Changed(
-        "runner.cases.suites:Reader._accepted", "None not in refused and ", "")),
+        "runner.cases.suites:Reader._accepted", "None not in violations.refused and ", "")),
 }  # fmt: skip
 """A fault by its name: the changes that must find it (None for those of logs), the command, the oracle, the fault."""
 
