@@ -65,7 +65,7 @@ from runner.cli.arguments import (
     describe,
     settings_of,
 )
-from runner.cli.reduce import summary
+from runner.cli.reduce import telling_line
 from runner.cli.variants import first_variant, matching_variants
 from runner.contract.job import Job
 from runner.contract.settings import SAFE_PATH
@@ -163,7 +163,7 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
         folder = output_folder(arguments.output, "record")
         recording = result_of(engine.ask([engine.job("record", {"folder": str(folder)})])[0])
     raised = recording["raised"]
-    console.output(f"{variant.id}\nraises {summary(raised) if raised else 'nothing'}")
+    console.output(f"{variant.id}\nraises {telling_line(raised) if raised else 'nothing'}")
     settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))
     for file in recording["files"]:
         words = ["runner", "debug", "--replay", operand(shown_path(file)), *settings.flags("python", "imports")]
