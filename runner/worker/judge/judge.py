@@ -116,9 +116,9 @@ def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
 def launches(evidence: Evidence) -> Iterator[Finding]:
     """Report writes of launched kernels outside their arguments, and elements that they did not write."""
     report = evidence.compiled.launches
-    evidence.comparisons += report.count if report is not None else 0
-    for trespass in report.trespasses if report is not None else ():
-        yield Finding(trespass.oracle, trespass.message, trespass.path, trespass.numbers, line=trespass.line)
+    if report is not None:
+        evidence.comparisons += report.count
+        yield from report.trespasses
 
 
 # --- gate 2: structure and metadata ---------------------------------------------------------
