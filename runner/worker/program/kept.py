@@ -13,7 +13,7 @@ from runner.worker.program.snapshot import Leaf, snapshot_leaf
 from runner.worker.torch_private.dispatch import disable_modes
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-"""Types of tensors that surely can be detached: a subclass may refuse."""
+"""Types of tensors whose memory anybody may read: a subclass may refuse."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,7 @@ class KeptTensors:
                         yield path, earlier_path
 
     def _places(self) -> list[tuple[str, torch.Tensor, range]]:
-        plain = (
-            (path, value) for path, value in self.values.items() if type(value) in (torch.Tensor, torch.nn.Parameter)
-        )
+        plain = ((path, value) for path, value in self.values.items() if type(value) in _PLAIN)
         return [(p, t, reach(t)) for p, t in plain if t.layout == torch.strided and not t.is_nested]
 
 

@@ -54,15 +54,14 @@ class Holder(NamedTuple):
         """
         held = _variables(self.space)
         others = sorted(held.keys() - self.ignored.union(self.names))
-        added = [name for name in others if name.isidentifier() and not name.startswith("__") and _is_read(held[name])]
-        # Triton's interpreter puts classes of its own into the file whose kernels it runs.
+        added = (name for name in others if name.isidentifier() and not name.startswith("__"))
+        own = (name for name in added if _is_read(held[name]) and self._is_own(held[name]))
+        return ((self.prefix + name, held[name]) for name in (*self.names, *own) if name in held)
+
+    def _is_own(self, value: Any) -> bool:
+        """Return whether a value may be the file's own: Triton's interpreter adds its classes to a kernel's file."""
         home = self.space.__name__ if isinstance(self.space, ModuleType) else self.space.__module__
-        added = [
-            name
-            for name in added
-            if not issubclass(type(held[name]), (type, *_FUNCTIONS)) or held[name].__module__ == home
-        ]
-        return ((self.prefix + name, held[name]) for name in (*self.names, *added) if name in held)
+        return not issubclass(type(value), (type, *_FUNCTIONS)) or value.__module__ == home
 
 
 def unchanged_paths(holders: Sequence[Holder], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
