@@ -7,8 +7,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 
-from tabulate import tabulate
-
 from runner import console, exit_codes
 from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
@@ -56,6 +54,8 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 
 def _print_counts(counts: Counter[str]) -> None:
+    from tabulate import tabulate  # which no other command of this module waits for
+
     rows = [(in_line(name), plural(count, "variant")) for name, count in sorted(counts.items())]
     console.output(tabulate(rows, tablefmt="plain", disable_numparse=True))
 

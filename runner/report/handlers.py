@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pkgutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -29,6 +29,8 @@ from runner.report.terminal import Reporter
 from runner.text import one_line
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from runner.report.site.results import Declared
 
 Dialect = Literal["extended", "strict"]
@@ -263,7 +265,7 @@ class PluginFile:
 
 def built_in(name: str, path: str | Path) -> Opener:
     """Return a reporter of ``BUILT_IN`` that is to write there."""
-    return partial(_load(EntryPoint(name, BUILT_IN[name], GROUP)), Path(path))
+    return partial(pkgutil.resolve_name(BUILT_IN[name]), Path(path))
 
 
 def choose(request: str) -> Opener:
@@ -276,7 +278,9 @@ def choose(request: str) -> Opener:
         raise UsageError(f"--report {one_line(request, 200)}: write NAME=PATH; {_installed_words()}")
     if name in BUILT_IN:
         return built_in(name, path)
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    from importlib.metadata import EntryPoint
+
+    points = _points()
     if name not in points and ":" not in name:
         raise UsageError(f"--report {one_line(request, 200)}: no reporter {one_line(name, 80)!r}; {_installed_words()}")
     try:
@@ -285,6 +289,13 @@ def choose(request: str) -> Opener:
         reason = f"{type(error).__name__}: {one_line(str(error), 500)}"
         raise UsageError(f"--report {one_line(request, 200)}: {reason}") from None
     return partial(PluginFile, name, make, Path(path))
+
+
+def _points() -> dict[str, EntryPoint]:
+    """Return what installed packages register, by its name; the import is long, and few commands ask."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=GROUP)}
 
 
 def _load(point: EntryPoint) -> Callable[..., Any]:
@@ -301,7 +312,7 @@ def _load(point: EntryPoint) -> Callable[..., Any]:
 
 
 def _installed_words() -> str:
-    names = sorted({point.name for point in entry_points(group=GROUP)})
+    names = sorted(_points())
     listed = f"installed are {', '.join(names)}" if names else f"no package installs one (entry points of {GROUP})"
     return f"{listed}; package:function names one that is not installed; the runner has {', '.join(BUILT_IN)}"
 

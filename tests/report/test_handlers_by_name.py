@@ -35,7 +35,7 @@ def plugin_of(request_: str) -> tuple[Any, ...]:
 @pytest.fixture
 def points(monkeypatch: pytest.MonkeyPatch) -> list[EntryPoint]:
     registered: list[EntryPoint] = []
-    monkeypatch.setattr(handlers, "entry_points", lambda group: [p for p in registered if p.group == group])
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [p for p in registered if p.group == group])
     return registered
 
 
