@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.contract.global_setting import FLUSHES, writer_of
-from runner.worker.torch_private.caches import flag_modules
+from runner.worker.torch_private.caches import flag_modules, flag_overrides
 from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
 
 
@@ -181,10 +181,24 @@ def _set_environment(variables: Mapping[str, str]) -> None:
 def _with_flags() -> Mapping[str, _Switch]:
     """Return all settings, with the flags of each of torch's modules that is loaded by now."""
     flags = {
-        module.__name__: _Switch(module.get_config_copy, functools.partial(_set_flags, module), public=False)
+        module.__name__: _Switch(
+            functools.partial(_read_flags, module), functools.partial(_set_flags, module), public=False
+        )
         for module in flag_modules()
     }
     return {**switches(), **flags}
+
+
+_copies: dict[str, tuple[list[Any] | None, dict[str, Any]]] = {}
+"""By a module of flags: what was set at the last reading, and the values then."""
+
+
+def _read_flags(module: Any) -> dict[str, Any]:
+    """Return the values of a module's flags. The last copy holds as long as nobody sets a flag."""
+    now, name = flag_overrides(module), module.__name__
+    if now is None or name not in _copies or not _same(_copies[name][0], now):
+        _copies[name] = now, module.get_config_copy()
+    return _copies[name][1]
 
 
 def _set_flags(module: Any, values: Mapping[str, Any]) -> None:
@@ -215,9 +229,10 @@ def read() -> dict[str, Any]:
     """Return the value of each setting, by its expression."""
     values = {}
     for expression, switch in _with_flags().items():
-        # torch refuses to answer where old and new functions were mixed
-        with contextlib.suppress(AttributeError, RuntimeError, Warning):
+        try:
             values[expression] = switch.read()
+        except (AttributeError, RuntimeError, Warning):
+            continue  # torch refuses to answer where old and new functions were mixed
     return values
 
 
@@ -267,20 +282,14 @@ def restore(values: Mapping[str, Any]) -> None:
     Raises:
         RuntimeError: torch refuses a value that it gave before.
     """
-    if _same(read(), values):
-        return
-    for expression, switch in _with_flags().items():
+    now = read()
+    names = {name for name, value in values.items() if name not in now or not _same(now[name], value)}
+    if any(not isinstance(values[name], _State) for name in names):  # else nothing follows what is set
+        names = set(values)
+    for expression, switch in _with_flags().items() if names else ():
+        if expression not in names:
+            continue
         with contextlib.suppress(AttributeError, RuntimeError, Warning):
-            if expression not in values or _same(switch.read(), values[expression]):
+            if _same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])
-
-
-@contextlib.contextmanager
-def restored() -> Iterator[None]:
-    """Put back, at the end of the block, what it has changed."""
-    values = read()
-    try:
-        yield
-    finally:
-        restore(values)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks, why_uncompiled
 
 REASON_LENGTH = 300  # characters of one graph break's reason
-global_state.switches()  # a server looks for them before it forks
+global_state.read()  # a server looks for all settings before it forks
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,6 @@ class Observation:
         return replace(self, calls=[call.without_state(names) for call in self.calls])
 
 
-@global_state.restored()  # else the next run would begin with what this one has set
 def observe(
     loaded: LoadedCase,
     target: Callable[..., Any],
@@ -157,6 +156,7 @@ def observe(
     """
     observation = Observation()
     kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
+    first: dict[str, Any] = {}
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         cotangents = loaded.make_cotangents(call)
@@ -169,6 +169,9 @@ def observe(
         generators = _generators(settings.device)
         try:
             with in_stance(loaded.stance):
+                with modes(settings):
+                    original = global_state.read()
+                first = first or original
                 earlier = [pair for number, (_, kept) in enumerate(kept_of_calls) for pair in kept.named(number)]
                 tensors = _run_call(
                     record,
@@ -181,6 +184,7 @@ def observe(
                     cotangents,
                     around_backward,
                     earlier,
+                    original,
                 )
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
@@ -194,6 +198,8 @@ def observe(
             break
     for record, kept in kept_of_calls:
         record.overwritten = kept.overwritten()
+    with in_stance(loaded.stance), modes(settings):
+        global_state.restore(first)  # else the next run would begin with what this one has set
     return observation
 
 
@@ -230,10 +236,12 @@ def _run_call(
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
     earlier: Leaves,
+    original: Mapping[str, Any],
 ) -> Leaves:
     """Call once, fill ``record``, return the values that the caller has then.
 
-    ``during`` holds the phase for the handler of an error, and ``earlier`` what the caller has of earlier calls.
+    ``during`` holds the phase for the handler of an error, ``earlier`` what the caller has of earlier calls, and
+    ``original`` torch's settings.
     """
     module = loaded.module.__name__
     names = argument_names(loaded.model, len(args))
@@ -259,7 +267,6 @@ def _run_call(
     gaps = GapWatch(tensors)
 
     with modes(settings):
-        original = global_state.read()
         try:
             with loaded.python:
                 result = target(*args)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
+import itertools
 import sys
 from typing import Any
 
@@ -12,6 +14,8 @@ CACHE_DIR = Door("torch._inductor.runtime.cache_dir_utils:cache_dir", "graphs ar
 _FLAG_MODULE = Door(
     "torch.utils._config_module:ConfigModule", "flags that a case changes stay changed in a living process"
 )
+_flags: dict[str, Any] = {"last": "", "modules": []}
+"""What ``flag_modules`` has found so far."""
 
 
 def load_flags() -> None:
@@ -36,6 +40,22 @@ def entry_of_flag(name: str) -> Any:
 
 
 def flag_modules() -> list[Any]:
-    """Return torch's modules of flags that are loaded."""
-    kind = _FLAG_MODULE.loaded() or ()
-    return [module for module in list(sys.modules.values()) if isinstance(module, kind)]
+    """Return torch's modules of flags that are loaded. The search begins with the module that was last the time before.
+
+    Every reading of the settings asks, and some thousand modules are loaded.
+    """
+    kind, last = _FLAG_MODULE.loaded(), _flags["last"]
+    if kind is not None:
+        names = list(itertools.takewhile(lambda name: name != last, reversed(sys.modules)))
+        found = (module for name in reversed(names) if isinstance(module := sys.modules.get(name), kind))
+        _flags.update(last=next(reversed(sys.modules)), modules=list(dict.fromkeys([*_flags["modules"], *found])))
+    return list(_flags["modules"])
+
+
+def flag_overrides(module: Any) -> list[Any] | None:
+    """Return what has been set of a module's flags, in their order; None where this torch keeps it in another form."""
+    try:
+        values = [entry.user_override.get(None) for entry in module._config.values()]
+    except AttributeError:
+        return None
+    return [copy.deepcopy(value) if isinstance(value, (list, dict, set)) else value for value in values]

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -17,7 +18,7 @@ import torch._inductor.config
 
 from runner.contract.global_setting import Setting
 from runner.worker.program import global_state
-from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
+from runner.worker.program.global_state import changes, differences, is_public, read, restore, switches
 from runner.worker.torch_private.caches import flag_modules
 
 OTHER: dict[str, Any] = {
@@ -56,6 +57,16 @@ def known(expression: str) -> Setting:
 def test_all_that_can_be_read_is_read() -> None:
     flags = {module.__name__ for module in flag_modules()}
     assert read().keys() == switches().keys() | flags and OTHER.keys() <= switches().keys()
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Put back, at the end of the block, what it has changed."""
+    values = read()
+    try:
+        yield
+    finally:
+        restore(values)
 
 
 @pytest.mark.parametrize("expression", [name for name, switch in switches().items() if switch.public])
@@ -101,6 +112,16 @@ def test_a_private_setting_is_seen_put_back_and_read_by_a_script(expression: str
     assert eval(expression, names) != value and known(expression).assignment("value") == "pass"
     restore(state)
     assert eval(expression, names) == value and changes(state) == {}
+
+
+def test_a_list_of_flags_that_grows_is_seen_and_put_back() -> None:
+    flags = torch._inductor.config
+    name = next(name for name, value in flags.get_config_copy().items() if isinstance(value, list))
+    state, before = read(), list(getattr(flags, name))
+    getattr(flags, name).append("x")
+    assert list(changes(state)) == [f"torch._inductor.config.{name}"]
+    restore(state)
+    assert getattr(flags, name) == before and changes(state) == {}
 
 
 def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
