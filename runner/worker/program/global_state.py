@@ -197,7 +197,8 @@ def _read_flags(module: Any) -> dict[str, Any]:
     """Return the values of a module's flags. The last copy holds as long as nobody sets a flag."""
     now, name = flag_overrides(module), module.__name__
     if now is None or name not in _copies or not _same(_copies[name][0], now):
-        _copies[name] = now, module.get_config_copy()
+        values = module.get_config_copy()
+        _copies[name] = flag_overrides(module), values  # a torch sets what it reads
     return _copies[name][1]
 
 

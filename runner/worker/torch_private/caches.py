@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import importlib
 import itertools
@@ -55,7 +56,8 @@ def flag_modules() -> list[Any]:
 def flag_overrides(module: Any) -> list[Any] | None:
     """Return what has been set of a module's flags, in their order; None where this torch keeps it in another form."""
     try:
-        values = [entry.user_override.get(None) for entry in module._config.values()]
+        held = [entry.user_override for entry in module._config.values()]
     except AttributeError:
         return None
+    values = [value.get(None) if isinstance(value, contextvars.ContextVar) else value for value in held]
     return [copy.deepcopy(value) if isinstance(value, (list, dict, set)) else value for value in values]
