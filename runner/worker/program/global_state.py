@@ -181,25 +181,27 @@ def _set_environment(variables: Mapping[str, str]) -> None:
 def _with_flags() -> Mapping[str, _Switch]:
     """Return all settings, with the flags of each of torch's modules that is loaded by now."""
     flags = {
-        module.__name__: _Switch(
-            functools.partial(_read_flags, module), functools.partial(_set_flags, module), public=False
-        )
+        module.__name__: _Switch(module.get_config_copy, functools.partial(_set_flags, module), public=False)
         for module in flag_modules()
     }
     return {**switches(), **flags}
 
 
-_copies: dict[str, tuple[list[Any] | None, dict[str, Any]]] = {}
-"""By a module of flags: what was set at the last reading, and the values then."""
+_copies: list[Any] = [None, {}]
+"""What was set of the flags at the last reading, and the values then."""
 
 
-def _read_flags(module: Any) -> dict[str, Any]:
-    """Return the values of a module's flags. The last copy holds as long as nobody sets a flag."""
-    now, name = flag_overrides(module), module.__name__
-    if now is None or name not in _copies or not _same(_copies[name][0], now):
-        values = module.get_config_copy()
-        _copies[name] = flag_overrides(module), values  # a torch sets what it reads
-    return _copies[name][1]
+def _flags() -> Mapping[str, dict[str, Any]]:
+    """Return the values of flags, by the module of each. Copies take long: the last ones hold until a flag is set.
+
+    A flag may stand for one of another module, so that all copies are made anew together.
+    """
+    modules = flag_modules()
+    now = [flag_overrides(module) for module in modules]
+    if None in now or not _same(_copies[0], now):
+        values = {module.__name__: module.get_config_copy() for module in modules}
+        _copies[:] = [flag_overrides(module) for module in modules], values  # a torch sets what it reads
+    return _copies[1]  # type: ignore[no-any-return]
 
 
 def _set_flags(module: Any, values: Mapping[str, Any]) -> None:
@@ -229,12 +231,12 @@ def _rounding() -> tuple[bool, bool]:
 def read() -> dict[str, Any]:
     """Return the value of each setting, by its expression."""
     values = {}
-    for expression, switch in _with_flags().items():
+    for expression, switch in switches().items():
         try:
             values[expression] = switch.read()
         except (AttributeError, RuntimeError, Warning):
             continue  # torch refuses to answer where old and new functions were mixed
-    return values
+    return {**values, **_flags()}
 
 
 def differences(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

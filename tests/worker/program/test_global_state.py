@@ -124,6 +124,16 @@ def test_a_list_of_flags_that_grows_is_seen_and_put_back() -> None:
     assert getattr(flags, name) == before and changes(state) == {}
 
 
+def test_a_flag_that_stands_for_one_of_another_module_is_read_with_it() -> None:
+    original = read()
+    torch.compiler.config.force_disable_caches = not torch.compiler.config.force_disable_caches
+    state, before = read(), torch._inductor.config.debug
+    torch._inductor.config.debug = not before
+    assert list(changes(state)) == ["torch._inductor.config.debug"]
+    restore(original)
+    assert read() == original and torch._inductor.config.debug == before
+
+
 def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     state = read()
     monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "1")
