@@ -820,6 +820,32 @@ def test_a_cache_that_later_calls_only_read_keeps_its_rounding():
     assert "mutation" in oracles(run(text, "planted:each_wrong"))
 
 
+THAWING = """
+@torch.compiler.disable
+def thaw(tensor):
+    tensor.requires_grad_()
+"""
+
+
+@pytest.mark.parametrize(("tensor", "path"), [("self.w", "parameter w"), ("self.b", "buffer b"), ("x", "x")])
+def test_the_gradient_of_a_leaf_that_requires_one_since_the_call_is_compared(tensor, path):
+    init = "self.w = torch.nn.Parameter(torch.ones(5), False); self.register_buffer('b', torch.ones(5))"
+    text = source(f"thaw({tensor})\nreturn x * self.w + self.b", init=init, definitions=THAWING)
+    assert passes(run(text, "aot_eager", **FULL))
+    (finding,) = run(text, "planted:scaled_gradient", **FULL)["findings"]
+    assert (finding["oracle"], finding["path"]) == ("grad", f"gradient of {path}")
+
+
+def test_a_leaf_that_a_call_freezes_and_thaws_is_compared_in_each_call():
+    more = THAWING.replace("requires_grad_()", "requires_grad_(not tensor.requires_grad)")
+    init = "self.w = torch.nn.Parameter(torch.ones(5)); self.v = torch.nn.Parameter(torch.ones(5))"
+    body = "thaw(self.w)\nreturn x * self.w + self.v"
+    text = source(body, init=init, definitions=f"{more}CALLS = [make_inputs] * 3")
+    assert passes(run(text, "aot_eager", **FULL))
+    paths = {finding["path"] for finding in run(text, "planted:scaled_gradient", **FULL)["findings"]}
+    assert paths == {*(f"call {n}, gradient of parameter v" for n in range(3)), "call 1, gradient of parameter w"}
+
+
 DISABLED = """
 @torch.compiler.disable
 def give(x, wrong):
