@@ -361,6 +361,16 @@ def leaves_gradients_off(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def stays_in_autocast(graph: Graph, inputs: list[Any]) -> Function:
+    """Leaves a block of autocast, which was off, without its end: torch counts one more."""
+
+    def run(*args: Any) -> Any:
+        torch.autocast_increment_nesting()
+        return graph(*args)
+
+    return run
+
+
 def leaves_traces(graph: Graph, inputs: list[Any]) -> Function:
     """Changes what no public function of torch both reads and sets: a seed and a variable of the environment."""
 

@@ -100,6 +100,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "global-state": (PLUS, "leaves_gradients_off", {}, ["global-state"]),
     "global-state, in training": (BACKWARD, "leaves_gradients_off", FULL, ["global-state"]),
     "global-state, where eager raises": (INDEX, "changes_the_default_dtype", RAISES, ["global-state"]),
+    "the nesting of autocast": (PLUS, "stays_in_autocast", {}, ["global-state"]),
+    "the nesting of autocast, where eager raises": (INDEX, "stays_in_autocast", RAISES, ["global-state"]),
     "a private setting and a seed": (PLUS, "leaves_traces", {}, ["global-state"] * 2),
     "a setting of the case's own": (
         source("torch._dynamo.graph_break()\ntorch.set_default_dtype(torch.float64)\nreturn x * 2"),
