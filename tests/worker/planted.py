@@ -522,7 +522,7 @@ lost_element = after(
 )
 foreign_value = after(lambda out: out.index_fill(0, torch.tensor([0]), 77))
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
-first_zero = after(lambda out: torch.cat([out[:1] * 0, out[1:]]))
+first_zero_last_wrong = after(lambda out: torch.cat([out[:1] * 0, out[1:-1], out[-1:] + 1]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 
 
