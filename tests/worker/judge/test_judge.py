@@ -1056,7 +1056,10 @@ def test_memory_of_state_that_is_not_compared_is_not_compared():
 
 def test_an_inference_tensor_may_come_back_as_a_plain_one():
     text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
-    assert passes(run(text, "aot_eager", **OFF))
+    (finding,) = run(text, "aot_eager", **OFF)["findings"]
+    assert (finding["oracle"], finding["path"]) == ("requires-grad", "output[0]")
+    assert finding["message"].startswith("eager has an inference tensor, compiled a plain one")
+    assert passes(run(text, "eager", **OFF))
 
 
 def test_a_write_that_autograd_does_not_see():
