@@ -1054,7 +1054,22 @@ def test_memory_of_state_that_is_not_compared_is_not_compared():
     assert passes(record) and "attribute log" in record["notes"][-1], record
 
 
-def test_an_inference_tensor_may_come_back_as_a_plain_one():
+@pytest.mark.parametrize(
+    ("check", "raised", "findings"),
+    [
+        ("_check", "RuntimeError", []),
+        ("_check_value", "ValueError", ["error-type"]),
+        ("_check_not_implemented", "NotImplementedError", ["error-type"]),
+    ],
+)
+def test_a_refusal_of_dynamo_is_the_runtime_error_that_an_except_catches(check, raised, findings):
+    text = source(f"torch.{check}(x.shape[0] > 9, lambda: 'too few')\nreturn x + 1")
+    record = run(text, "eager", {"fullgraph": True}, expect={"raises": {"type": raised}})
+    assert (oracles(record), record["compared"]) == (findings, {"exceptions": 1})
+
+
+def test_an_inference_tensor_that_comes_back_as_a_plain_one():
+    """AOTAutograd makes a plain one, and Dynamo alone keeps it."""
     text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
     (finding,) = run(text, "aot_eager", **OFF)["findings"]
     assert (finding["oracle"], finding["path"]) == ("requires-grad", "output[0]")
