@@ -242,6 +242,37 @@ def test_a_computed_number_equals_its_own_copy(body: str) -> None:
     assert (oracles(record), record["labels"]) == ([], [])
 
 
+HALVES = [
+    "s == s.max()",
+    "s >= s.sort().values[-1]",
+    "s.float() == s.amax(0)",
+    "s == s.float().amax(0)",
+    "s == s.float().amax(0).bfloat16()",
+    "s == torch.maximum(s, x)",
+    "s == s.clamp(min=4)",
+    "s == torch.where(x > 4, s, 0)",
+    "s == s.unique()[-1]",
+    "s[None] == torch.nn.functional.unfold(s.view(1, 1, 1, 3), 1)[0]",
+    "s == torch.segment_reduce(s.float(), 'max', lengths=torch.tensor([3]))",
+]
+
+
+@pytest.mark.parametrize("body", HALVES)
+def test_a_half_equals_what_was_selected_from_its_own_values(body: str) -> None:
+    """Compiled code may keep more bits of one side, and then finds no equal ones."""
+    text = source(f"s = x * 1.1\nreturn {body}", "torch.tensor([3.0, 5.0, 2.0]).bfloat16()")
+    fields = {"dtype": "bfloat16", **NO_GRADIENT}
+    assert oracles(run(text, "planted:negated", **fields)) == ["value"]
+    record = run(text, **fields)
+    assert (oracles(record), record["labels"]) == ([], [])
+
+
+@pytest.mark.parametrize("body", ["x.unique() > 3", "x.unique_consecutive() > 3", "x.view(3, 1).unique(dim=0) > 3"])
+def test_what_is_selected_from_inputs_does_not_move(body: str) -> None:
+    text = source(f"return {body}", "torch.tensor([3.0, 5.0, 2.0])")
+    assert oracles(run(text, "planted:negated", **NO_GRADIENT)) == ["value"]
+
+
 def test_the_sign_of_a_sum_that_cancels_is_known_up_to_a_rounding() -> None:
     """Eager gives zero, and a backend that rounds in another way gives less than that: it takes the other branch."""
     body = "v = ((x + y) - x).sum() - 4\nreturn torch.where(v >= 0, x, -x), v"
