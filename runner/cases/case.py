@@ -262,7 +262,8 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
         if "match" in raises_keys:
             # Python's own engine matches it, in the worker, in the time that the case has.
             _pattern(raises_keys["match"], problems, check_python_pattern)
-    return Expect(raises, **{key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")})
+    bounds = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
+    return Expect(raises, **bounds, constant=scalar(keys.get("constant"), bool, default=False))
 
 
 def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:

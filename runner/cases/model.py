@@ -303,6 +303,7 @@ class Expect:
     graphs: int | None = None
     graph_breaks: int | None = None
     recompiles: int | None = None
+    constant: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,8 @@ def _output(output: Output) -> dict[str, Any]:
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
     data: dict[str, Any] = {} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}
-    return data | _non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles)
+    data |= _non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles)
+    return data | _non_empty(constant=expect.constant)
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:

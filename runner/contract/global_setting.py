@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 
 FLUSHES = "float.fromhex('0x1p-1022') / 2 == 0.0"
+NESTING = "torch.autocast_increment_nesting() and torch.autocast_decrement_nesting()"
+"""In how many blocks of autocast the thread is: at the end of the outermost one torch forgets the weights it cast."""
 _WRITERS = {
     "is_warn_always_enabled": "set_warn_always",
     "is_inference_mode_enabled": "",
@@ -22,7 +24,8 @@ _EXPRESSION = re.compile(
     re.ASCII,
 )
 _PRIVATE = re.compile(
-    r"(?:os\.environ|numpy\.geterr\(\))\.get\('\w+'\)|random\.getstate\(\)|str\(numpy\.random\.get_state\(\)\)"
+    re.escape(NESTING)
+    + r"|(?:os\.environ|numpy\.geterr\(\))\.get\('\w+'\)|random\.getstate\(\)|str\(numpy\.random\.get_state\(\)\)"
     r"|torch\._C\._(?:check|get|is)_\w+\(\)|torch\._C\._autograd\._top_saved_tensors_default_hooks\(False\) is None"
     r"|len\(torch\.nn\.modules\.module\._global_\w+\)|torch\._dynamo\.eval_frame\._stance"
     r"|torch(?:\.\w+)*\.(?:_?config|PRINT_OPTS)(?:\.\w+)+",

@@ -39,7 +39,7 @@ class Job:
     autocast: str | None = None
     threads: int = 2
     config: Mapping[str, Any] = field(default_factory=dict)
-    expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, graphs, graph_breaks, recompiles
+    expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, bounds, constant
     tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place
     strides: str = "significant"  # or exact: also of dimensions of size one
     ignore: tuple[str, ...] = ()

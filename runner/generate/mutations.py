@@ -64,7 +64,7 @@ def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[st
     if expects_no_graph(case):
         return None
     for key, stale in (
-        ("expect", ("graphs", "graph_breaks", "recompiles")),
+        ("expect", ("graphs", "graph_breaks", "recompiles", "constant")),
         ("compile", ("fullgraph",)),
         ("config", (RECOMPILES,)),
     ):

@@ -247,6 +247,7 @@ def _expectations(variant: Variant) -> Iterator[str]:
     case = variant.case
     yield from (f"expect: {key}" for key in ("raises", *BUDGETS) if getattr(case.expect, key) is not None)
     words = {
+        "expect: constant": case.expect.constant,
         "calls: more than one": case.calls, "tolerance: exact": case.tolerance.exact,
         "tolerance: its own": case.tolerance.reason,
         "strides: all": case.strides != "significant", "ignore": case.ignore, "known": case.known, "state": case.state,

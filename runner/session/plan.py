@@ -160,6 +160,7 @@ def job(
             "graphs": expect.graphs,
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
+            **({"constant": True} if expect.constant else {}),
         },
         tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),
         strides=case.strides,

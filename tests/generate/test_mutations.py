@@ -244,6 +244,7 @@ def mutants_of(tmp_path: Path, case: Case, count: int = 300) -> list[Case]:
     ("key", "text", "harmless"),
     [
         ("expect", "recompiles", {"change_layout", "call_again", "change_dtype"}),
+        ("expect", "constant", {"change_layout", "call_again", "change_dtype"}),
         ("compile", "fullgraph", {"change_layout", "call_again", "change_dtype"}),
         ("tolerance", "exact", {"change_layout", "call_again", "insert_view"}),
     ],
@@ -251,7 +252,7 @@ def mutants_of(tmp_path: Path, case: Case, count: int = 300) -> list[Case]:
 def test_a_mutant_says_of_itself_what_its_changes_leave_true(
     tmp_path: Path, key: str, text: str, harmless: set[str]
 ) -> None:
-    claims = {"expect": {"graphs": 1, "recompiles": 0}, "compile": {"fullgraph": True, "mode": "default"}, "tolerance": {"exact": True}}  # fmt: skip
+    claims = {"expect": {"graphs": 1, "recompiles": 0, "constant": True}, "compile": {"fullgraph": True, "mode": "default"}, "tolerance": {"exact": True}}  # fmt: skip
     names = set()
     for mutant in mutants_of(tmp_path, {**PLAIN, **claims}):
         changes = set(mutant["tags"][1:])

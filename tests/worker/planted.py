@@ -361,6 +361,16 @@ def leaves_gradients_off(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def stays_in_autocast(graph: Graph, inputs: list[Any]) -> Function:
+    """Leaves a block of autocast, which was off, without its end: torch counts one more."""
+
+    def run(*args: Any) -> Any:
+        torch.autocast_increment_nesting()
+        return graph(*args)
+
+    return run
+
+
 def leaves_traces(graph: Graph, inputs: list[Any]) -> Function:
     """Changes what no public function of torch both reads and sets: a seed and a variable of the environment."""
 
@@ -512,7 +522,7 @@ lost_element = after(
 )
 foreign_value = after(lambda out: out.index_fill(0, torch.tensor([0]), 77))
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
-first_zero = after(lambda out: torch.cat([out[:1] * 0, out[1:]]))
+first_zero_last_wrong = after(lambda out: torch.cat([out[:1] * 0, out[1:-1], out[-1:] + 1]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 
 

@@ -55,8 +55,9 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
         yield "layout", "eager has {}; compiled has {}".format(*sides)
     if expected.dtype == actual.dtype and not _are_near(expected.quantizer, actual.quantizer):
         yield "dtype", f"eager is quantized by {_plain(expected.quantizer)}, compiled by {_plain(actual.quantizer)}"
-    if actual.is_inference and not expected.is_inference:
-        yield "requires-grad", "compiled has an inference tensor, which autograd refuses; eager has a plain one"
+    if expected.is_inference != actual.is_inference:
+        sides = ("an inference tensor" if side.is_inference else "a plain one" for side in (expected, actual))
+        yield "requires-grad", "eager has {}, compiled {}; autograd refuses inference tensors".format(*sides)
     if expected.requires_grad != actual.requires_grad:
         yield "requires-grad", f"eager {expected.requires_grad}, compiled {actual.requires_grad}"
     elif expected.is_leaf != actual.is_leaf:

@@ -263,14 +263,10 @@ def grow_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 
 def _outside(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor | None:
-    """Return which floating elements do not fit an integer dtype once they are truncated; None where all do.
-
-    torch itself defines what uint8 gets: the lowest byte of an int64 (``c10/util/TypeCast.h``,
-    ``static_cast_with_inter_type``).
-    """
+    """Return which floating elements do not fit an integer dtype once they are truncated; None where all do."""
     if not values.is_floating_point() or dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
         return None
-    bounds, whole = torch.iinfo(torch.int64 if dtype == torch.uint8 else dtype), values.to(torch.float64).trunc()
+    bounds, whole = torch.iinfo(dtype), values.to(torch.float64).trunc()
     outside = ~((whole >= float(bounds.min)) & (whole < float(bounds.max) + 1))  # true for NaN as well
     return outside if bool(outside.any()) else None
 

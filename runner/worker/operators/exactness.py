@@ -20,6 +20,9 @@ NARROW = {
 }
 """For each dtype one with half as many bits, or fewer."""
 
+EXTREMES = (None, "amax", "amin", "max", "min")
+"""How an operator may reduce without a rounding."""
+
 RUNNING = ("running_mean", "running_var")
 """Arguments that batch norms write to in training, also those whose schema does not say so."""
 
@@ -61,7 +64,7 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if not row.exact:
         return is_view(func)
     given = Call.bind(func, tuple(args), kwargs).arguments
-    return not given.get("accumulate") and given.get("reduce") in (None, "amax", "amin")
+    return not given.get("accumulate") and given.get("reduce") in EXTREMES
 
 
 def gives_whole_numbers(func: Any, kwargs: Mapping[str, Any]) -> bool:

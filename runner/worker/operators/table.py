@@ -24,7 +24,7 @@ class Operator:
 
     name: str
     # No arithmetic: floating results of exact arguments are exact, unless they are accumulated, or reduced by another
-    # function than amax and amin. A cast to less rounds as it is defined.
+    # function than a maximum or minimum. A cast to less rounds as it is defined.
     exact: bool = False
     # It rounds once, or adds in an order of its own. Where it rounds nothing, any order of it gives the same.
     rounds_once: bool = False
@@ -141,6 +141,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("hardtanh_backward", exact=True, kink="self"),
         Operator("heaviside", exact=True, freedom="torch.sign"),
         Operator("histc", freedom="torch.histc"),
+        Operator("im2col", exact=True),
         Operator("index", exact=True),
         Operator("index_copy", exact=True, freedom="Tensor.index_copy_"),
         Operator("index_fill", exact=True),
@@ -235,6 +236,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("scatter", exact=True, freedom="Tensor.scatter_", overloads="src"),
         Operator("scatter_reduce", exact=True),
         Operator("searchsorted", freedom="torch.bucketize", overloads="Tensor"),
+        Operator("segment_reduce", exact=True),
         Operator("select_backward", exact=True),
         Operator("select_copy", exact=True),
         Operator("select_scatter", exact=True),
@@ -274,10 +276,10 @@ TABLE: Mapping[str, Operator] = {
         Operator("unbind_copy", exact=True),
         Operator("unfold_copy", exact=True),
         Operator("uniform", draws=True),
-        Operator("_unique2", freedom="torch.unique"),
-        Operator("unique_consecutive", freedom="torch.unique_consecutive"),
-        Operator("unique_dim", freedom="torch.unique"),
-        Operator("unique_dim_consecutive", freedom="torch.unique_consecutive"),
+        Operator("_unique2", exact=True, freedom="torch.unique"),
+        Operator("unique_consecutive", exact=True, freedom="torch.unique_consecutive"),
+        Operator("unique_dim", exact=True, freedom="torch.unique"),
+        Operator("unique_dim_consecutive", exact=True, freedom="torch.unique_consecutive"),
         Operator("_unsafe_index_put", exact=True, freedom="Tensor.index_put_"),
         Operator("_unsafe_masked_index", exact=True),
         Operator("unsafe_split", exact=True),

@@ -115,7 +115,7 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     chain = list(_chain(error))
     causes = list(_chain(error, contexts=False))
     bases = _qualified_bases(type(error), module)
-    own = any(_of_compiler(name) for name in bases) and RUNTIME_ERROR not in bases
+    own = any(_of_compiler(name) for name in bases) and not {RUNTIME_ERROR, UNSUPPORTED} & set(bases)
     folder = source.rpartition("/")[0] + "/" if "/" in source else ""
     message = _clean(_message(error), folder)
     # Frames only: the message stands beside them, and a C++ compiler's would push them out of the last lines.

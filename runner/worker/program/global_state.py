@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.contract.global_setting import FLUSHES, writer_of
+from runner.contract.global_setting import FLUSHES, NESTING, writer_of
 from runner.worker.torch_private.caches import flag_modules, flag_overrides
 from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
 
@@ -151,6 +151,7 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     yield PRINT_OPTIONS, print_settings
     for name, reader, setter in attributes():
         yield name, _Switch(reader, setter, public=False)
+    yield NESTING, _Switch(_nesting, _set_nesting, public=False)
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
     yield "os.environ", _Switch(_environment, _set_environment, public=False)
@@ -159,6 +160,24 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     if numpy is not None:
         yield "numpy.geterr()", _Switch(numpy.geterr, lambda errors: numpy.seterr(**errors), public=False)
         yield "str(numpy.random.get_state())", _generator(numpy.random.get_state, numpy.random.set_state)
+
+
+def _nesting() -> int:
+    import torch
+
+    torch.autocast_increment_nesting()
+    return int(torch.autocast_decrement_nesting())
+
+
+def _set_nesting(depth: int) -> None:
+    import torch
+
+    for _ in range(_nesting(), depth):
+        torch.autocast_increment_nesting()
+    for _ in range(depth, _nesting()):
+        torch.autocast_decrement_nesting()
+    if depth == 0:  # as at the end of the outermost block
+        torch.clear_autocast_cache()
 
 
 def _generator(reader: Callable[[], Any], setter: Callable[[Any], object]) -> _Switch:

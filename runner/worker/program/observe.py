@@ -280,7 +280,7 @@ def _run_call(
     if settings.grad == "backward":
         during[0] = "backward"
         record.unfit = unfit_cotangent(outputs, given) if settings.cotangent == "given" else ""
-        sources += _late_parameters(loaded, tensors)
+        sources += _late_sources(loaded, tensors, sources)
         with around_backward():
             record.gradients, gradients = _backward(outputs, sources, settings, seed, given, loaded.python)
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
@@ -347,13 +347,18 @@ def _tensors(leaves: Iterable[tuple[str, Any]]) -> list[tuple[str, torch.Tensor]
     return [(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor) and not is_lazy(leaf)]
 
 
-def _late_parameters(loaded: LoadedCase, earlier: list[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
-    """Return the parameters that a lazy module has made in its first call."""
-    known = {id(tensor) for _, tensor in earlier}
-    named = _tensors(
-        (f"parameter {name}", value) for name, value in modules.parameters(modules.named_modules(loaded.model))
-    )
-    return [(path, tensor) for path, tensor in named if tensor.requires_grad and id(tensor) not in known]
+def _late_sources(
+    loaded: LoadedCase, earlier: Sequence[tuple[str, torch.Tensor]], sources: Sequence[tuple[str, torch.Tensor]]
+) -> list[tuple[str, torch.Tensor]]:
+    """Return the leaves that require a gradient since the call alone, each by one path.
+
+    These are ``earlier`` tensors that it has unfrozen, and parameters that it has made, as a lazy module does.
+    """
+    parameters = modules.parameters(modules.named_modules(loaded.model))
+    late = _tensors([*earlier, *((f"parameter {name}", value) for name, value in parameters)])
+    known = {id(tensor) for _, tensor in sources}
+    by_id = {id(tensor): (path, tensor) for path, tensor in reversed(late) if id(tensor) not in known}
+    return [(path, tensor) for path, tensor in by_id.values() if tensor.requires_grad and tensor.is_leaf]
 
 
 def _version(tensor: torch.Tensor) -> tuple[int, int | None]:

@@ -32,6 +32,13 @@ def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool
     return _looks_saturated(eager) and _stays_constant(eager, source, settings)
 
 
+def varied_output(observation: Observation) -> str:
+    """Return the path of a tensor output whose elements are not all equal; empty where all outputs are constants."""
+    leaves = (leaf for call in observation.calls for leaf in call.outputs.leaves)
+    tensors = (leaf for leaf in leaves if leaf.kind == "tensor" and leaf.value is not None)
+    return next((leaf.path for leaf in tensors if not _is_constant(leaf.value)), "")
+
+
 def _looks_saturated(observation: Observation) -> bool:
     """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was
     compared."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -20,14 +20,28 @@ from runner.worker.operators.exactness import gives_whole_numbers, is_exact, is_
 from runner.worker.operators.table import row_of
 from runner.worker.rounding.shadow import wide_dtype
 from runner.worker.tensors.elements import largest
+from runner.worker.tensors.tolerance import tolerance_for
 
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten
 
 Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
-Pair = tuple[torch.Tensor, torch.Tensor]
-"""A tensor in float64 with each rounding up, and with each down. Copies of one number are equal in both."""
+
+class Pair(NamedTuple):
+    """A tensor in float64 with each rounding up, and with each down. Copies of one number are equal in both."""
+
+    up: torch.Tensor
+    down: torch.Tensor
+    eps: float  # of the dtype that the numbers were rounded to: a cast to a coarser one rounds them again
+
+    def stored(self, dtype: torch.dtype) -> Pair:
+        """Return the tensors as one of another dtype holds them."""
+        eps = torch.finfo(dtype).eps
+        if eps <= self.eps:
+            return self
+        up, down = (side.to(dtype).to(side.dtype) for side in (self.up, self.down))
+        return Pair(up, down, eps)
 
 
 class Uncertainties:
@@ -63,8 +77,8 @@ class Uncertainties:
             return torch.zeros((), dtype=torch.float64) if known else None  # another argument is computed
         pair, other_pair = self._pair_of(x), self._pair_of(other)
         if pair is not None and other_pair is not None:
-            (up, down), (other_up, other_down) = pair, other_pair
-            amount = torch.where((up == other_up) & (down == other_down), torch.nan, amount)
+            are_one = (pair.up == other_pair.up) & (pair.down == other_pair.down)
+            amount = torch.where(are_one, torch.nan, amount)
         return torch.where(amount == 0, torch.nan, amount)
 
     def _pair_of(self, tensor: Any) -> Pair | None:
@@ -109,7 +123,7 @@ class Uncertainties:
                     own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
                     amount = torch.maximum(amount, own)
                 self._store(tensor, amount, view and fits)
-                known = copies[place] if len(copies) == len(results) else None
+                known = copies[place].stored(tensor.dtype) if len(copies) == len(results) else None
                 pair = known if exact else _moved(tensor, amount, self._count)
                 self._store_pair(tensor, pair, written=func._schema.is_mutable)
 
@@ -137,7 +151,7 @@ class Uncertainties:
         storage = tensor.untyped_storage()
         if written:
             self._pairs = {key: entry for key, entry in self._pairs.items() if key[0] != storage._cdata}
-        if pair is not None and pair[0].shape == tensor.shape:
+        if pair is not None and pair.up.shape == tensor.shape:
             self._pairs[_key(tensor)] = StorageWeakRef(storage), pair
         else:
             self._pairs.pop(_key(tensor), None)
@@ -205,16 +219,19 @@ class _Trial:
 
     def copies(self, computed: Sequence[tuple[torch.Tensor, Pair | None]]) -> list[Pair]:
         """Return the results for arguments with all roundings up, and down; none where those are not known."""
-        pairs = {id(leaf): pair for leaf, pair in computed}
+        known = [(id(leaf), pair) for leaf, pair in computed if pair is not None]
+        if len(known) < len(computed):
+            return []
+        pairs = dict(known)
+        eps = min(pair.eps for pair in pairs.values())
+        wide = {name: wide_dtype(value) if name == "dtype" and value else value for name, value in self._kwargs.items()}
+        call = _Trial(self._func, self._args, wide)
 
         def side_of(leaf: torch.Tensor, side: int) -> torch.Tensor:
-            pair = pairs.get(id(leaf))
-            return _wide(leaf) if pair is None else pair[side].clone()
+            return pairs[id(leaf)][side].clone() if id(leaf) in pairs else _wide(leaf)
 
-        if None in pairs.values():
-            return []
-        up, down = (self._run(functools.partial(side_of, side=side)) for side in (0, 1))
-        return list(zip(up, down, strict=True))
+        up, down = (call._run(functools.partial(side_of, side=side)) for side in (0, 1))
+        return [Pair(*sides, eps) for sides in zip(up, down, strict=True)]
 
     def _run(
         self, change: Callable[[torch.Tensor], torch.Tensor], leaf: Any = None, instead: torch.Tensor | None = None
@@ -238,8 +255,10 @@ def _wide(leaf: torch.Tensor) -> torch.Tensor:
 def _moved(tensor: torch.Tensor, amount: torch.Tensor, seed: int) -> Pair:
     """Return a tensor with each element up, and down, by another number of its amounts."""
     noise = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).add_(1)
-    step, own = thresholds.TRIAL_FACTOR.value * amount * noise.to(tensor.device), _wide(tensor)
-    return torch.where(own.isfinite(), own + step, own), torch.where(own.isfinite(), own - step, own)
+    eps = torch.finfo(tensor.dtype).eps
+    most = tolerance_for(tensor.dtype).rtol / eps + 1  # units by which a legal run moves a number, its own one too
+    step, own = min(thresholds.TRIAL_FACTOR.value, most) * amount * noise.to(tensor.device), _wide(tensor)
+    return Pair(torch.where(own.isfinite(), own + step, own), torch.where(own.isfinite(), own - step, own), eps)
 
 
 def _square(leaf: torch.Tensor) -> torch.Tensor:

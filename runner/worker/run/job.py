@@ -33,6 +33,7 @@ from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
 from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, tree_disagreement
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
+from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.tensors.tolerance import missing_place
@@ -280,6 +281,8 @@ class _Run:
                 raise InvalidCase(
                     f"tolerance: the model returns no {place}; it returns {', '.join(paths[:5]) or 'nothing'}"
                 )
+            if self.job.expect.get("constant") and (path := varied_output(eager)):
+                raise InvalidCase(f"eager was to return one constant in each output, and {path} holds several numbers")
             return
         if reason := refutation(error, expected):
             raise InvalidCase(reason, error)

@@ -100,6 +100,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "global-state": (PLUS, "leaves_gradients_off", {}, ["global-state"]),
     "global-state, in training": (BACKWARD, "leaves_gradients_off", FULL, ["global-state"]),
     "global-state, where eager raises": (INDEX, "changes_the_default_dtype", RAISES, ["global-state"]),
+    "the nesting of autocast": (PLUS, "stays_in_autocast", {}, ["global-state"]),
+    "the nesting of autocast, where eager raises": (INDEX, "stays_in_autocast", RAISES, ["global-state"]),
     "a private setting and a seed": (PLUS, "leaves_traces", {}, ["global-state"] * 2),
     "a setting of the case's own": (
         source("torch._dynamo.graph_break()\ntorch.set_default_dtype(torch.float64)\nreturn x * 2"),
@@ -820,6 +822,32 @@ def test_a_cache_that_later_calls_only_read_keeps_its_rounding():
     assert "mutation" in oracles(run(text, "planted:each_wrong"))
 
 
+THAWING = """
+@torch.compiler.disable
+def thaw(tensor):
+    tensor.requires_grad_()
+"""
+
+
+@pytest.mark.parametrize(("tensor", "path"), [("self.w", "parameter w"), ("self.b", "buffer b"), ("x", "x")])
+def test_the_gradient_of_a_leaf_that_requires_one_since_the_call_is_compared(tensor, path):
+    init = "self.w = torch.nn.Parameter(torch.ones(5), False); self.register_buffer('b', torch.ones(5))"
+    text = source(f"thaw({tensor})\nreturn x * self.w + self.b", init=init, definitions=THAWING)
+    assert passes(run(text, "aot_eager", **FULL))
+    (finding,) = run(text, "planted:scaled_gradient", **FULL)["findings"]
+    assert (finding["oracle"], finding["path"]) == ("grad", f"gradient of {path}")
+
+
+def test_a_leaf_that_a_call_freezes_and_thaws_is_compared_in_each_call():
+    more = THAWING.replace("requires_grad_()", "requires_grad_(not tensor.requires_grad)")
+    init = "self.w = torch.nn.Parameter(torch.ones(5)); self.v = torch.nn.Parameter(torch.ones(5))"
+    body = "thaw(self.w)\nreturn x * self.w + self.v"
+    text = source(body, init=init, definitions=f"{more}CALLS = [make_inputs] * 3")
+    assert passes(run(text, "aot_eager", **FULL))
+    paths = {finding["path"] for finding in run(text, "planted:scaled_gradient", **FULL)["findings"]}
+    assert paths == {*(f"call {n}, gradient of parameter v" for n in range(3)), "call 1, gradient of parameter w"}
+
+
 DISABLED = """
 @torch.compiler.disable
 def give(x, wrong):
@@ -1026,9 +1054,27 @@ def test_memory_of_state_that_is_not_compared_is_not_compared():
     assert passes(record) and "attribute log" in record["notes"][-1], record
 
 
-def test_an_inference_tensor_may_come_back_as_a_plain_one():
+@pytest.mark.parametrize(
+    ("check", "raised", "findings"),
+    [
+        ("_check", "RuntimeError", []),
+        ("_check_value", "ValueError", ["error-type"]),
+        ("_check_not_implemented", "NotImplementedError", ["error-type"]),
+    ],
+)
+def test_a_refusal_of_dynamo_is_the_runtime_error_that_an_except_catches(check, raised, findings):
+    text = source(f"torch.{check}(x.shape[0] > 9, lambda: 'too few')\nreturn x + 1")
+    record = run(text, "eager", {"fullgraph": True}, expect={"raises": {"type": raised}})
+    assert (oracles(record), record["compared"]) == (findings, {"exceptions": 1})
+
+
+def test_an_inference_tensor_that_comes_back_as_a_plain_one():
+    """AOTAutograd makes a plain one, and Dynamo alone keeps it."""
     text = source("with torch.inference_mode():\n    y = x * 2\nreturn y, x + 1")
-    assert passes(run(text, "aot_eager", **OFF))
+    (finding,) = run(text, "aot_eager", **OFF)["findings"]
+    assert (finding["oracle"], finding["path"]) == ("requires-grad", "output[0]")
+    assert finding["message"].startswith("eager has an inference tensor, compiled a plain one")
+    assert passes(run(text, "eager", **OFF))
 
 
 def test_a_write_that_autograd_does_not_see():

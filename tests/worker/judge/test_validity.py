@@ -191,6 +191,23 @@ def test_a_case_may_be_about_nothing_being_compiled():
 def test_outputs_that_are_constant_by_saturation_are_vacuous(body):
     record = run(source(f"return {body}"))
     assert verdict(record) == "VACUOUS" and "constant" in record["trust"]["reason"]
+    assert "a case whose point is a constant says so: expect: {constant: true}" in record["notes"]
+
+
+@pytest.mark.parametrize(
+    ("body", "backend"),
+    [
+        ("torch.relu(-x.abs())", "off_by_one"),
+        ("torch.log(-x.abs() - 1)", "nan_to_zero"),
+        ("x.abs() / 0", "nan_to_zero"),
+    ],
+)
+def test_a_constant_that_is_meant_is_compared(body, backend):
+    meant = {"expect": {"constant": True}}
+    record = run(source(f"return {body}"), **meant)
+    assert passes(record) and record["compared"]["elements"]
+    assert oracles(run(source(f"return {body}"), f"planted:{backend}", **meant))
+    assert verdict(run(source(f"return {body}, x + 1"), **meant)) == "INVALID"
 
 
 @pytest.mark.parametrize(

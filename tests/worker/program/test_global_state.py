@@ -16,7 +16,7 @@ import pytest
 import torch
 import torch._inductor.config
 
-from runner.contract.global_setting import Setting
+from runner.contract.global_setting import NESTING, Setting
 from runner.worker.program import global_state
 from runner.worker.program.global_state import changes, differences, is_public, read, restore, switches
 from runner.worker.torch_private.caches import flag_modules
@@ -97,6 +97,7 @@ PRIVATE = {
     "torch._tensor_str.PRINT_OPTS.precision": "torch.set_printoptions(precision=1)",
     "numpy.geterr().get('over')": "numpy.seterr(over='raise')",
     "os.environ.get('SET_HERE')": "os.environ.update(SET_HERE='1')",
+    NESTING: "torch.autocast_increment_nesting()",
     "random.getstate()": "random.seed(5)",
     "str(numpy.random.get_state())": "numpy.random.seed(5)",
 }

@@ -133,7 +133,31 @@ def test_what_another_run_knows_is_taken_where_it_fits() -> None:
 def test_a_number_that_is_compared_with_its_copy_has_no_amount(
     compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], expected: list[bool]
 ) -> None:
+    assert stay(compared, X) == expected
+
+
+def stay(compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], x: torch.Tensor) -> list[bool]:
+    """Which elements of two tensors that a program makes of thirds are one number and its copy."""
     with Following() as mode:
-        x, copy = compared(X / 3)
-    amount = mode.uncertainties.of_compared({"self": x, "other": copy})
-    assert amount is not None and amount.isnan().reshape(-1).tolist() == expected
+        first, second = compared(x / 3)
+    amount = mode.uncertainties.of_compared({"self": first, "other": second})
+    assert amount is not None
+    return amount.isnan().reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        (lambda s: (s, s.float().amax(1, keepdim=True)), [False, False, True] * 2),
+        (lambda s: (s.double(), s.float().amax(1, keepdim=True).bfloat16()), [False, False, True] * 2),
+        (lambda s: (s, torch.zeros(2, 3).copy_(s)), [True] * 6),
+        (lambda s: (s, s.to(torch.float8_e5m2).bfloat16()), [False] * 6),
+        (lambda s: (s, torch.zeros(2, 3, dtype=torch.float8_e5m2).copy_(s).bfloat16()), [False] * 6),
+        (lambda s: (s, torch.maximum(s, s.detach() * 0.85)), [True] * 6),  # further away than roundings
+        (lambda s: (s, torch.maximum(s, s.detach() * 0.999)), [False] * 6),
+    ],
+)
+def test_a_half_stays_its_own_copy_through_casts_that_round_nothing(
+    compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], expected: list[bool]
+) -> None:
+    assert stay(compared, X.bfloat16()) == expected
