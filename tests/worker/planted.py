@@ -473,6 +473,7 @@ def chosen(number: int) -> Any:
 
 
 legal = chosen(5)
+globals().update({f"legal_{number}": chosen(number) for number in range(100, 110)})
 last_of_equals = chosen(2)
 
 
@@ -511,7 +512,23 @@ lost_element = after(
     lambda out: out.index_fill(0, torch.tensor([0]), out.max().item()) if out.is_floating_point() else out
 )
 foreign_value = after(lambda out: out.index_fill(0, torch.tensor([0]), 77))
+
+
+def at_last(change: Any) -> Any:
+    """A backend that changes the last output."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        def run(*args: Any) -> Any:
+            *first, last = graph(*args)
+            return (*first, change(last))
+
+        return run
+
+    return backend
+
+
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
+last_wrong_result = at_last(lambda out: torch.cat([out[:-1], out[-1:] * 2 + 1]))
 first_zero = after(lambda out: torch.cat([out[:1] * 0, out[1:]]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 
