@@ -404,6 +404,39 @@ def raises_at_run(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def raises_early(graph: Graph, inputs: list[Any]) -> Function:
+    """Raises in the forward what eager raises in the backward alone."""
+
+    def run(*args: Any) -> Any:
+        raise RuntimeError("modified by an inplace operation")
+
+    return run
+
+
+class _Refused(torch.autograd.Function):
+    """Zeros, whose backward raises."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(3)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        raise IndexError("index 7 is out of bounds")
+
+
+def raises_late(graph: Graph, inputs: list[Any]) -> Function:
+    """Raises in the backward what eager raises in the forward."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return graph(*args)
+        except IndexError:
+            return (_Refused.apply(args[0]),)
+
+    return run
+
+
 def no_memory(graph: Graph, inputs: list[Any]) -> Function:
     def run(*args: Any) -> Any:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")

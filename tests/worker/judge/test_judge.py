@@ -19,6 +19,9 @@ RANDOM = source("return x + torch.rand(4, 5)")
 RAISES = {"expect": {"raises": {"type": "IndexError"}}}
 OFF = {"grad": {"mode": "off"}}
 FULL = {"grad": {"mode": "backward"}}
+SPOILT = source("y = x.exp()\nz = y * 1\ny.add_(1)\nreturn z", inputs="torch.randn(4, requires_grad=True)")
+"""Its backward alone raises: what the forward saved was written to."""
+SPOILT_RAISES = {**FULL, "expect": {"raises": {"type": "RuntimeError", "match": "inplace operation"}}}
 
 # name: (source, backend, fields of the job, the oracles expected)
 CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
@@ -116,6 +119,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     ),
     "missing-error": (INDEX, "swallowed", RAISES, ["missing-error"]),
     "error-type": (INDEX, "other_error", RAISES, ["error-type"]),
+    "an error of the backward in the forward": (SPOILT, "raises_early", SPOILT_RAISES, ["runtime-error"]),
+    "an error of the backward in the compiler": (SPOILT, "raises_at_compile", SPOILT_RAISES, ["compile-error"]),
+    "an error of the forward in the backward": (
+        source("return x[i]", signature="x, i", inputs="torch.randn(3, requires_grad=True), torch.tensor([7])"),
+        "raises_late",
+        {**RAISES, **FULL},
+        ["missing-error"],
+    ),
     # BackendCompilerFailed is a RuntimeError, and yet no answer to eager's
     "crash where eager raises": (GATHER, "raises_at_compile", RAISES_RUNTIME, ["error-type"]),
     "compile-error": (PLUS, "raises_at_compile", {}, ["compile-error"]),
@@ -131,6 +142,13 @@ def test_a_planted_bug_fires_its_oracle(name):
     record = run(text, f"planted:{backend}", **fields)
     assert oracles(record) == expected, record
     assert record["trust"] is None
+
+
+def test_an_error_of_a_backward_may_come_while_the_forward_compiles():
+    record = run(SPOILT, "aot_eager", **SPOILT_RAISES)
+    assert oracles(record) == ["error-type"], record  # of the compiler's own class
+    assert record["notes"] == ["the call: torch.compile raises while it compiles the forward, eager in the backward"]
+    assert passes(run(SPOILT, "planted:clean", **SPOILT_RAISES))
 
 
 @pytest.mark.parametrize("name", CASES)
