@@ -650,22 +650,65 @@ def test_cotangents(cotangent):
     assert oracles(run(BACKWARD, "planted:scaled_gradient", **fields)) == ["grad"]
 
 
+# name: (what the model does, where its backward begins beside the outputs)
+ROOTS = {
+    "an attribute": ("self.sum = (W * 2).sum()\nreturn x * 3", "attribute sum"),
+    "an input": ("z.copy_(W * 2)\nreturn x * 3", "input z"),
+    "a part of an input": ("z[0].add_(W[0])\nreturn x * 3", "input z"),
+    "a list": ("self.losses.append((W * 2).sum())\nreturn x * 3", "attribute losses[0]"),
+    "a variable of the file": ("LOSS['last'] = W * 2\nreturn x * 3", "global LOSS['last']"),
+}
+TRAINED = "LOSS = {}\nW = torch.ones(4, 5, requires_grad=True)"
+
+
+def with_roots(body):
+    inputs = "torch.randn(4, 5, requires_grad=True), torch.zeros(4, 5)"
+    return source(body, inputs=inputs, signature="x, z", init="self.sum, self.losses = None, []", definitions=TRAINED)
+
+
+def notes_of(record):
+    return [note for note in record["notes"] if "gradients from" in note or "the backward begins" in note]
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_the_backward_begins_also_at_what_a_call_leaves_in_inputs_and_state(name):
+    body, path = ROOTS[name]
+    for backend in ("planted:clean", "aot_eager"):
+        record = run(with_roots(body), backend, **FULL)
+        assert passes(record), record
+        assert notes_of(record) == [f"the backward begins at the outputs and, in the last call, at {path}"]
+    wrong = body.replace("W", "(W.detach() + (W - W.detach()) * (7 if torch.compiler.is_compiling() else 1))")
+    record = run(with_roots(wrong), "planted:clean", **FULL)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [
+        ("grad", "gradient of global W")
+    ]
+
+
 @pytest.mark.parametrize(
-    ("body", "paths"),
+    ("body", "note"),
     [
-        ("self.sum = (x * 2).sum()\nreturn x * 3", "attribute sum"),
-        ("z.copy_(x * 2)\nreturn x * 3", "input z"),
         ("self.sum = x * 3\nreturn self.sum", ""),
         ("self.sum = x.detach().sum()\nreturn x * 3", ""),
+        ("self.sum = (W * W).sum()\nself.sum.backward()\nreturn x * 3", "attribute sum"),  # its graph is used up
     ],
 )
-def test_a_result_that_is_no_output_has_a_note_about_its_gradients(body, paths):
-    inputs = "torch.randn(4, 5, requires_grad=True), torch.zeros(4, 5)"
-    text = source(body, inputs=inputs, signature="x, z", init="self.sum = None")
-    record = run(text, "planted:clean", grad={"mode": "backward"})
-    notes = [note for note in record["notes"] if "gradients from there on" in note]
+def test_a_result_at_which_no_backward_can_begin_has_a_note(body, note):
+    record = run(with_roots(body), "planted:clean", **FULL)
     assert passes(record)
-    assert notes == ([f"{paths}: gradients from there on are not compared (no output)"] if paths else [])
+    assert notes_of(record) == ([f"{note}: gradients from there on are not compared (no output)"] if note else [])
+
+
+def test_the_backward_of_the_last_call_begins_at_what_it_leaves():
+    """Unless earlier calls have left results there: their graphs are used up."""
+    twice = "CALLS = [make_inputs, make_inputs]\n"
+    record = run(with_roots("z.copy_(W * W)\nreturn x * W") + twice, "planted:clean", **FULL)
+    assert passes(record), record
+    assert notes_of(record) == ["the backward begins at the outputs and, in the last call, at input z"]
+    record = run(with_roots("self.losses.append((W * W).sum())\nreturn x * W") + twice, "planted:clean", **FULL)
+    assert passes(record), record
+    assert notes_of(record) == [
+        "attribute losses[0], attribute losses[1]: gradients from there on are not compared (no output)"
+    ]
 
 
 def test_second_order_gradients():
