@@ -84,6 +84,16 @@ LEGAL_RUNS = Threshold(
     "the first, the last, and eight at random: an element in the middle of three equal ones stays in all of them once"
     " in 6,561 times",
 )
+PICK_TURNS = Threshold(
+    64,
+    "turns of the positions among which an operator picks",
+    "over all turns each of some equals is the first; with more positions these runs would take too long",
+)
+PICK_RUNS = Threshold(
+    32,
+    "runs at random after these turns",
+    "a sum of two picks, of which the turns show three in four values, shows the fourth but once in 10,000 times",
+)
 KINK_RUNS = Threshold(6, "runs with moved arguments of kinks", "all up, all down, onto the kink, and three at random")
 KINK_FACTOR = Threshold(
     16.0, "times what a unit roundoff moves the argument of a kink by", "sums of 10,007 equal numbers were off by one"

@@ -414,6 +414,39 @@ def raises_at_run(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def raises_early(graph: Graph, inputs: list[Any]) -> Function:
+    """Raises in the forward what eager raises in the backward alone."""
+
+    def run(*args: Any) -> Any:
+        raise RuntimeError("modified by an inplace operation")
+
+    return run
+
+
+class _Refused(torch.autograd.Function):
+    """Zeros, whose backward raises."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(3)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        raise IndexError("index 7 is out of bounds")
+
+
+def raises_late(graph: Graph, inputs: list[Any]) -> Function:
+    """Raises in the backward what eager raises in the forward."""
+
+    def run(*args: Any) -> Any:
+        try:
+            return graph(*args)
+        except IndexError:
+            return (_Refused.apply(args[0]),)
+
+    return run
+
+
 def no_memory(graph: Graph, inputs: list[Any]) -> Function:
     def run(*args: Any) -> Any:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory")
@@ -483,6 +516,7 @@ def chosen(number: int) -> Any:
 
 
 legal = chosen(5)
+globals().update({f"legal_{number}": chosen(number) for number in range(100, 110)})
 last_of_equals = chosen(2)
 
 
@@ -521,8 +555,24 @@ lost_element = after(
     lambda out: out.index_fill(0, torch.tensor([0]), out.max().item()) if out.is_floating_point() else out
 )
 foreign_value = after(lambda out: out.index_fill(0, torch.tensor([0]), 77))
+
+
+def at_last(change: Any) -> Any:
+    """A backend that changes the last output."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        def run(*args: Any) -> Any:
+            *first, last = graph(*args)
+            return (*first, change(last))
+
+        return run
+
+    return backend
+
+
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
 first_zero_last_wrong = after(lambda out: torch.cat([out[:1] * 0, out[1:-1], out[-1:] + 1]))
+last_wrong_result = at_last(lambda out: torch.cat([out[:-1], out[-1:] * 2 + 1]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 
 

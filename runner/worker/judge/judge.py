@@ -83,17 +83,35 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         where = evidence.where(call)
         evidence.comparisons += 1
-        if compiled.error is None and eager.error is not None:
-            message = f"eager raised {eager.error.summary}; compiled returned"
-            yield Finding("missing-error", message, where, line=eager.error.info["line"])
-        elif compiled.error is not None and eager.error is None:
-            oracle, message = _classify(compiled.error, evidence.compiled.launches is not None)
-            yield Finding(oracle, f"{message}: {compiled.error.summary}", where, error=compiled.error.info)
-        elif compiled.error is not None and eager.error is not None and not counts_as(compiled.error, eager.error):
-            message = f"eager raised {eager.error.summary}; compiled raised {compiled.error.summary}"
-            yield Finding("error-type", message, where, error=compiled.error.info)
+        expected, actual = _errors_of_one_phase(evidence, where, eager.error, compiled.error)
+        if actual is None and expected is not None:
+            message = f"eager raised {expected.summary}; compiled returned"
+            yield Finding("missing-error", message, where, line=expected.info["line"])
+        elif actual is not None and expected is None:
+            oracle, message = _classify(actual, evidence.compiled.launches is not None)
+            yield Finding(oracle, f"{message}: {actual.summary}", where, error=actual.info)
+        elif actual is not None and expected is not None and not counts_as(actual, expected):
+            message = f"eager raised {expected.summary}; compiled raised {actual.summary}"
+            yield Finding("error-type", message, where, error=actual.info)
         if eager.error is not None or compiled.error is not None:
             evidence.count("exceptions")
+
+
+def _errors_of_one_phase(
+    evidence: Evidence, where: str, eager: ErrorRecord | None, compiled: ErrorRecord | None
+) -> tuple[ErrorRecord | None, ErrorRecord | None]:
+    """Return what both sides raise in the first phase in which either does: the forward, or else the backward.
+
+    torch traces the backward of a graph with its forward. What eager's backward raises may come as early.
+    """
+    if eager is None or compiled is None or eager.during == compiled.during:
+        return eager, compiled
+    if compiled.during == "backward":
+        return eager, None
+    if not compiled.ahead:
+        return None, compiled
+    evidence.note(f"{where or 'the call'}: torch.compile raises while it compiles the forward, eager in the backward")
+    return eager, compiled
 
 
 def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:

@@ -52,15 +52,21 @@ class Call:
 
 @dataclass
 class Draw:
-    """How free choices are made: 0 as torch makes them, 1 the first of equals, 2 the last, 3 and more at random."""
+    """How free choices are made: 0 as torch makes them, 1 the first of equals, 2 the last, 3 and more at random.
+
+    Draw 1 with a ``turn`` has the positions turned by it: over all turns each of some equals is the first.
+    """
 
     number: int
+    turn: int = 0
+    largest: int = field(default=0, repr=False)  # number of positions that an order was asked for
     _made: int = field(default=0, repr=False)
 
     def order(self, size: int, device: torch.device) -> torch.Tensor:
         """Return a permutation of ``size`` positions."""
+        self.largest = max(self.largest, size)
         if self.number == 1:
-            return torch.arange(size, device=device)
+            return torch.arange(size, device=device).roll(self.turn)
         if self.number == 2:
             return torch.arange(size - 1, -1, -1, device=device)
         return torch.randperm(size, generator=self._generator()).to(device)

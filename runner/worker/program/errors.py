@@ -25,11 +25,15 @@ CHAIN_LIMIT = 8
 
 # Files whose presence in a traceback says that torch was compiling. At run time a compiled call passes only through
 # eval_frame, runtime_wrappers and output_code (seen on 2.6 and 2.13).
+TRACING_AHEAD = re.compile(
+    r"torch/_functorch/_aot_autograd/(graph_compile|graph_capture|dispatch_and_compile_graph"
+    r"|jit_compile_runtime_wrappers|collect_metadata_analysis|traced_function_transforms)\.py$"
+)
+"""Files of AOTAutograd, which traces the backward of a graph with its forward."""
 COMPILING_FILES = re.compile(
     r"torch/(_dynamo/(convert_frame|symbolic_convert|output_graph)"
-    r"|_inductor/(compile_fx|codecache|graph|lowering|scheduler|async_compile)"
-    r"|_functorch/_aot_autograd/(graph_compile|graph_capture|dispatch_and_compile_graph|jit_compile_runtime_wrappers"
-    r"|collect_metadata_analysis|traced_function_transforms))\.py$"
+    r"|_inductor/(compile_fx|codecache|graph|lowering|scheduler|async_compile))\.py$"
+    rf"|{TRACING_AHEAD.pattern}"
 )
 TORCH_FOLDER = os.path.dirname(torch.__file__).replace("\\", "/") + "/"
 OUT_OF_MEMORY = re.compile(
@@ -54,6 +58,7 @@ class ErrorRecord:
     recompiled: bool
     memory: bool
     during: str = "forward"  # or "backward"
+    ahead: bool = False  # raised while a backward was traced with its forward
 
     @property
     def summary(self) -> str:
@@ -132,12 +137,14 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     return ErrorRecord(
         info=info,
         bases=bases,
-        compiling=any(_of_compiler(name) for name in bases) or any(_compiling_frames(link) for link in causes),
+        compiling=any(_of_compiler(name) for name in bases)
+        or any(_has_frames(link, COMPILING_FILES) for link in causes),
         compilers_own=own,
         unsupported=any(UNSUPPORTED in _qualified_bases(type(link), module) for link in causes),
         recompiled=bool(RECOMPILE_ERRORS & set(bases)),
         memory=any(_is_memory(link) for link in causes),
         during=during,
+        ahead=any(_has_frames(link, TRACING_AHEAD) for link in causes),
     )
 
 
@@ -260,10 +267,9 @@ def _of_compiler(name: str) -> bool:
     return name.startswith(PACKAGES)
 
 
-def _compiling_frames(error: BaseException) -> bool:
+def _has_frames(error: BaseException, files: re.Pattern[str]) -> bool:
     return any(
-        COMPILING_FILES.search(frame.f_code.co_filename.replace("\\", "/"))
-        for frame, _ in traceback.walk_tb(error.__traceback__)
+        files.search(frame.f_code.co_filename.replace("\\", "/")) for frame, _ in traceback.walk_tb(error.__traceback__)
     )
 
 

@@ -41,6 +41,8 @@ class Settings:
     order: int
     autocast: torch.dtype | None
     device: str  # its type, such as cpu
+    # Results of the last call in inputs and state, at which its backward begins too.
+    roots: frozenset[str] = frozenset()
 
     @staticmethod
     def of(job: Job) -> Settings:
@@ -78,6 +80,7 @@ class CallRecord:
     # Paths, each with an earlier call and a path of the same memory there.
     repeated: frozenset[tuple[str, int, str]] = frozenset()
     graphs_kept: tuple[str, ...] = ()  # results of the call in inputs and state at which no backward begins
+    graphs_carried: bool = False  # state holds results of what was before the call
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
 
     @property
@@ -120,6 +123,7 @@ class Observation:
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
     compilations: list[str] = field(default_factory=list)  # of an eager run
+    roots: frozenset[str] = frozenset()  # of an eager run: those of its settings
 
     @property
     def drew_random(self) -> bool:
@@ -178,7 +182,7 @@ def observe(
                     loaded,
                     target,
                     args,
-                    settings,
+                    settings if call == len(loaded.makers) - 1 else replace(settings, roots=frozenset()),
                     settings.seed + call,
                     during,
                     cotangents,
@@ -263,6 +267,7 @@ def _run_call(
         tensor.grad = None
         if not tensor.is_leaf:
             tensor.retain_grad()
+    record.graphs_carried = any(tensor.grad_fn is not None for _, tensor in tensors[len(inputs) :])
     versions = [_version(tensor) for _, tensor in tensors]
     gaps = GapWatch(tensors)
 
@@ -277,12 +282,15 @@ def _run_call(
     outputs, record.outputs = _tensors(opened.leaves), _copy(opened, module)
     record.aliases = find_relations(opened.leaves, [*given_inputs.leaves, *state.leaves])
     gradients: list[tuple[str, torch.Tensor]] = []
+    roots: list[tuple[str, torch.Tensor]] = []
     if settings.grad == "backward":
         during[0] = "backward"
         record.unfit = unfit_cotangent(outputs, given) if settings.cotangent == "given" else ""
         sources += _late_sources(loaded, tensors, sources)
+        if settings.roots:
+            roots = _roots([*_open(names, args, module).leaves, *loaded.state_leaves().leaves], settings.roots)
         with around_backward():
-            record.gradients, gradients = _backward(outputs, sources, settings, seed, given, loaded.python)
+            record.gradients, gradients = _backward(outputs + roots, sources, settings, seed, given, loaded.python)
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)
     else:
@@ -308,6 +316,7 @@ def _run_call(
             path
             for path, tensor in _tensors([*inputs_after.leaves, *state_after.leaves])
             if path in changed and tensor.grad_fn is not None and id(tensor) not in ends
+            if path not in settings.roots
         )
     # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
     results = outputs + (gradients if copy else [])
@@ -361,6 +370,12 @@ def _late_sources(
     return [(path, tensor) for path, tensor in by_id.values() if tensor.requires_grad and tensor.is_leaf]
 
 
+def _roots(leaves: Leaves, paths: Collection[str]) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors at some paths, in their order; without one, a tensor that requires no gradient."""
+    tensors = dict(_tensors(leaf for leaf in leaves if leaf[0] in paths))
+    return [(path, tensors.get(path, torch.empty(0))) for path in sorted(paths)]
+
+
 def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
     return (tensor._version if not tensor.is_inference() else 0, storage_key(tensor))
 
@@ -381,8 +396,8 @@ def _backward(
     given: Sequence[torch.Tensor | None],
     python: contextlib.AbstractContextManager[None],
 ) -> tuple[dict[str, Leaf | None], list[tuple[str, torch.Tensor]]]:
-    """Differentiate the outputs, ``order`` times. Return copies of the gradients of inputs and parameters, and these
-    themselves.
+    """Differentiate the outputs and other results, ``order`` times. Return copies of the gradients of inputs and
+    parameters, and these themselves.
 
     Only floating and complex outputs that require a gradient count. Names of a later round end in ``, order 2``.
     """

@@ -32,6 +32,7 @@ from runner.worker.program.snapshot import storage_key
 from runner.worker.program.walk import flatten
 from runner.worker.rerun import kinks
 from runner.worker.rerun.differences import elements_of, mark
+from runner.worker.rerun.picks import Picks, is_pick
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors.tolerance import tolerance_for
@@ -49,6 +50,8 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         super().__init__()
         self.free: dict[str, str] = {}
         """Operators that had a choice, each with the sentence of torch's documentation."""
+        self.has_moved = False
+        """Whether an operator saw computed elements moved by a rounding."""
         self._draw, self._uses, self._count = draw, uses, 0
         self._uncertainties = Uncertainties()  # of draw 0; the others take those of its uses
         self._parts = WeakIdKeyDictionary()  # views of tensors that overlap themselves
@@ -121,6 +124,7 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1
         blurred = freedom.compares and call.uncertainty is not None and self._draw.number >= FIRST_MOVED
+        self.has_moved |= blurred
         result, free = (
             compare_rounded(freedom.choose, call, self._draw) if blurred else freedom.choose(call, self._draw)
         )
@@ -166,6 +170,7 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     masks: dict[tuple[int, str], torch.Tensor | None] = {}
     ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
     spreads: dict[tuple[int, str], kinks.Spread] = {}
+    has_moved, largest = False, 0
 
     def widen(legal: Observation) -> None:
         for key, values in elements_of(legal):
@@ -176,8 +181,10 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
     whole: list[Observation] = []  # the first that did not raise, and the latest
     for number in range(1, thresholds.LEGAL_RUNS.value + 1):
-        observation, mode = _run(source, settings, LegalChoices(Draw(number), uses), [])
+        draw = Draw(number)
+        observation, mode = _run(source, settings, LegalChoices(draw, uses), [])
         operators.update(mode.free)
+        has_moved, largest = has_moved or mode.has_moved, max(largest, draw.largest)
         if not uses and not operators:
             return None  # nobody had a choice
         widen(observation)
@@ -201,8 +208,11 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         ranges.clear()
     if not all(FREEDOMS[name].two_sided and sentence == ROUNDED for name, sentence in operators.items()):
         spreads.clear()
+    picks = None
+    if not has_moved and all(map(is_pick, operators, operators.values())):
+        picks = Picks(lambda draw: _run(source, settings, LegalChoices(draw, uses), [])[0], largest)
     return Undefined(
-        masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}
+        masks, results, operators, ranges, {key: spread for key, spread in spreads.items() if key in masks}, picks
     )
 
 

@@ -14,6 +14,7 @@ from runner.worker.operators.freedoms import Freedom
 from runner.worker.program.snapshot import Leaf, Tree
 from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
 from runner.worker.rerun.kinks import Spread
+from runner.worker.rerun.picks import Picks
 from runner.worker.tensors.elements import planes
 
 
@@ -84,6 +85,8 @@ class Undefined:
     spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
     """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal
     values."""
+    picks: Picks | None = None
+    """What elements may be where operators pick among equal elements or several writes, and nothing else is open."""
 
     def mask(self, call: int, leaf: Leaf) -> torch.Tensor | None:
         """Return which elements of a leaf of eager are undefined, shaped like its copy; None for none of them."""
@@ -117,7 +120,10 @@ class Undefined:
                 return ""
             if mask is None:  # not even the shape is defined
                 return legal.breach(compiled)
-            return legal.breach(compiled[mask]) if mask.shape == compiled.shape else ""
+            if mask.shape != compiled.shape:
+                return ""
+            reason = legal.breach(compiled[mask])
+            return reason if reason or self.picks is None else self.picks.breach((call, path), mask, compiled)
         use, place = self.results[call, path].use, self.results[call, path].place
         if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""

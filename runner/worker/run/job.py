@@ -162,7 +162,7 @@ def observe_backend(
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
     start_counting()
-    settings = Settings.of(job)
+    settings = replace(Settings.of(job), roots=eager.roots)
     loaded = source.load(settings.seed, launching=True)
     validate_distributions(False)
     target = compile_module(loaded.model)
@@ -208,6 +208,7 @@ class _Run:
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe_eager(self.source, loaded, self.settings)
+        self.settings = replace(self.settings, roots=eager.roots)
         self.record = replace(self.record, drew_random=eager.drew_random)
         self._check_eager(eager)
 
@@ -323,7 +324,11 @@ class _Run:
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
         note_autocast(evidence, findings)
-        if kept := sorted({path for call in eager.calls for path in call.graphs_kept}):
+        if eager.roots:
+            evidence.note(
+                f"the backward begins at the outputs and, in the last call, at {', '.join(sorted(eager.roots))}"
+            )
+        if kept := sorted({path for call in eager.calls for path in call.graphs_kept} - eager.roots):
             evidence.note(f"{', '.join(kept)}: gradients from there on are not compared (no output)")
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
                   notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),

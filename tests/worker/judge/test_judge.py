@@ -19,6 +19,9 @@ RANDOM = source("return x + torch.rand(4, 5)")
 RAISES = {"expect": {"raises": {"type": "IndexError"}}}
 OFF = {"grad": {"mode": "off"}}
 FULL = {"grad": {"mode": "backward"}}
+SPOILT = source("y = x.exp()\nz = y * 1\ny.add_(1)\nreturn z", inputs="torch.randn(4, requires_grad=True)")
+"""Its backward alone raises: what the forward saved was written to."""
+SPOILT_RAISES = {**FULL, "expect": {"raises": {"type": "RuntimeError", "match": "inplace operation"}}}
 
 # name: (source, backend, fields of the job, the oracles expected)
 CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
@@ -118,6 +121,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     ),
     "missing-error": (INDEX, "swallowed", RAISES, ["missing-error"]),
     "error-type": (INDEX, "other_error", RAISES, ["error-type"]),
+    "an error of the backward in the forward": (SPOILT, "raises_early", SPOILT_RAISES, ["runtime-error"]),
+    "an error of the backward in the compiler": (SPOILT, "raises_at_compile", SPOILT_RAISES, ["compile-error"]),
+    "an error of the forward in the backward": (
+        source("return x[i]", signature="x, i", inputs="torch.randn(3, requires_grad=True), torch.tensor([7])"),
+        "raises_late",
+        {**RAISES, **FULL},
+        ["missing-error"],
+    ),
     # BackendCompilerFailed is a RuntimeError, and yet no answer to eager's
     "crash where eager raises": (GATHER, "raises_at_compile", RAISES_RUNTIME, ["error-type"]),
     "compile-error": (PLUS, "raises_at_compile", {}, ["compile-error"]),
@@ -133,6 +144,13 @@ def test_a_planted_bug_fires_its_oracle(name):
     record = run(text, f"planted:{backend}", **fields)
     assert oracles(record) == expected, record
     assert record["trust"] is None
+
+
+def test_an_error_of_a_backward_may_come_while_the_forward_compiles():
+    record = run(SPOILT, "aot_eager", **SPOILT_RAISES)
+    assert oracles(record) == ["error-type"], record  # of the compiler's own class
+    assert record["notes"] == ["the call: torch.compile raises while it compiles the forward, eager in the backward"]
+    assert passes(run(SPOILT, "planted:clean", **SPOILT_RAISES))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -634,22 +652,65 @@ def test_cotangents(cotangent):
     assert oracles(run(BACKWARD, "planted:scaled_gradient", **fields)) == ["grad"]
 
 
+# name: (what the model does, where its backward begins beside the outputs)
+ROOTS = {
+    "an attribute": ("self.sum = (W * 2).sum()\nreturn x * 3", "attribute sum"),
+    "an input": ("z.copy_(W * 2)\nreturn x * 3", "input z"),
+    "a part of an input": ("z[0].add_(W[0])\nreturn x * 3", "input z"),
+    "a list": ("self.losses.append((W * 2).sum())\nreturn x * 3", "attribute losses[0]"),
+    "a variable of the file": ("LOSS['last'] = W * 2\nreturn x * 3", "global LOSS['last']"),
+}
+TRAINED = "LOSS = {}\nW = torch.ones(4, 5, requires_grad=True)"
+
+
+def with_roots(body):
+    inputs = "torch.randn(4, 5, requires_grad=True), torch.zeros(4, 5)"
+    return source(body, inputs=inputs, signature="x, z", init="self.sum, self.losses = None, []", definitions=TRAINED)
+
+
+def notes_of(record):
+    return [note for note in record["notes"] if "gradients from" in note or "the backward begins" in note]
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_the_backward_begins_also_at_what_a_call_leaves_in_inputs_and_state(name):
+    body, path = ROOTS[name]
+    for backend in ("planted:clean", "aot_eager"):
+        record = run(with_roots(body), backend, **FULL)
+        assert passes(record), record
+        assert notes_of(record) == [f"the backward begins at the outputs and, in the last call, at {path}"]
+    wrong = body.replace("W", "(W.detach() + (W - W.detach()) * (7 if torch.compiler.is_compiling() else 1))")
+    record = run(with_roots(wrong), "planted:clean", **FULL)
+    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [
+        ("grad", "gradient of global W")
+    ]
+
+
 @pytest.mark.parametrize(
-    ("body", "paths"),
+    ("body", "note"),
     [
-        ("self.sum = (x * 2).sum()\nreturn x * 3", "attribute sum"),
-        ("z.copy_(x * 2)\nreturn x * 3", "input z"),
         ("self.sum = x * 3\nreturn self.sum", ""),
         ("self.sum = x.detach().sum()\nreturn x * 3", ""),
+        ("self.sum = (W * W).sum()\nself.sum.backward()\nreturn x * 3", "attribute sum"),  # its graph is used up
     ],
 )
-def test_a_result_that_is_no_output_has_a_note_about_its_gradients(body, paths):
-    inputs = "torch.randn(4, 5, requires_grad=True), torch.zeros(4, 5)"
-    text = source(body, inputs=inputs, signature="x, z", init="self.sum = None")
-    record = run(text, "planted:clean", grad={"mode": "backward"})
-    notes = [note for note in record["notes"] if "gradients from there on" in note]
+def test_a_result_at_which_no_backward_can_begin_has_a_note(body, note):
+    record = run(with_roots(body), "planted:clean", **FULL)
     assert passes(record)
-    assert notes == ([f"{paths}: gradients from there on are not compared (no output)"] if paths else [])
+    assert notes_of(record) == ([f"{note}: gradients from there on are not compared (no output)"] if note else [])
+
+
+def test_the_backward_of_the_last_call_begins_at_what_it_leaves():
+    """Unless earlier calls have left results there: their graphs are used up."""
+    twice = "CALLS = [make_inputs, make_inputs]\n"
+    record = run(with_roots("z.copy_(W * W)\nreturn x * W") + twice, "planted:clean", **FULL)
+    assert passes(record), record
+    assert notes_of(record) == ["the backward begins at the outputs and, in the last call, at input z"]
+    record = run(with_roots("self.losses.append((W * W).sum())\nreturn x * W") + twice, "planted:clean", **FULL)
+    assert passes(record), record
+    assert notes_of(record) == [
+        "attribute losses[0], attribute losses[1]: gradients from there on are not compared (no output)"
+    ]
 
 
 def test_second_order_gradients():

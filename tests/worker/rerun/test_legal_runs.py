@@ -556,6 +556,33 @@ def test_undefined_elements_lie_near_legal_ones(body: str, backend: str) -> None
     assert passes(run(text, "planted:clean", **NO_GRADIENT))
 
 
+ORDER = "torch.tensor([3, 1, 3, 2, 1, 3]), torch.tensor([5., -1., 2., 0.5, 7., -4.])"
+PICKED = {
+    "elements in the order of others": source("return x + 1, y[torch.argsort(x)]", ORDER, "x, y"),
+    "elements beside their order": source("i = torch.argsort(x)\nreturn i, y[i]", ORDER, "x, y"),
+    "computed from picked ones": source("return x + 1, (y[torch.topk(x, 2).indices] + 0.1).exp()", ORDER, "x, y"),
+    "integers": source("return x + 1, torch.sort(x).indices * 10", ORDER, "x, y"),
+    "one of several writes": source("return x + 1, torch.zeros(3).scatter(0, x % 3, y)[:2] * 2", ORDER, "x, y"),
+}
+
+
+@pytest.mark.parametrize("name", PICKED)
+def test_an_operator_that_picks_has_a_finite_number_of_values(name: str) -> None:
+    record = run(PICKED[name], "planted:last_wrong_result", **NO_GRADIENT)
+    messages = [finding["message"] for finding in record["findings"]]
+    assert any("may hold several values is" in message and "; legal ones are " in message for message in messages)
+    for backend in ("clean", "legal", "last_of_equals"):
+        assert passes(run(PICKED[name], f"planted:{backend}", **NO_GRADIENT))
+
+
+def test_elements_of_many_picks_have_values_that_no_run_shows() -> None:
+    """A sum of one of each of eight pairs."""
+    body = "i = torch.arange(8).repeat_interleave(2)\nreturn torch.zeros(8).scatter(0, i, 2 ** y).sum(), x + 1"
+    text = source(body, "torch.zeros(1), torch.arange(16.) - 8", "x, y")
+    for number in range(100, 110):
+        assert passes(run(text, f"planted:legal_{number}", **NO_GRADIENT))
+
+
 def test_memory_that_nobody_wrote_may_hold_anything() -> None:
     record = run(source("return torch.empty(4, 5), x + 1"), "planted:first_far_away", **NO_GRADIENT)
     assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
