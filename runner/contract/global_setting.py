@@ -11,6 +11,8 @@ from dataclasses import dataclass
 FLUSHES = "float.fromhex('0x1p-1022') / 2 == 0.0"
 NESTING = "torch.autocast_increment_nesting() and torch.autocast_decrement_nesting()"
 """In how many blocks of autocast the thread is: at the end of the outermost one torch forgets the weights it cast."""
+FILTERS = "[rule for rule in warnings.filters if rule[1] is rule[3] is None and rule[2].__module__ == 'builtins']"
+LOCALE = "locale.setlocale(locale.LC_ALL)"
 _WRITERS = {
     "is_warn_always_enabled": "set_warn_always",
     "is_inference_mode_enabled": "",
@@ -24,9 +26,10 @@ _EXPRESSION = re.compile(
     re.ASCII,
 )
 _PRIVATE = re.compile(
-    re.escape(NESTING)
-    + r"|(?:os\.environ|numpy\.geterr\(\))\.get\('\w+'\)|random\.getstate\(\)|str\(numpy\.random\.get_state\(\)\)"
-    r"|torch\._C\._(?:check|get|is)_\w+\(\)|torch\._C\._autograd\._top_saved_tensors_default_hooks\(False\) is None"
+    r"(?:os\.environ|numpy\.get(?:err|_printoptions)\(\))\.get\('\w+'\)|str\(numpy\.random\.get_state\(\)\)"
+    r"|sys\.get\w+\(\)|gc\.(?:get_debug|get_threshold|isenabled)\(\)|os\.getcwd\(\)|random\.getstate\(\)|"
+    + "|".join(map(re.escape, (FILTERS, LOCALE, NESTING)))
+    + r"|torch\._C\._(?:check|get|is)_\w+\(\)|torch\._C\._autograd\._top_saved_tensors_default_hooks\(False\) is None"
     r"|len\(torch\.nn\.modules\.module\._global_\w+\)|torch\._dynamo\.eval_frame\._stance"
     r"|torch(?:\.\w+)*\.(?:_?config|PRINT_OPTS)(?:\.\w+)+",
     re.ASCII,
@@ -79,7 +82,7 @@ class Setting:
     @property
     def modules(self) -> list[str]:
         """Return the modules beside torch that the expression needs."""
-        return re.findall(r"\A(?:str\()?(os|numpy|random)\.", self.expression)
+        return re.findall(r"\A(?:str\(|\[[a-z ]+ in )?(gc|locale|numpy|os|random|sys|warnings)\.", self.expression)
 
     def assignment(self, value: str) -> str:
         """Return the statement that sets it to an expression's value, as Python; ``pass`` where nothing sets it."""

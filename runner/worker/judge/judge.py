@@ -27,7 +27,7 @@ from runner.worker.judge.leaves import (
 )
 from runner.worker.program.aliases import memory_of
 from runner.worker.program.errors import ErrorRecord, counts_as
-from runner.worker.program.global_state import is_public
+from runner.worker.program.global_state import is_independent
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf
 
@@ -302,7 +302,7 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
 def settings(evidence: Evidence) -> Iterator[Finding]:
     """Compare which settings a call changes, and to what. Where one side alone raises, that is the finding.
 
-    Where eager changes a private one, compiled code may do it in another way.
+    Where eager changes a private one of torch, compiled code may do it in another way.
     """
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         if (eager.error is None) != (compiled.error is None):
@@ -311,7 +311,7 @@ def settings(evidence: Evidence) -> Iterator[Finding]:
         for name in {**eager.settings, **compiled.settings}:
             original = (eager.settings.get(name) or compiled.settings[name])[0]
             expected, actual = (record.settings.get(name, (original, original))[1] for record in (eager, compiled))
-            if expected != actual and (expected == original or is_public(name)):
+            if expected != actual and (expected == original or is_independent(name)):
                 message = f"{original} before the call; eager leaves {expected}, compiled {actual}"
                 yield Finding("global-state", message, evidence.where(call, name))
 

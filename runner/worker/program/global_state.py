@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import gc
+import locale
 import os
 import pickle
 import pkgutil
@@ -17,12 +19,13 @@ import random
 import re
 import sys
 import types
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from runner.contract.global_setting import FLUSHES, NESTING, writer_of
+from runner.contract.global_setting import FILTERS, FLUSHES, LOCALE, NESTING, writer_of
 from runner.worker.torch_private.caches import flag_modules, flag_overrides
 from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
 
@@ -53,6 +56,7 @@ _EXCLUDED = {
     "torch.get_num_interop_threads()": "it can be set once in a process",
     "torch.backends.quantized.supported_engines": "nothing sets it",
     "torch._C._get_thread_name()": "of no matter for what is computed",
+    "sys.getrecursionlimit()": "Inductor raises it",
 }
 """What is not put back, and why."""
 
@@ -81,6 +85,9 @@ _ATTRIBUTES = {
 
 _MIRRORS = re.compile(r"torch\.backends\.(?:cuda\.matmul\.allow_tf32|mkldnn\.allow_tf32|.*\bfp32_precision)")
 """Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too."""
+
+_TORCHS = re.compile(r"(?:len\()?torch\.")
+"""How an expression begins that reads a setting of torch. Those of Python and NumPy follow none of these."""
 
 _OWN_VARIABLES = re.compile("_?(PY)?TORCH|TRITON|CUDA|KMP_|NCCL")
 """Environment variables that torch and its libraries set themselves, as at the first kernel."""
@@ -154,11 +161,12 @@ def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
     yield NESTING, _Switch(_nesting, _set_nesting, public=False)
     to_nearest = 0  # as every process begins
     yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
-    yield "os.environ", _Switch(_environment, _set_environment, public=False)
-    yield "random.getstate()", _generator(random.getstate, random.setstate)
+    yield from _of_python()
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         yield "numpy.geterr()", _Switch(numpy.geterr, lambda errors: numpy.seterr(**errors), public=False)
+        printing = _Switch(numpy.get_printoptions, lambda options: numpy.set_printoptions(**options), public=False)
+        yield "numpy.get_printoptions()", printing
         yield "str(numpy.random.get_state())", _generator(numpy.random.get_state, numpy.random.set_state)
 
 
@@ -180,6 +188,22 @@ def _set_nesting(depth: int) -> None:
         torch.clear_autocast_cache()
 
 
+def _of_python() -> Iterator[tuple[str, _Switch]]:
+    """Yield the settings of Python: what its modules have functions to get and to set, and what else scripts set."""
+    for module in (sys, gc):
+        functions = vars(module)
+        for name in (name for name in functions if name.startswith("get") and f"s{name[1:]}" in functions):
+            setter = functools.partial(_set, functions[f"s{name[1:]}"])
+            yield f"{module.__name__}.{name}()", _Switch(functions[name], setter, public=False)
+    yield "gc.isenabled()", _Switch(gc.isenabled, lambda on: gc.enable() if on else gc.disable(), public=False)
+    yield "os.getcwd()", _Switch(os.getcwd, os.chdir, public=False)
+    yield "os.environ", _Switch(_environment, _set_environment, public=False)
+    languages = functools.partial(locale.setlocale, locale.LC_ALL)
+    yield LOCALE, _Switch(languages, languages, public=False)
+    yield FILTERS, _Switch(_filters, _set_filters, public=False)
+    yield "random.getstate()", _generator(random.getstate, random.setstate)
+
+
 def _generator(reader: Callable[[], Any], setter: Callable[[Any], object]) -> _Switch:
     """Return a setting that is the state of a generator: pickled, since one of NumPy's holds an array."""
     return _Switch(
@@ -195,6 +219,18 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     for name in _environment().keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
+
+
+def _filters() -> list[Any]:
+    """Return the filters of warnings for every text and module: packages add narrower ones at their import."""
+    return [rule for rule in warnings.filters if rule[1] is rule[3] is None and rule[2].__module__ == "builtins"]
+
+
+def _set_filters(rules: list[Any]) -> None:
+    now = _filters()
+    others = [rule for rule in warnings.filters if rule not in now]
+    warnings.resetwarnings()
+    cast(list[Any], warnings.filters)[:] = [*others, *rules]
 
 
 def _with_flags() -> Mapping[str, _Switch]:
@@ -265,18 +301,24 @@ def differences(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return the differences from ``original`` in public settings, without those that follow another one.
+    """Return the differences from ``original`` in settings of Python and public ones of torch, without those that
+    follow another one: each flag and variable by itself.
 
-    Without any, return those in private ones, which may follow a public one: each flag and variable by itself.
+    Where no public one differs, return those in private ones too, which may follow one.
     """
     pairs = differences(original)
-    public = {name: pair for name, pair in pairs.items() if is_public(name)}
-    return {name: pair for name, pair in public.items() if not _MIRRORS.fullmatch(name)} or dict(_parts(pairs))
+    own = {name: pair for name, pair in pairs.items() if is_independent(name) and not _MIRRORS.fullmatch(name)}
+    return dict(_parts(own if any(map(is_public, own)) else {**own, **pairs}))
 
 
 def is_public(expression: str) -> bool:
     """Return whether a public function reads the setting, and another one sets it."""
     return expression in switches() and switches()[expression].public
+
+
+def is_independent(expression: str) -> bool:
+    """Return whether a setting follows no other one: a public one of torch, or one of Python or NumPy."""
+    return is_public(expression) or not _TORCHS.match(expression)
 
 
 def _parts(pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
+import importlib
 import random
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import numpy
 import pytest
 import torch
 import torch._inductor.config
 
-from runner.contract.global_setting import NESTING, Setting
+from runner.contract.global_setting import FILTERS, LOCALE, NESTING, Setting
 from runner.worker.program import global_state
 from runner.worker.program.global_state import changes, differences, is_public, read, restore, switches
 from runner.worker.torch_private.caches import flag_modules
@@ -95,6 +95,15 @@ PRIVATE = {
     "torch._dynamo.eval_frame._stance": "torch.compiler.set_stance('force_eager')",
     "torch._dynamo.config.suppress_errors": "setattr(torch._dynamo.config, 'suppress_errors', True)",
     "torch._tensor_str.PRINT_OPTS.precision": "torch.set_printoptions(precision=1)",
+    FILTERS: "warnings.simplefilter('ignore')",
+    LOCALE: "locale.setlocale(locale.LC_ALL, 'C.UTF-8')",
+    "sys.getswitchinterval()": "sys.setswitchinterval(0.5)",
+    "sys.gettrace()": "sys.settrace(lambda *_: None)",
+    "sys.get_int_max_str_digits()": "sys.set_int_max_str_digits(0)",
+    "gc.get_threshold()": "gc.set_threshold(7)",
+    "gc.isenabled()": "gc.disable()",
+    "os.getcwd()": "os.chdir('/')",
+    "numpy.get_printoptions().get('precision')": "numpy.set_printoptions(precision=1)",
     "numpy.geterr().get('over')": "numpy.seterr(over='raise')",
     "os.environ.get('SET_HERE')": "os.environ.update(SET_HERE='1')",
     NESTING: "torch.autocast_increment_nesting()",
@@ -106,7 +115,7 @@ PRIVATE = {
 
 @pytest.mark.parametrize("expression", PRIVATE)
 def test_a_private_setting_is_seen_put_back_and_read_by_a_script(expression: str) -> None:
-    names = {"torch": torch, "numpy": numpy, "os": os, "random": random}
+    names = {"torch": torch, **{name: importlib.import_module(name) for name in known(expression).modules}}
     state, value = read(), eval(known(expression).expression, names)
     exec(PRIVATE[expression], names)
     assert list(changes(state)) == [expression] and not is_public(expression)
@@ -139,6 +148,23 @@ def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.M
     state = read()
     monkeypatch.setenv("_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR", "1")
     assert changes(state) == {}
+
+
+def test_a_setting_of_python_counts_beside_a_public_one() -> None:
+    state = read()
+    with restored():
+        torch.set_default_dtype(torch.float64)
+        random.random()
+        assert changes(state).keys() == {"torch.get_default_dtype()", "random.getstate()"}
+
+
+def test_the_filters_of_a_package_do_not_count() -> None:
+    state = read()
+    with restored():
+        warnings.filterwarnings("ignore", module="somewhere")
+        assert changes(state) == {} and warnings.filters[0][0] == "ignore"
+        warnings.simplefilter("ignore")
+    assert changes(state) == {} and any(rule[3] for rule in warnings.filters)
 
 
 def test_a_private_setting_that_follows_a_public_one_does_not_count() -> None:
