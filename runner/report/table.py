@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from runner.contract.oracles import is_excuse
+from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
 from runner.text import draw_table, in_line, one_line, plural
 
 STARRED = "PASS*"
-"""How tables write a pass that needed an excuse."""
+"""How tables write a pass that needed an excuse, or of which a part was not compared."""
 
 _LABELS = 20  # that a line names: a log may hold any number of them
 
@@ -22,14 +22,28 @@ def excuses(event: VariantFinished) -> tuple[str, ...]:
     return tuple(label for label in event.labels if event.verdict == "PASS" and is_excuse(label))
 
 
+def uncompared(event: VariantFinished) -> tuple[str, ...]:
+    """Return the parts of a pass that could not be compared, each with the reason; empty for any other verdict."""
+    if event.verdict != "PASS" or UNCOMPARED not in event.labels:
+        return ()
+    return tuple(note.removesuffix(UNCOMPARED_NOTE) for note in event.notes if note.endswith(UNCOMPARED_NOTE))
+
+
 def star_line(events: Iterable[VariantFinished]) -> str:
-    """Return the line below a table that says what excused its passes, and how many; empty if nothing did."""
-    counts = Counter(label for event in events for label in excuses(event))
-    if not counts:
-        return ""
-    labels = [f"{label} ({count})" for label, count in sorted(counts.items())]
-    words = ", ".join(labels[:_LABELS]) + (", ..." if len(labels) > _LABELS else "")
-    return one_line(f"{STARRED}: values lie outside the tolerance and still pass: {words}")
+    """Return the line below a table that says what excused its passes, and what of them was not compared, each with how
+    many; empty where all is plain."""
+    finished = list(events)
+    parts = (
+        ("values lie outside the tolerance and still pass", Counter(label for e in finished for label in excuses(e))),
+        ("not compared", Counter(part for e in finished for part in uncompared(e))),
+    )
+    words = [f"{title}: {_counted(counts)}" for title, counts in parts if counts]
+    return one_line(f"{STARRED}: {'; '.join(words)}") if words else ""
+
+
+def _counted(counts: Counter[str]) -> str:
+    words = [f"{name} ({count})" for name, count in sorted(counts.items())]
+    return ", ".join(words[:_LABELS]) + (", ..." if len(words) > _LABELS else "")
 
 
 def compared_lines(event: VariantFinished) -> list[str]:
@@ -112,7 +126,7 @@ def build_grid(events: Iterable[Event]) -> Grid:
 
 def cell_text(event: VariantFinished) -> str:
     """Return ``FAIL inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
-    verdict: str = STARRED if excuses(event) else event.verdict
+    verdict: str = STARRED if excuses(event) or uncompared(event) else event.verdict
     stage = oracle = ""
     if event.verdict in ("FAIL", "ERROR", "XFAIL"):
         stage = event.stage if event.stage and event.stage != event.backend else ""

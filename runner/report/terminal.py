@@ -36,7 +36,7 @@ from runner.record.events import (
 )
 from runner.report.failure import Group, groups_of, headline, next_lines, render_failure, render_groups, span
 from runner.report.past_verdicts import rate_lines
-from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments
+from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments, uncompared
 from runner.session.history import slot_seconds
 from runner.text import duration, in_line, indent, one_line, plural, seconds
 
@@ -473,7 +473,9 @@ class Reporter:
         total = max(self._planned, len(self._finished))
         time = " cached" if event.cached else f"{seconds(event.seconds):6.2f}s"
         line = f"{verdict} [{time}] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
-        return line if event.verdict == "PASS" else f"{line} - {self._paint(headline(event, 100), 'dim')}"
+        parts = one_line(", ".join(uncompared(event)), 100)
+        remark = headline(event, 100) if event.verdict != "PASS" else f"not compared: {parts}" if parts else ""
+        return f"{line} - {self._paint(remark, 'dim')}" if remark else line
 
     def tick(self, running: Sequence[tuple[str, float, str]]) -> None:
         """Show what runs now: (id, seconds so far, a remark such as the phase)."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import Event
-from runner.report.table import build_grid, render_table, wrap_id
+from runner.report.table import build_grid, render_table, uncompared, wrap_id
 from tests.report.events_sample import every_verdict, failure, finished, planned, started
 
 
@@ -44,6 +44,21 @@ def test_a_pass_with_an_excuse_has_a_star_and_one_line_names_the_labels() -> Non
     painted = render_table(events, paint=lambda cell, verdict: f"<{cell}|{verdict}>")
     assert "<PASS*|PASS>" in painted
     assert "PASS*" not in render_table([planned(), failure(labels=labels), finished("XFAIL", "x", labels=labels)])
+
+
+def test_a_pass_of_which_a_part_is_not_compared_has_a_star_and_the_line_names_the_part() -> None:
+    notes = ("output[1]: a lib.Cache cannot be compared; not compared", "something else")
+    events = [
+        finished("PASS", "a", labels=("not-compared",), notes=notes), finished("PASS", "b", notes=notes),
+        finished("PASS", "c", labels=("not-compared", "nearer-to-float64"), notes=notes),
+    ]  # fmt: skip
+    table = render_table([planned("a"), planned("b"), planned("c"), *events])
+    assert [line.split()[-1] for line in table.splitlines() if "::" in line] == ["PASS*", "PASS", "PASS*"]
+    assert table.splitlines()[-1] == (
+        "PASS*: values lie outside the tolerance and still pass: nearer-to-float64 (1); "
+        "not compared: output[1]: a lib.Cache cannot be compared (2)"
+    )
+    assert uncompared(failure(labels=("not-compared",), notes=notes)) == ()
 
 
 def test_several_environments_have_a_column_each() -> None:

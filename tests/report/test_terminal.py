@@ -40,6 +40,12 @@ def test_a_line_a_result() -> None:
     assert lines[1] == f"   PASS [  1.23s] {FILE}::b[float32,cpu]@inductor (1/2)"
 
 
+def test_the_line_of_a_pass_says_what_was_not_compared() -> None:
+    notes = ("output[1]: a lib.Cache cannot be compared; not compared", "slow")
+    lines = printed([started(), planned(), finished("PASS", labels=("not-compared",), notes=notes)]).splitlines()
+    assert lines[1].endswith("@inductor (1/1) - not compared: output[1]: a lib.Cache cannot be compared")
+
+
 def test_verbose_says_below_a_result_what_was_compared() -> None:
     counts = {"outputs": 2, "strides": 1, "aliases": 2, "gradients": 1, "elements": 1}
     event = finished(compared=counts, labels=("within-float64-noise",), notes=("a note",))

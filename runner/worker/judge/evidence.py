@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 
 from runner.contract.job import Job
-from runner.contract.oracles import UNSPECIFIED
+from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, UNSPECIFIED
 from runner.worker.program.observe import CallRecord, Observation
-from runner.worker.program.snapshot import Leaf
+from runner.worker.program.snapshot import WITHOUT_ELEMENTS, Leaf
 from runner.worker.rerun.undefined import Undefined
 from runner.worker.rerun.wide_values import WideValues
 
@@ -74,6 +74,12 @@ class Evidence:
         reasons = "; ".join(f"{name}: {sentence}" for name, sentence in self.undefined.operators.items())
         what = f"{count} of {number} elements differ and have" if number else "whether it raises has"
         self.note(f"{where}: {what} no defined value ({reasons})")
+
+    def leave_out(self, where: str, problem: str, oracle: str) -> None:
+        """Note that a place is not compared. It has a label too, unless it has no elements or the case ignores them."""
+        self.note(f"{where}: {problem}{UNCOMPARED_NOTE}")
+        if problem not in WITHOUT_ELEMENTS and oracle not in self.job.ignore and UNCOMPARED not in self.labels:
+            self.labels.append(UNCOMPARED)
 
     def note(self, text: str) -> None:
         """Add a note unless it is there already."""

@@ -19,6 +19,9 @@ from runner.worker.program.walk import Unread, class_name, flatten
 from runner.worker.tensors.elements import as_integers, has_numbers
 from runner.worker.torch_private.dispatch import plain_functions
 
+_LAZY, _META = WITHOUT_ELEMENTS = ("it has no elements yet", "a meta tensor has no elements")
+"""Problems of tensors of which no more than metadata exists."""
+
 
 @dataclass(frozen=True)
 class TensorMetadata:
@@ -129,10 +132,10 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
     kind = class_name(type(leaf), module)
     if isinstance(leaf, torch.Tensor):
         if is_lazy(leaf):
-            return Leaf(path, "opaque", kind, None, problem="it has no elements yet")
+            return Leaf(path, "opaque", kind, None, problem=_LAZY)
         metadata = metadata_of(leaf)
         if metadata.device.startswith("meta"):
-            return Leaf(path, "tensor", kind, None, metadata, "a meta tensor has no elements")
+            return Leaf(path, "tensor", kind, None, metadata, _META)
         try:
             return Leaf(path, "tensor", kind, _elements(leaf, copy), metadata)
         except Exception as error:  # noqa: BLE001  tensor subclasses and layouts may refuse any of it

@@ -13,6 +13,7 @@ import enum
 import functools
 import itertools
 import re
+import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -46,6 +47,15 @@ _VIEWS = tuple(
     for view in (mapping.keys, mapping.values, mapping.items)
 )
 _FIXED = (tuple, slice, functools.partial, types.MethodType, *_BOUND, *_VIEWS)
+_SEARCHED = 1 << 12
+"""Objects below one of another package's class that are looked through for a tensor; a model may hold a whole
+tokenizer."""
+_UNOPENED = frozenset({"torch", "triton", "numpy", "runner"}) | (
+    sys.stdlib_module_names - {"argparse", "collections", "queue"}
+)
+"""Packages whose objects are part of what runs, and not of a result: loggers, kernels, graphs."""
+_OPENED = ("torch.nn.", "torch.distributions.")
+"""Modules of torch whose objects are opened like those of other packages."""
 _SEMICOLON = "\\x3b "
 """How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -99,6 +109,7 @@ class Walk:
         self._kinds: dict[type, _Kind | None] = {}
         self._roots = {id(value): (value, f"^{path}") for path, value in known}
         self._remaining = _ALL
+        self._bare: dict[int, Any] = {}  # objects in which no tensor lies, by their ids
         self.containers: dict[str, Any] = {}
         """The containers that were opened and can change, by their paths."""
 
@@ -191,7 +202,9 @@ class Walk:
         if issubclass(cls, (dict, tuple, list)):
             elements = self._items if issubclass(cls, dict) else _named if hasattr(cls, "_fields") else _elements
             is_plain = cls.__module__ in ("builtins", "collections")
-            return elements if is_plain else lambda value: self._extended(elements(value), value)
+            if is_plain:
+                return elements
+            return self._with_tensors(cls, lambda value: self._extended(elements(value), value))
         if arrays.is_array(cls):
             if not arrays.is_array(cls, scalars=False):
                 return None
@@ -200,18 +213,20 @@ class Walk:
             if issubclass(cls, base):
                 return self._with_attributes(cls, read)
         if dataclasses.is_dataclass(cls):
-            return self._with_attributes(cls, _fields)
+            return self._with_tensors(cls, self._with_attributes(cls, _fields))
         if issubclass(cls, Mapping):
-            return self._mapping
+            return self._with_tensors(cls, self._mapping)
         if cls in CONTAINERS:
-            return self._registered
+            return self._with_tensors(cls, self._registered)
         if cls in (types.FunctionType, types.MethodType):
             return self._function
         if cls is slice or cls in _BOUND:
             return _slice if cls is slice else _bound
         if cls in _VIEWS:
             return lambda view: [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(view)))]
-        return _object if self._is_own(cls) or issubclass(cls, types.SimpleNamespace) else None
+        if self._is_own(cls) or issubclass(cls, types.SimpleNamespace):
+            return _object
+        return self._holder if _may_hold(cls) else None
 
     def _is_own(self, cls: type) -> bool:
         return bool(self._module) and cls.__module__ == self._module
@@ -242,6 +257,73 @@ class Walk:
             return children + [child for child in _attributes(value) if child[0] not in steps]
 
         return read_all
+
+    # --- objects of other packages' classes ---
+
+    def _holder(self, value: Any) -> list[Child] | None:
+        """Return what an object of another package's class holds: tensors, what they lie in, and plain values; None for
+        one that holds no tensor.
+
+        Private attributes without tensors are the package's own affair.
+        """
+        children = _foreign_members(value) or _elements_of_protocols(value)
+        held = {step for step, child in children if next(self._tensors(child), None) is not None}
+        kept = [(step, child) for step, child in children
+                if step in held or not (step.startswith("._") or not _is_plain(child))]  # fmt: skip
+        return kept if held else None
+
+    def _with_tensors(self, cls: type, read: Callable[[Any], list[Child]]) -> Callable[[Any], list[Child]]:
+        """Return how objects of a class are opened: those of other packages have attributes with further tensors beside
+        what ``read`` returns."""
+        if self._is_own(cls) or not _may_hold(cls):
+            return read
+
+        def read_all(value: Any) -> list[Child]:
+            children, attributes = read(value), _foreign_members(value)
+            steps = {step for step, _ in children} if attributes else set()
+            if all(step in steps for step, _ in attributes):
+                return children
+            reached = {id(tensor) for _, child in children for tensor in self._tensors(child)}
+            added = [(step, child) for step, child in attributes if step not in steps
+                     and any(id(tensor) not in reached for tensor in self._tensors(child))]  # fmt: skip
+            return children + added
+
+        return read_all
+
+    def _tensors(self, value: Any) -> Iterator[Any]:
+        """Yield the tensors and arrays in a value, at any depth, as far as ``_SEARCHED`` objects hold them.
+
+        What is compared in another way has none.
+        """
+        waiting, seen, is_bare = [value], dict[int, Any](), True
+        while waiting and len(seen) < _SEARCHED:
+            part = waiting.pop()
+            cls = type(part)
+            if cls in PYTHON or id(part) in seen or id(part) in self._bare or id(part) in self._roots:
+                continue
+            if issubclass(cls, torch.Tensor) or arrays.is_array(cls, scalars=False):
+                is_bare = False
+                yield part
+                continue
+            seen[id(part)] = part
+            waiting += [child for child in self._parts(part) if type(child) not in PYTHON]
+        if is_bare and not waiting:
+            self._bare |= seen
+
+    def _parts(self, value: Any) -> list[Any]:
+        """Return what an object holds, the last first, without code of its class where it has attributes."""
+        cls, kind = type(value), self._kind(type(value))
+        if kind is None:
+            return []
+        members = list(_members(value).values())
+        if issubclass(cls, dict):
+            members += [*dict.keys(value), *dict.values(value)]
+        elif issubclass(cls, (list, tuple)):
+            members += (tuple if issubclass(cls, tuple) else list).__iter__(value)
+        elif not members:
+            children = _elements_of_protocols(value) if kind.read == self._holder else _read(kind, value)[0]
+            members = [child for _, child in children or ()]
+        return members[::-1]
 
     def _mapping(self, value: Any) -> list[Child]:
         """Return the values of a mapping, and its attributes except for the dictionary that holds these values."""
@@ -334,9 +416,9 @@ def flatten(value: Any, root: str, module: str = "") -> tuple[str, Leaves]:
     """Return the structure of one value as a text, and the leaves with their paths, in order.
 
     Containers are what ``torch.utils._pytree`` registers, dataclasses, subclasses of dict, list and tuple, namespaces,
-    objects of the case's own classes, modules and optimizers. Models return and hold such things, and a tensor inside
-    an opaque leaf would not be compared. An object that stands in several places is opened at the first, and has its
-    path elsewhere.
+    objects of the case's own classes, those of other packages that hold tensors, modules and optimizers.
+    Models return and hold such things, and a tensor inside an opaque leaf would not be compared. An object that stands
+    in several places is opened at the first, and has its path elsewhere.
     """
     return Walk(module).flatten(value, root)
 
@@ -400,6 +482,47 @@ def _members(value: Any) -> dict[str, Any]:
     with contextlib.suppress(AttributeError):
         members.update(object.__getattribute__(value, "__dict__"))
     return members
+
+
+def _may_hold(cls: type) -> bool:
+    """Return whether objects of another package's class may be parts of a result."""
+    home = str(cls.__module__)
+    return home.partition(".")[0] not in _UNOPENED or home.startswith(_OPENED)
+
+
+def _foreign_members(value: Any) -> list[Child]:
+    """Return the attributes of an object of another package's class, in the order of their names.
+
+    What its class computes once, such as a ``cached_property``, may be there or not.
+    """
+    members = _members(value)
+    computed = {
+        name for base in (type(value).__mro__ if members else ()) for name, held in vars(base).items()
+        if name in members and hasattr(type(held), "__get__") and not hasattr(type(held), "__set__")
+    }  # fmt: skip
+    return [(f".{name}", members[name]) for name in sorted(members.keys() - computed)]
+
+
+def _elements_of_protocols(value: Any) -> list[Child]:
+    """Return what an object gives by the protocol of mappings or of sequences; nothing where it has none."""
+    names = {name for base in type(value).__mro__[:-1] for name in vars(base)}
+    if not {"__len__", "__getitem__"} <= names:
+        return []
+    with contextlib.suppress(Refusal):
+        keys = ask(lambda: _limited(value.keys() if "keys" in names else range(len(value))))
+        return [(f"[{key!r}]", child) for key, child in ask(lambda: [(key, value[key]) for key in keys])]
+    return []
+
+
+def _is_plain(value: Any, depth: int = 3) -> bool:
+    """Return whether a value is a plain one, or a builtin container of such."""
+    cls = type(value)
+    if issubclass(cls, (*PLAIN, torch.Size, enum.Enum)):
+        return True
+    if not depth or cls not in (list, tuple, dict, set, frozenset) or len(value) > _SEARCHED:
+        return False
+    parts = itertools.chain(value, value.values()) if cls is dict else value
+    return all(_is_plain(part, depth - 1) for part in parts)
 
 
 def _module(value: torch.nn.Module) -> list[Child]:

@@ -342,3 +342,26 @@ def test_a_default_device_of_meta_is_no_comparison():
     record = run(text, "eager", foreign=True)
     assert verdict(record) == "VACUOUS" and "default device" in record["trust"]["reason"]
     assert passes(run(text.replace("'meta'", "'cpu'"), "eager", foreign=True))
+
+
+GENERATOR = """
+@torch.compiler.disable
+def results(y):
+    return (part for part in (y, y))
+"""
+
+
+def test_what_cannot_be_compared_has_a_label_and_is_vacuous_where_it_is_all():
+    record = run(source("y = x * 2\nreturn y, results(y)", definitions=GENERATOR), "eager")
+    assert passes(record) and record["labels"] == ["not-compared"] and record["compared"]["outputs"] == 1
+    assert "output[1]: a generator cannot be compared; not compared" in record["notes"]
+    ignored = run(source("y = x * 2\nreturn y, results(y)", definitions=GENERATOR), "eager", ignore=["value"])
+    assert ignored["labels"] == []
+    record = run(source("return results(x * 2)", definitions=GENERATOR), "eager")
+    assert record["trust"]["verdict"] == "VACUOUS"
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_what_has_no_elements_needs_no_label(device):
+    record = run(source("return x * 2, torch.ones(2, device='meta')", f"torch.ones(3, device='{device}')"), "eager")
+    assert passes(record) and record["labels"] == []

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 import numpy
 import pytest
 import torch
+from another_package import Cache, Layer, Lazy, Linked, Rows, Shelf, Table, Vector
 from torch.utils import _pytree as pytree
-from worker_jobs import passes, run, source
+from worker_jobs import oracles, passes, run, source
 
 from runner.worker.judge.comparison import compare
 from runner.worker.program import walk as walking
@@ -101,7 +102,7 @@ def test_a_walk_opens_a_root_once():
     walk = Walk(known=[("part", node := Node(1))])
     table = {"k": 1}
     assert walk.flatten([table], "a")[0] == walk.flatten(table, "b")[0].join(["list([0]: ", ")"])
-    assert walk.flatten([table, node], "c") == ("list([0]: ^b, [1]: *)", [("c[1]", node)])
+    assert walk.flatten([table, node], "c") == ("list([0]: ^b, [1]: ^part)", [])
     assert Walk(__name__, [("part", node)]).flatten([node], "c") == ("list([0]: ^part)", [])
 
 
@@ -291,7 +292,7 @@ def test_methods_that_a_model_overrides_are_not_called():
     assert passes(record) and record["compared"]["gradients"] == 1
 
 
-class Table(dict):
+class Attributed(dict):
     """A dict with attributes."""
 
 
@@ -304,7 +305,7 @@ class Scaled(torch.Tensor):
 
 
 def test_what_a_subclass_of_a_container_adds_is_opened():
-    table, pair = Table(a=(x := torch.ones(1))), Pair((1,))
+    table, pair = Attributed(a=(x := torch.ones(1))), Pair((1,))
     table.a, table.b, pair.c = x, 2, 3
     assert leaves(table) == [("output['a']", x), ("output.b", 2)]
     assert leaves(pair) == [("output[0]", 1), ("output.c", 3)]
@@ -437,3 +438,93 @@ def size(x, factor):
         "output[1].extra"
     }
     assert passes(run(source("y = x * 2\nreturn y, size(y, 2)", definitions=definitions), "eager"))
+
+
+# --- objects of another package's classes ---
+
+
+def test_an_object_of_another_package_that_holds_tensors_is_opened():
+    x, y = torch.ones(2), torch.zeros(2)
+    expected = [("output.layers[0].count", 1), ("output.layers[0].keys", x), ("output.lengths", [1, 2])]
+    text, paths = flatten(Cache([Layer(x)], lengths=[1, 2]), "output", __name__)
+    assert text == (
+        "another_package.Cache(.layers: list([0]: another_package.Layer(.count: *, .keys: *)), "
+        ".lengths: list([0]: *, [1]: *))"
+    )
+    assert [path for path, _ in paths] == [
+        *[path for path, _ in expected[:2]],
+        "output.lengths[0]",
+        "output.lengths[1]",
+    ]
+    assert leaves(Vector(x)) == [("output.values", x)]  # in slots
+    assert leaves(Shelf([x, y])) == [("output[0]", x), ("output[1]", y)]  # without attributes, as of C code
+
+
+def test_what_holds_no_tensor_stays_a_leaf():
+    for value in (Layer(3), Cache([Layer(None)]), Shelf([1])):
+        assert leaves(value) == [("output", value)]
+    walk, holder = Walk(known=[("module ", model := torch.nn.ReLU())]), Layer(model)
+    assert walk.flatten([holder], "a") == ("list([0]: *)", [("a[0]", holder)])
+
+
+def test_an_object_of_another_package_keeps_to_itself_what_is_no_result():
+    """Locks, functions, private numbers and what a property has computed may be there or not."""
+    lazy = Lazy(x := torch.ones(2))
+    assert lazy.total == 2 and "total" in vars(lazy)
+    assert leaves(lazy) == [("output.x", x)]
+
+
+def test_what_refers_to_itself_is_opened_once():
+    first, second = Linked(torch.ones(1)), Linked(torch.zeros(1))
+    first.next, second.next = second, first
+    text, paths = flatten(first, "o")
+    assert [path for path, _ in paths] == ["o.next.value", "o.value"] and ".next: ^o" in text
+
+
+def test_containers_of_another_package_have_further_tensors_in_attributes():
+    x, y = torch.ones(2), torch.zeros(2)
+    rows = Rows([x])
+    rows._hidden, rows._name = y, "rows"
+    assert leaves(rows) == [("output[0]", x), ("output._hidden", y)]
+    table = Table(x)
+    assert leaves(table) == [("output.a", x)]
+    table._spare, table._same, table.number = [y], x, 3
+    assert leaves(table) == [("output.a", x), ("output._spare[0]", y)]
+
+
+def test_the_search_for_a_tensor_ends(monkeypatch):
+    monkeypatch.setattr(walking, "_SEARCHED", 50)
+    node = None
+    for _ in range(100):
+        node = Linked(node)
+    assert leaves(node) == [("output", node)]
+    assert len(leaves([Cache([Layer(torch.ones(1))]), node])) == 3
+    huge = Cache([Layer(torch.ones(1))], lengths=dict.fromkeys(range(100_000), 1))
+    assert [path for path, _ in leaves(huge)] == ["output.layers[0].count", "output.layers[0].keys"]
+
+
+OTHERS = "from another_package import Cache, Layer, Lazy, Linked, Rows, Shelf, Table, Vector, results"
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        ("Cache([Layer(y)])", ".layers[0].keys"), ("Vector(y)", ".values"), ("Rows([y])", "[0]"), ("Table(y)", ".a"),
+        ("{'past': (Layer(y),)}", "['past'][0].keys"), ("Linked(Linked(y))", ".value.value"),
+        ("torch.distributions.Normal(y, 1.0)", ".loc"),
+    ],
+)  # fmt: skip
+def test_a_spoilt_tensor_in_an_object_of_another_package_is_found(make, path):
+    for amount, wrong in (("0", []), ("int(torch.compiler.is_compiling())", ["value"])):
+        record = run(source(f"y = x * 2 + {amount}\nreturn x.sum(), {make}", definitions=OTHERS), "eager")
+        assert oracles(record) == wrong and record["trust"] is None, record
+        assert not wrong or [finding["path"] for finding in record["findings"]] == [f"output[1]{path}"]
+        assert record["labels"] == [] or amount != "0"
+
+
+def test_state_in_objects_of_another_package_is_compared():
+    init = "self.cache = Cache([Layer(torch.zeros(5))])"
+    for amount, paths in (("x[0]", []), ("x[0] + int(torch.compiler.is_compiling())", [".layers[0].keys"])):
+        body = f"self.cache.layers[0].keys = {amount}\nreturn x * 2"
+        record = run(source(body, init=init, definitions=OTHERS), "eager")
+        assert [finding["path"] for finding in record["findings"]] == [f"attribute cache{path}" for path in paths]
