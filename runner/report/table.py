@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
 from runner.text import draw_table, in_line, one_line, plural
+from runner.verdict.signature import worst_findings
 
 STARRED = "PASS*"
 """How tables write a pass that needed an excuse, or of which a part was not compared."""
@@ -125,12 +126,14 @@ def build_grid(events: Iterable[Event]) -> Grid:
 
 
 def cell_text(event: VariantFinished) -> str:
-    """Return ``FAIL inductor value``: the stage, if it lies below the column's own backend, and the first oracle."""
+    """Return ``FAIL inductor value``: the stage, if it lies below the column's own backend, and the oracle, both of the
+    worst finding."""
     verdict: str = STARRED if excuses(event) or uncompared(event) else event.verdict
     stage = oracle = ""
     if event.verdict in ("FAIL", "ERROR", "XFAIL"):
         stage = event.stage if event.stage and event.stage != event.backend else ""
-        oracle = "".join(event.oracles[:1]) + ("+" if len(event.oracles) > 1 else "")
+        worst = worst_findings(event.findings)[0].oracle if event.findings else "".join(event.oracles[:1])
+        oracle = worst + ("+" if len(event.oracles) > 1 else "")
     return " ".join(part for part in (verdict, stage, oracle, "cached" if event.cached else "") if part)
 
 

@@ -436,7 +436,7 @@ class _Attempt:
             verdict=verdict.word,
             seconds=round(main.seconds, 3) if main and not main.cached else 0.0,
             params=dict(self.planned.variant.params),
-            stage=self.findings[0].stage if self.findings else None,
+            stage=worst_findings(self.findings)[0].stage if self.findings else None,
             oracles=tuple(dict.fromkeys(f.oracle for f in self.findings)),
             findings=tuple(self.findings),
             labels=tuple(dict.fromkeys(labels)),

@@ -11,6 +11,7 @@ import pytest
 from runner.cases.model import Backend, Variant
 from runner.contract.job import Job
 from runner.record.events import Notice, VariantFinished, VariantPlanned, VariantStarted
+from runner.report.table import cell_text
 from runner.session.plan import plan
 from runner.session.run import Session
 from runner.verdict.explained import EMULATE_CASTS
@@ -70,6 +71,15 @@ def test_another_kind_of_failure_below_is_not_the_same(batch: list[Variant]) -> 
 
     (event,) = verdicts(run(batch, script)[2])
     assert (event.stage, event.stages["dynamo"]) == ("inductor", "stride")
+
+
+def test_the_stage_shown_is_that_of_the_worst_finding(batch: list[Variant]) -> None:
+    both = {"findings": [*wrong("stride")["findings"], *wrong("value")["findings"]]}
+    _, _, events = run(batch, lambda job, purpose: both if purpose == "main" else wrong("value"))
+    (event,) = verdicts(events)
+    assert (event.oracles, event.severity, event.stage) == (("stride", "value"), "wrong-result", "dynamo")
+    assert [finding.stage for finding in event.findings] == ["inductor", "dynamo"]
+    assert cell_text(event) == "FAIL dynamo value+"
 
 
 def test_a_custom_backend_is_tried_against_dynamo_alone(tmp_path: Path) -> None:
