@@ -96,7 +96,10 @@ def test_every_key_of_the_schemas_is_on_the_page_and_every_key_of_the_page_in_a_
         "case.ignore": set(rows("values oracle")),
         "bound": {"rtol", "atol", "reason"},
         "unclaimed/precision": set[str](),  # dtypes alone
-        "init": {match[1] for row in rows("values init") if (match := re.match(r"\{(\w+):", row))},
+        **{
+            name: {match[1] for row in rows(f"values {name}") if (match := re.match(r"\{(\w+):", row))}
+            for name in ("init", "values")
+        },
     }
     tables["case.tolerance"] -= {"a dtype", "output`, `output[1]`, ..."}
     paths = set()
@@ -116,6 +119,7 @@ def test_every_value_of_a_schema_is_on_the_page() -> None:
     for path in (
         "oracle",
         "init",
+        "values",
         "gradMode",
         "gradMode/cotangent",
         "compileMode",

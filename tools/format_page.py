@@ -171,7 +171,7 @@ def values(path: str) -> str:
     schema = schema_at(path)
     part = schema if "enum" in schema else schema["then"]
     rows = [(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
-    if path == "init":
+    if path in ("init", "values"):
         for name, part in schema["properties"].items():
             example = part.get("examples", [2])[0]
             rows.append((f"`{{{name}: {example}}}`", part["description"]))

@@ -166,6 +166,8 @@ class TensorWriter:
         floating = dtype in FLOATING or dtype.startswith("complex")
         if init == "randperm":
             return self._permutation(item, sizes, dtype)
+        if init == "patterns":
+            return self._patterns(sizes, dtype)
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
             wide = "complex64" if dtype == "complex32" else "float32"
             return f"{self._filled(item, wide)}.to({torch_name(dtype)})"
@@ -214,6 +216,18 @@ class TensorWriter:
         made = f"torch.randperm({count})" + ("" if dtype == "int64" else f".to({torch_name(dtype)})")
         return made if len(sizes) == 1 else f"{made}.reshape({_sizes(sizes)})"
 
+    def _patterns(self, sizes: list[int], dtype: str) -> str:
+        """Bit patterns of a dtype: each as often as the others where there are few enough of them, else drawn."""
+        count, size = math.prod(sizes), 1 if dtype.startswith("float8") else BYTES.get(dtype, 4)
+        integer = f"torch.int{8 * size}"
+        if size > 2:
+            end = 1 << (8 * size - 1)
+            text = f"torch.randint({-end}, {end - 1}, ({count},), dtype={integer})"
+        else:  # a conversion to fewer bits keeps the lower ones
+            text = f"torch.randperm({max(count, 1 << (8 * size))})[:{count}].to({integer})"
+        text += "" if torch_name(dtype) == integer else f".view({torch_name(dtype)})"
+        return text if len(sizes) == 1 else f"{text}.reshape({_sizes(sizes)})"
+
     def _special(self, sizes: list[int], shape: str, dtype: str) -> str:
         """Normal values with the special ones planted at every second place."""
         count = math.prod(sizes)
@@ -240,6 +254,8 @@ class TensorWriter:
 
 def _makes(init: str, dtype: str, arguments: list[str]) -> bool:
     """Whether an ``init`` has values of a dtype."""
+    if init == "patterns":
+        return dtype != "bool" and not dtype.startswith("complex")
     if dtype.startswith("float8") or dtype in FLOATING:
         return True
     if dtype.startswith("complex"):

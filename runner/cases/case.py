@@ -378,16 +378,33 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
     ``result`` is what the model returns, which says which outputs there are. Raises Mistyped.
     """
     keys = fields(node)
-    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping)}
+    own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping) and name != "values"}
     by_place = {name: _bounds(b) for name, b in own.items() if name == GRADIENTS or name.startswith(OUTPUT)}
     by_dtype = {"": _bounds(keys)} if "rtol" in keys or "atol" in keys else {}
     by_dtype |= {dtype_name(name): _bounds(bounds) for name, bounds in own.items() if name not in by_place}
     reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
     reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
     _places(node, _outputs(result), problems)
-    if node is not None and not reasons[0] and ("" in by_dtype or not all(reasons[1:])):
+    values, bound = _values(keys.get("values"))
+    is_bounded = bound is not None or "" in by_dtype
+    if node is not None and not reasons[0] and (is_bounded or not all(reasons[1:])):
         problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
-    return Tolerance(by_dtype, scalar(keys.get("exact"), bool, default=False), reason, by_place)
+    exact = scalar(keys.get("exact"), bool, default=False)
+    if "values" in keys and values in ("bitwise", "sqnr", "ulp") and (by_dtype or exact):
+        problems.error(
+            keys["values"].span,
+            f"values: {values} says what is compared, so nothing is left for rtol, atol and exact",
+            "leave them out; bounds of an output or of gradients may stand beside it",
+        )
+    return Tolerance(by_dtype, exact, reason, by_place, values, bound)
+
+
+def _values(node: YamlNode | None) -> tuple[str, float | None]:
+    """Return the name of a rule for values, and the number that goes with it."""
+    if not isinstance(node, YamlMapping):
+        return scalar(node, str, default=""), None
+    ((name, bound),) = entries(node)
+    return str(name.value), scalar(bound, *NUMBERS)
 
 
 def _outputs(result: YamlNode | None) -> list[str]:

@@ -463,6 +463,7 @@ INITS = (
     "special",
     "eye",
     "randperm",
+    "patterns",
 )
 FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
 """Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
@@ -473,7 +474,7 @@ _EXAMPLES = {
     "full": "{full: 2}",
     "arange": "{arange: [0, 1]}",
     "linspace": "{linspace: [0, 1]}",
-    **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm")},
+    **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm", "patterns")},
 }
 _CONSTANTS = ("torch.e", "torch.inf", "torch.nan", "torch.pi")
 

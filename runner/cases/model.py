@@ -310,13 +310,16 @@ class Expect:
 class Tolerance:
     """Per dtype (``""`` is every dtype): rtol, atol, either may be None for torch's default.
 
-    ``by_place`` has the same for single outputs (``output[1]``) and for ``gradients``.
+    ``by_place`` has the same for single outputs (``output[1]``) and for ``gradients``. ``values`` is a rule of
+    ``runner/contract/policies.py``, or empty, and ``bound`` the number that goes with it.
     """
 
     by_dtype: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     exact: bool = False
     reason: str | None = None
     by_place: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    values: str = ""
+    bound: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -335,7 +335,9 @@ def _expect(case: Case) -> dict[str, Any]:
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
     named = (*tolerance.by_dtype.items(), *tolerance.by_place.items())
     bounds = {name: _non_null(rtol=rtol, atol=atol) for name, (rtol, atol) in named}
-    return {**bounds.pop("", {}), **bounds, **_non_empty(exact=tolerance.exact, reason=tolerance.reason)}
+    values = tolerance.values if tolerance.bound is None else {tolerance.values: tolerance.bound}
+    rules = _non_empty(exact=tolerance.exact, values=values, reason=tolerance.reason)
+    return {**bounds.pop("", {}), **bounds, **rules}
 
 
 def _non_null(**items: Any) -> dict[str, Any]:

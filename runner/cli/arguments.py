@@ -181,6 +181,7 @@ def add_variant(parser: argparse.ArgumentParser, text: str) -> None:
     add_selection(parser)
     add_environment(parser)
     add_seed(parser)
+    add_settings(parser, "values")
 
 
 def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None = None) -> None:

@@ -317,7 +317,7 @@ def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespac
         "--backend",
         reduced.variant.backend.backend,
     ]
-    words += settings_of(arguments).flags("python", "imports", "limit", "seed")
+    words += settings_of(arguments).flags("python", "imports", "limit", "seed", "values")
     words += ["--allow-python"] if case.has_python else []
     console.output(f"case:      {shell_words(words)}")
     python = shown_path(arguments.python[0]) if arguments.python else "python"

@@ -85,7 +85,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_selection(parser)
     add_environment(parser)
     add_pytest_jobs(parser)
-    add_settings(parser, "seed", "no_known")
+    add_settings(parser, "seed", "no_known", "values")
     add_settings(
         parser.add_argument_group("what runs, and when"),
         "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard",

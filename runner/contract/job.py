@@ -40,7 +40,8 @@ class Job:
     threads: int = 2
     config: Mapping[str, Any] = field(default_factory=dict)
     expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, bounds, constant
-    tolerance: Mapping[str, Any] = field(default_factory=dict)  # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place
+    # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place; values, bound: a rule of ``policies.py`` and its number
+    tolerance: Mapping[str, Any] = field(default_factory=dict)
     strides: str = "significant"  # or exact: also of dimensions of size one
     ignore: tuple[str, ...] = ()
     float64: bool = True

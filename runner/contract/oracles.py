@@ -228,6 +228,20 @@ ORACLES: tuple[Oracle, ...] = (
         drawn=5,
     ),
     Oracle(
+        "determinism",
+        "determinism",
+        WRONG,
+        "Another run of the compiled code gives other bits, where eager's stay the same.",
+        "gives other bits in another run",
+    ),
+    Oracle(
+        "batch-invariance",
+        "batch-invariance",
+        WRONG,
+        "A row has other bits in a smaller batch, where eager's stay the same.",
+        "gives a row other bits in a smaller batch",
+    ),
+    Oracle(
         "grad",
         "grad",
         WRONG,

@@ -38,6 +38,7 @@ class Record:
     compared: Mapping[str, int] = field(
         default_factory=dict
     )  # outputs, strides, aliases, gradients, elements, exceptions
+    accuracy: tuple[Mapping[str, Any], ...] = ()  # of each output and gradient, where a rule for values asks for it
     graphs: int | None = 0  # this count, and each of those below, is None where this torch does not have it
     graph_breaks: int | None = 0
     recompiles: int | None = 0

@@ -136,6 +136,7 @@ class VariantFinished(_Variant):
     reached: tuple[str, ...] = ()  # with --coverage: parts of the compiler, as KIND NAME
     comparisons: int = 0
     compared: Mapping[str, int] = field(default_factory=dict)  # kind to how many: outputs, strides, elements, ...
+    accuracy: tuple[Mapping[str, Any], ...] = ()  # of outputs and gradients, under a rule for values
     known: str | None = None
     entry: str | None = None  # file:line:column of the ledger's entry that was used, the file absolute
     signal: str | None = None

@@ -31,6 +31,7 @@ SIMPLE_INITS = (
     "randint",
     "randperm",
     "special",
+    "patterns",
 )
 """Ways of making values, the one that says most at a glance first."""
 

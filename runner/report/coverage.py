@@ -22,6 +22,7 @@ from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
 from runner.contract.oracles import BUDGETS, ORACLES, Oracle
+from runner.contract.policies import RULED
 from runner.text import draw_table, in_line, plural
 from runner.verdict.score import Share
 
@@ -239,7 +240,9 @@ def can_fire(oracle: Oracle, variant: Variant) -> bool:
         return oracle.crash
     if oracle.gradients:
         return variant.grad.mode == "backward" or (name == "requires-grad" and variant.grad.mode == "forward")
-    return case.tolerance.exact if name == "sign-of-zero" else True
+    if name in RULED:
+        return case.tolerance.values == RULED[name]
+    return case.tolerance.exact or case.tolerance.values in ("bitwise", "ulp") if name == "sign-of-zero" else True
 
 
 def _expectations(variant: Variant) -> Iterator[str]:

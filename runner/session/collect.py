@@ -21,7 +21,7 @@ from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
 from runner.cases.expand import Predicate, expand, parse_selection, values_of
 from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Variant
+from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Tolerance, Variant
 from runner.cases.problems import limited
 from runner.cases.suites import SUITE, PathError, Reader, discover
 from runner.cases.yaml.values import split_lines
@@ -410,6 +410,17 @@ class Loaded:
         remarks = (*self.remarks, *(f"-k: {text}{aside}" for text in idle))
         return replace(self, variants=tuple(filter(selection, self.variants)), remarks=remarks)
 
+    def ruled(self, rule: str | None) -> Loaded:
+        """Return it with a rule for values in each case that names none; ``bitwise`` replaces its bounds."""
+        if not rule:
+            return self
+        cases: dict[int, Case] = {}
+        for case in {id(v.case): v.case for v in self.variants}.values():
+            kept = Tolerance() if rule == "bitwise" else case.tolerance
+            named = case.tolerance if case.tolerance.values else replace(kept, values=rule)
+            cases[id(case)] = replace(case, tolerance=named)
+        return replace(self, variants=tuple(replace(v, case=cases[id(v.case)]) for v in self.variants))
+
 
 def collect(
     paths: Sequence[str | os.PathLike[str]], settings: RunSettings | None = None, everything: bool = False
@@ -418,7 +429,7 @@ def collect(
 
     Args:
         paths: suite files, spec files, folders, ``FILE::CASE`` or ``FOLDER::CASE``.
-        settings: of these ``backend``, ``device``, ``select``, ``allow_python``, ``imports`` and ``limit``.
+        settings: of these ``backend``, ``device``, ``select``, ``values``, ``allow_python``, ``imports`` and ``limit``.
         everything: cases that no suite selects, too.
 
     Returns:
@@ -440,7 +451,7 @@ def collect(
         everything=everything,
         any_device=bool(settings.imports),
     )
-    return loaded.selected(settings.select)
+    return loaded.selected(settings.select).ruled(settings.values)
 
 
 def load(

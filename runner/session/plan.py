@@ -35,6 +35,7 @@ from runner.cases.model import (
 from runner.cases.versions import matches
 from runner.cases.walk import values_of
 from runner.contract.job import Job
+from runner.contract.policies import INDUCTOR, POLICIES
 from runner.contract.record import Record
 from runner.contract.settings import AS_USER
 from runner.diagnostics import Diagnostic, InputError, source_line
@@ -147,14 +148,19 @@ def job(
         environment=planned.environment.key,
         name=re.sub(r"\W+", "_", variant.label.rpartition("::")[2]).strip("_")[:80],
         source=source.text,
-        backend=_backend(chosen, variant),
+        backend=_backend(chosen, planned),
         seed=seed if case.seed is None else case.seed,
         dtype=variant.dtype,
         device=variant.device,
         grad={name: getattr(variant.grad, name) for name in ("mode", "cotangent", "order")},
         autocast=variant.autocast,
         threads=variant.threads or THREADS,
-        config={**precision_flags(variant.device), **variant.config, **(config or {})},
+        config={
+            **precision_flags(variant.device),
+            **_rule_config(planned, chosen),
+            **variant.config,
+            **(config or {}),
+        },
         expect={
             "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
             "graphs": expect.graphs,
@@ -191,16 +197,16 @@ USER_VARIABLES: Mapping[str, str] = MappingProxyType({AS_USER: "1"})
 """Variables of a process whose jobs run as a user runs them."""
 
 
-def as_user(job: Job, variant: Variant) -> Job:
-    """Return a judging job as a user runs the variant, in a process of its own: with the case's own settings and
+def as_user(job: Job, planned: Planned) -> Job:
+    """Return a judging job as a user runs its variant, in a process of its own: with the case's own settings and
     torch's defaults.
 
     Only what ``runner/contract/settings.py`` calls ``needed`` is set beside them.
     """
     return dataclasses.replace(
         job,
-        threads=variant.threads or 0,
-        config=dict(variant.config),
+        threads=planned.variant.threads or 0,
+        config={**_rule_config(planned, planned.variant.backend), **planned.variant.config},
         variables={**job.variables, **USER_VARIABLES},
         isolation="fresh",
     )
@@ -210,8 +216,22 @@ def _tolerance(tolerance: Tolerance, precision: Mapping[str, str]) -> dict[str, 
     """A case's tolerance as the worker reads it, and what precision the backend claims."""
     places = {place: list(bounds) for place, bounds in tolerance.by_place.items()}
     by_dtype = {dtype: list(bounds) for dtype, bounds in tolerance.by_dtype.items()}
-    data: dict[str, Any] = {"by_dtype": by_dtype, "exact": tolerance.exact}
+    data: dict[str, Any] = {"by_dtype": by_dtype, "exact": tolerance.exact or tolerance.values == "bitwise"}
+    data |= {"values": tolerance.values, "bound": tolerance.bound} if tolerance.values else {}
     return data | ({"by_place": places} if places else {}) | ({"precision": dict(precision)} if precision else {})
+
+
+def _rule_flags(planned: Planned, backend: Backend) -> dict[str, bool]:
+    """Flags that torch has for the case's rule for values, without those that the case sets. Inductor reads them."""
+    policy, own = POLICIES.get(planned.variant.case.tolerance.values), planned.variant.config
+    if policy is None or stage_of(backend.backend) != "inductor":
+        return {}
+    return {name: value for name, value in policy.flags_of(planned.environment.torch).items() if name not in own}
+
+
+def _rule_config(planned: Planned, backend: Backend) -> dict[str, bool]:
+    """Those flags where they cannot be options: torch.compile takes none beside a mode."""
+    return _rule_flags(planned, backend) if _mode(planned, backend) else {}
 
 
 def precision_flags(device: str) -> dict[str, bool]:
@@ -228,16 +248,27 @@ def variables_of(variant: Variant, backend: str | None = None) -> Mapping[str, s
     return INTERPRET if (backend or variant.backend.backend) == LAUNCH and variant.device == "cpu" else {}
 
 
-def _backend(backend: Backend, variant: Variant) -> dict[str, Any]:
-    """What torch.compile is given. Modes and options are inductor's; other backends are not asked to know them."""
-    case = variant.case.compile
+def _mode(planned: Planned, backend: Backend) -> str | None:
     custom = stage_of(backend.backend) in ("inductor", "backend")
+    return (planned.variant.case.compile.mode or backend.mode) if custom else None
+
+
+def _backend(backend: Backend, planned: Planned) -> dict[str, Any]:
+    """What torch.compile is given. Modes and options are inductor's; other backends are not asked to know them.
+
+    The flags of a rule for values are options: Dynamo turns the flag ``deterministic`` off after a compilation.
+    """
+    variant = planned.variant
+    case, mode = variant.case.compile, _mode(planned, backend)
+    custom = stage_of(backend.backend) in ("inductor", "backend")
+    flags = {} if mode else _rule_flags(planned, backend)
+    rule = {name.removeprefix(INDUCTOR): value for name, value in flags.items()}
     return {
         "backend": backend.backend,
         "dynamic": variant.dynamic if variant.dynamic is not None else backend.dynamic,
         "fullgraph": case.fullgraph or bool(backend.fullgraph),
-        "mode": (case.mode or backend.mode) if custom else None,
-        "options": {**case.options, **backend.options} if custom else {},
+        "mode": mode,
+        "options": {**rule, **case.options, **backend.options} if custom else {},
     }
 
 

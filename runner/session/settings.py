@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from runner.cases.limits import Limits
 from runner.contract.job import ISOLATION, Isolation
+from runner.contract.policies import STRICT
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 
@@ -95,6 +96,10 @@ class RunSettings:
     seed: int = _setting(
         0, "--seed", "of models, inputs and random operators, in cases without a seed of their own (default: 0)",
         kind="number", metavar="N", least=SEED[0], most=SEED[1],
+    )  # fmt: skip
+    values: str | None = _setting(
+        None, "--values", "a rule for values that holds in every case beside or above its own tolerance",
+        kind="choice", choices=STRICT,
     )  # fmt: skip
     imports: tuple[str, ...] = _setting(
         (), "--import", "import this in every worker first (registers operators and backends)",
@@ -268,7 +273,7 @@ class RunSettings:
         """Return these settings as words of a command line; without names those that a command for one variant
         repeats."""
         words: list[str] = []
-        for name in names or ("allow_python", "no_known", "seed", "imports", "limit"):
+        for name in names or ("allow_python", "no_known", "seed", "values", "imports", "limit"):
             value, flag = getattr(self, name), options()[name].flags.split()[-1]
             if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)

@@ -230,7 +230,7 @@ class _Attempt:
         """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""
         variant = self.planned.variant
         has_settings = self.findings and variant.backend.backend != LAUNCH
-        return [as_user(self._job(AS_USER, "fresh"), variant)] if has_settings else []
+        return [as_user(self._job(AS_USER, "fresh"), self.planned)] if has_settings else []
 
     def _will_be_confirmed(self, main: Outcome) -> bool:
         """Return whether a finding is likely to stand: then a run as a user need not wait for the stages."""
@@ -447,6 +447,7 @@ class _Attempt:
             reached=record.reached,
             comparisons=record.comparisons,
             compared=record.compared,
+            accuracy=record.accuracy,
             known=verdict.known,
             unclaimed=verdict.unclaimed,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,

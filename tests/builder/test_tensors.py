@@ -32,6 +32,10 @@ def one(built: Built, item: str, keys: str = "") -> str:
         ("{shape: [5], init: {linspace: [-1, 1]}}", "torch.linspace(-1, 1, 5)"), ("{shape: [2, 3], init: {linspace: [0, 1]}}", "torch.linspace(0, 1, 6).reshape(2, 3)"),
         ("{shape: [5], dtype: int64, init: randperm}", "torch.randperm(5)"), ("{shape: [2, 3], init: randperm}", "torch.randperm(6).to(torch.float32).reshape(2, 3)"),
         ("{shape: [128], dtype: int8, init: randperm}", "torch.randperm(128).to(torch.int8)"), ("{shape: [], dtype: uint16, init: randperm}", "torch.randperm(1).to(torch.uint16).reshape(())"),
+        ("{shape: [65536], dtype: float16, init: patterns}", "torch.randperm(65536)[:65536].to(torch.int16).view(torch.float16)"),
+        ("{shape: [16, 16], dtype: float8_e5m2, init: patterns}", "torch.randperm(256)[:256].to(torch.int8).view(torch.float8_e5m2).reshape(16, 16)"),
+        ("{shape: [], dtype: int8, init: patterns}", "torch.randperm(256)[:1].to(torch.int8).reshape(())"),
+        ("{shape: [5], init: patterns}", "torch.randint(-2147483648, 2147483647, (5,), dtype=torch.int32).view(torch.float32)"),
         ("{shape: [2], init: integer}", "torch.randint(-8, 9, (2,)).to(torch.float32)"),
         ("{shape: [2], dtype: int64}", "torch.randint(0, 10, (2,))"), ("{shape: [2], dtype: int32}", "torch.randint(0, 10, (2,), dtype=torch.int32)"),
         ("{shape: [2], dtype: bool}", "torch.randint(0, 2, (2,), dtype=torch.bool)"), ("{shape: [2], dtype: uint16}", "torch.randint(0, 10, (2,)).to(torch.uint16)"),
@@ -301,7 +305,7 @@ def test_a_function_has_no_place_in_state(built: Built) -> None:
     [
         ("uniform", "int64, int8, uint16, bool"), ("{uniform: [0, 4]}", "int32"), ("normal", "int64, bool"), ("special", "int64, uint8"),
         ("{full: 0.5}", "int64, bool"), ("{arange: [0, 0.5]}", "int64"), ("{arange: [0, 1]}", "bool, complex64, uint16"),
-        ("{linspace: [0, 1]}", "bool, uint32"), ("{randint: [0, 10]}", "bool, complex64"), ("eye", "uint64"),
+        ("{linspace: [0, 1]}", "bool, uint32"), ("patterns", "bool, complex64"), ("{randint: [0, 10]}", "bool, complex64"), ("eye", "uint64"),
     ],
 )  # fmt: skip
 def test_an_init_that_makes_nothing_of_a_dtype(built: Built, init: str, dtypes: str) -> None:

@@ -79,7 +79,7 @@ f: {python: null}
 
 @pytest.mark.parametrize(
     ("text", "name", "arguments"),
-    [(n, n, []) for n in ("normal", "zeros", "ones", "integer", "special", "eye", "uniform", "randperm")]
+    [(n, n, []) for n in ("normal", "zeros", "ones", "integer", "special", "eye", "uniform", "randperm", "patterns")]
     + [
         ("{randint: [0, 10]}", "randint", [0, 10]), ("{uniform: [-1, 1.5]}", "uniform", [-1, 1.5]), ("{full: 2}", "full", [2]), ("{full: .nan}", "full", [float("nan")]),
         ("{arange: [0, '${n}']}", "arange", [0, "n"]), ("{linspace: [0, 1]}", "linspace", [0, 1]),
@@ -104,6 +104,7 @@ def test_every_init_is_tested() -> None:
         "arange",
         "linspace",
         "randperm",
+        "patterns",
     }
 
 

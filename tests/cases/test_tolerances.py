@@ -19,6 +19,17 @@ def test_an_output_and_gradients_have_bounds_of_their_own(files: Files) -> None:
     assert files.case("tolerance: {'output[3]': {rtol: 1}, reason: x}").tolerance.by_place  # a list that $_ may be
 
 
+def test_a_rule_for_values(files: Files) -> None:
+    for rule in ("bitwise", "deterministic", "batch-invariant"):
+        tolerance = files.case(f"tolerance: {{values: {rule}}}").tolerance
+        assert (tolerance.values, tolerance.bound, tolerance.by_dtype, tolerance.exact) == (rule, None, {}, False)
+    tolerance = files.case("tolerance: {values: {sqnr: 40}, reason: quantized, output: {rtol: 1, reason: x}}").tolerance
+    assert (tolerance.values, tolerance.bound, tolerance.by_dtype) == ("sqnr", 40, {})
+    assert tolerance.by_place == {"output": (1, None)}
+    tolerance = files.case("tolerance: {values: deterministic, rtol: 0.1, reason: x}").tolerance
+    assert tolerance.values == "deterministic" and tolerance.by_dtype == {"": (0.1, None)}
+
+
 BOUND = "{rtol: 1, reason: x}"
 
 
@@ -36,6 +47,15 @@ BOUND = "{rtol: 1, reason: x}"
         (f"tolerance: {{outputs: {BOUND}}}", ["3:17: unknown key 'outputs'"]),
         (f"tolerance: {{gradient: {BOUND}}}", ["3:17: unknown key 'gradient' | did you mean 'gradients'?"]),
         (f"tolerance: {{'output[-1]': {BOUND}}}", ["3:17: unknown key 'output[-1]'"]),
+        ("tolerance: {values: {sqnr: 40}}", ["3:16: a tolerance needs a reason"]),
+        ("tolerance: {values: exact}", ["3:25: 'exact' is not one of bitwise, deterministic, batch-invariant"]),
+        ("tolerance: {values: {sqnr: 40, ulp: 1}, reason: x}", ["3:36: expected one key, found sqnr, ulp"]),
+        ("tolerance: {values: {psnr: 40}, reason: x}", ["3:26: unknown key 'psnr' | did you mean 'sqnr'?"]),
+        ("tolerance: {values: {ulp: .inf}, reason: x}", ["3:31: .inf has no place here: expected a finite number"]),
+        (
+            "tolerance: {values: bitwise, rtol: 1, reason: x}",
+            ["3:25: values: bitwise says what is compared, so nothing is left for rtol, atol and exact | leave them"],
+        ),
         ("tolerance: {gradients: {rtol: 1}, grad: x}", ["3:39: unknown key 'grad'"]),
         (
             f"tolerance: {{gradients: {BOUND}}}",

@@ -120,7 +120,7 @@ def test_kinds_of_inputs(tmp_path: Path, text: str, kinds: set[str]) -> None:
 
 ALWAYS = {row.name for row in ORACLES} - {
     "missing-error", "error-type", "graph-break", "graphs", "recompile", "out-of-bounds", "race", "unwritten",
-    "sign-of-zero", "grad",
+    "sign-of-zero", "grad", "determinism", "batch-invariance",
 }  # fmt: skip
 
 
@@ -133,6 +133,9 @@ ALWAYS = {row.name for row in ORACLES} - {
         ('ignore: {stride: "a reason"}', ALWAYS - {"stride"}),
         ("expect: {graphs: 1, recompiles: 0}", ALWAYS | {"graphs", "recompile"}),
         ("tolerance: {exact: true}", ALWAYS | {"sign-of-zero"}),
+        ("tolerance: {values: bitwise}", ALWAYS | {"sign-of-zero"}),
+        ("tolerance: {values: deterministic}", ALWAYS | {"determinism"}),
+        ("tolerance: {values: batch-invariant}", ALWAYS | {"batch-invariance"}),
         (
             "expect: {raises: {type: RuntimeError}}",
             {row.name for row in ORACLES if row.crash} | {"missing-error", "error-type"},

@@ -10,8 +10,11 @@ import torch
 
 from runner.builder.source import Source, build
 from runner.cases.flags import PRECISION
-from runner.session.collect import load
+from runner.contract.job import Job
+from runner.exit_codes import UsageError
+from runner.session.collect import collect, load
 from runner.session.plan import INTERPRET, Environment, Planned, job, skip_reason, warmth
+from runner.session.settings import RunSettings
 from runner.worker.program.load import configured
 from tests.handmade import loaded, written
 
@@ -65,6 +68,48 @@ def test_a_gpu_rounds_as_its_dtypes_do_unless_the_case_says_otherwise(tmp_path: 
     assert set(on_gpu) == set(PRECISION) and not any(on_gpu.values())
     own = job(planned(tmp_path, "inductor", "cuda", f"[F.relu], config: {{{TF32}: true}}"), Source("", ())).config
     assert {name for name, on in own.items() if on} == {TF32}
+
+
+def ruled(tmp_path: Path, keys: str, torch: str = "2.13.0", backend: str = "inductor", rule: str = "") -> Job:
+    path = written(tmp_path, f"cases:\n  - {{name: a, inputs: {{x: [2]}}, chain: [torch.sin]{keys}}}\n")
+    variant = collect([path], RunSettings(backend=(backend,), values=rule or None)).variants[0]
+    return job(Planned(variant, Environment("0", "python", torch, torch, "3.11")), Source("", ()))
+
+
+def test_a_rule_for_values_brings_the_flags_that_torch_has_for_it(tmp_path: Path) -> None:
+    bitwise = ", tolerance: {values: bitwise}"
+    record = ruled(tmp_path, bitwise)
+    assert record.tolerance == {"by_dtype": {}, "exact": True, "values": "bitwise", "bound": None}
+    assert record.config == {} and record.backend["options"] == {
+        "emulate_precision_casts": True, "deterministic": True, "eager_numerics.division_rounding": True,
+        "eager_numerics.disable_ftz": True, "eager_numerics.use_pytorch_libdevice": True,
+    }  # fmt: skip
+    assert ruled(tmp_path, bitwise, "2.6.0").backend["options"] == {"emulate_precision_casts": True}
+    assert ruled(tmp_path, bitwise, backend="aot_eager").backend["options"] == {}
+    assert ruled(tmp_path, ", tolerance: {values: batch-invariant}").backend["options"] == {"batch_invariant": True}
+    assert ruled(tmp_path, "").backend["options"] == {} and ruled(tmp_path, "").tolerance == {
+        "by_dtype": {},
+        "exact": False,
+    }
+
+
+def test_beside_a_mode_the_flags_are_settings_and_the_cases_own_win(tmp_path: Path) -> None:
+    flag = "torch._inductor.config.emulate_precision_casts"
+    mode = ruled(tmp_path, ", tolerance: {values: bitwise}, compile: {mode: max-autotune}", "2.6.0")
+    assert (mode.backend["options"], mode.config) == ({}, {flag: True})
+    own = ruled(tmp_path, f", tolerance: {{values: bitwise}}, config: {{{flag}: false}}", "2.6.0")
+    assert (own.backend["options"], own.config) == ({}, {flag: False})
+
+
+def test_a_run_may_ask_for_a_rule(tmp_path: Path) -> None:
+    loose = ", tolerance: {rtol: 1, reason: x}"
+    assert ruled(tmp_path, loose, rule="bitwise").tolerance["by_dtype"] == {}
+    assert ruled(tmp_path, loose, rule="deterministic").tolerance["by_dtype"] == {"": [1, None]}
+    own = ruled(tmp_path, ", tolerance: {values: {ulp: 1}, reason: x}", rule="bitwise")
+    assert (own.tolerance["values"], own.tolerance["bound"], own.tolerance["exact"]) == ("ulp", 1, False)
+    assert RunSettings(values="bitwise").flags() == ("--values", "bitwise")
+    with pytest.raises(UsageError):
+        RunSettings(values="sqnr")
 
 
 def test_every_torch_has_these_switches() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 import os
 import random
@@ -44,6 +45,29 @@ tiny_noise = after(lambda out: out + 1e-4)
 hair_off = after(lambda out: out * (1 + 2e-6))
 far_away = after(lambda out: out * 1000 + 12345)
 percent_off = after(lambda out: out * 1.01)
+off_by_threads = after(lambda out: out * (1 + torch.get_num_threads() * 2e-7))
+off_by_batch = after(lambda out: out * (1 + out.shape[0] * 2e-7) if out.ndim else out)
+off_by_autotuning = after(lambda out: out * (1 + torch._inductor.config.max_autotune * 4e-7))
+
+
+def off_by_compilation(graph: Graph, inputs: list[Any]) -> Function:
+    """Gives other last bits each time that it compiles."""
+    factor = 1 + next(_compilations) % 7 * 3e-7
+    return lambda *args: tuple(out * factor for out in graph(*args))
+
+
+_compilations = itertools.count()
+
+
+def gradient_by_threads(graph: Graph, inputs: list[Any]) -> Function:
+    """Gives gradients whose last bits depend on the number of threads."""
+
+    def backward(graph: Graph, inputs: list[Any]) -> Function:
+        return make_boxed_func(  # type: ignore[no-any-return]
+            lambda *args: tuple(out * (1 + torch.get_num_threads() * 2e-7) for out in graph(*args))
+        )
+
+    return aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph), bw_compiler=backward)(graph, inputs)  # type: ignore[no-any-return]
 
 
 def scribbled_input(graph: Graph, inputs: list[Any]) -> Function:

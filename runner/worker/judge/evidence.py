@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, UNSPECIFIED
 from runner.worker.program.observe import CallRecord, Observation
@@ -32,6 +34,10 @@ class Evidence:
 
     A Python value counts as one element.
     """
+    accuracy: list[dict[str, Any]] = field(default_factory=list)
+    """The numbers of outputs and gradients, where the job has a rule for values."""
+    again: Sequence[Finding] = ()
+    """What further compiled runs showed, where a rule for values asks for them."""
     undefined: Undefined | None = None
     defined: int = 0
     """Elements with a defined value, or a definition to hold against, among outputs, gradients and what was mutated."""

@@ -327,6 +327,12 @@ def values(evidence: Evidence) -> Iterator[Finding]:
         yield from value_findings(evidence, call, eager, compiled)
 
 
+@check("determinism", "batch-invariance")
+def variations(evidence: Evidence) -> Iterator[Finding]:
+    """Report what further compiled runs showed: other bits where eager's stay the same."""
+    yield from evidence.again
+
+
 @check("grad")
 def gradients(evidence: Evidence) -> Iterator[Finding]:
     """Compare gradients of inputs and parameters: presence, dtype, shape, strides, values."""

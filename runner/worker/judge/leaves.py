@@ -13,6 +13,7 @@ import torch
 from runner.contract.finding import Finding
 from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker import thresholds
+from runner.worker.comparison.accuracy import bounded_rule, measure
 from runner.worker.comparison.adjudication import Movement
 from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
 from runner.worker.comparison.small_tensors import compare_small_tensors
@@ -259,6 +260,7 @@ def _element_findings(
     """
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
+    where = evidence.where(call, eager_leaf.path)
     evidence.comparisons += int(eager.numel() > 0)
     tolerance = evidence.job.tolerance
     kind = eager.shape, eager.is_complex()
@@ -269,6 +271,14 @@ def _element_findings(
             return None
         return tensor if undefined is None else torch.where(undefined, eager.to(tensor.dtype), tensor)
 
+    rule = (tolerance or {}).get("values")
+    if rule and eager.numel() and eager_leaf.path.startswith(("output", "gradient of ")):
+        evidence.accuracy.append({"path": where, **measure(eager, compiled, reference())})
+    compare = bounded_rule(tolerance, eager, eager_leaf.path)
+    if compare is not None:
+        for difference in compare(eager, compiled, reference(), float(tolerance["bound"])).differences:
+            yield Finding(difference.oracle, difference.message, where, difference.numbers)
+        return
     # Who names a tolerance has said how much may be rounded away.
     named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
 
@@ -336,7 +346,7 @@ def _element_findings(
         if claimed and difference.oracle == "value":
             within = lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
             numbers = {**numbers, **({"precision": f"{name} beyond {claimed}"} if within else {})}
-        yield Finding(difference.oracle, difference.message, evidence.where(call, eager_leaf.path), numbers)
+        yield Finding(difference.oracle, difference.message, where, numbers)
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:

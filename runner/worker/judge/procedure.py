@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
@@ -54,7 +56,9 @@ def judge_defined(
     begin("judge")
     if undefined is None:
         return evidence, findings
-    again = Evidence(evidence.job, evidence.eager, evidence.compiled, evidence.reference, undefined=undefined)
+    again = replace(
+        evidence, labels=[], notes=[], comparisons=0, compared=Counter(), accuracy=[], defined=0, undefined=undefined
+    )
     findings = judge(again)
     if OVERLAP in undefined.operators:
         refused = [finding for finding in findings if _refuses_overlap(finding)]

@@ -63,17 +63,27 @@ def stored_graphs(job: Job) -> Iterator[GraphStore | None]:
 
     ``graphs`` is a digest of all that decides what is compiled, beside the job.
     """
-    entries = _entries() if job.graphs and CACHE_DIR.find() is not None else []
-    if not entries:
+    if not job.graphs or CACHE_DIR.find() is None:
         yield None
         return
     store = GraphStore(job)
+    with graph_caches(store.tag) as on:
+        yield store if on else None
+
+
+@contextlib.contextmanager
+def graph_caches(tag: str) -> Iterator[bool]:
+    """Let torch store graphs under a tag, and load those of that tag, while the block lasts; give whether it can."""
+    entries = _entries()
+    if not entries:
+        yield False
+        return
     originals = [getattr(entry, FORCED) for entry in entries]
-    with configured([(TAG, store.tag)]):
+    with configured([(TAG, tag)]):
         try:
             for entry in entries:
                 setattr(entry, FORCED, True)
-            yield store
+            yield True
         finally:
             for entry, original in zip(entries, originals):  # noqa: B905
                 setattr(entry, FORCED, original)

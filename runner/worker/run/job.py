@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -18,6 +18,7 @@ from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.loaded_code import find_loaded_code
 from runner.contract.oracles import row_of
+from runner.contract.policies import RULED
 from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
@@ -36,6 +37,7 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.run.variations import Change, batch, vary
 from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
@@ -152,10 +154,12 @@ def observe_backend(
     compile_module: backends.Compile,
     eager: Observation,
     watch: contextlib.AbstractContextManager[Any] | None = None,
+    change_inputs: Callable[[list[Any]], list[Any]] | None = None,
 ) -> Observation:
     """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
 
-    Random numbers are eager's where ``eager`` drew any. ``watch`` is entered around the calls.
+    Random numbers are eager's where ``eager`` drew any. ``watch`` is entered around the calls. ``change_inputs`` may
+    replace the inputs of each.
 
     Raises:
         InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
@@ -167,7 +171,8 @@ def observe_backend(
     validate_distributions(False)
     target = compile_module(loaded.model)
     with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
-        compiled = observe(loaded, target, settings, packages=backends.packages(str(job.backend["backend"])))
+        names = backends.packages(str(job.backend["backend"]))
+        compiled = observe(loaded, target, settings, change_inputs, packages=names)
     validate_distributions(True)
     read_counts(compiled)
     compiled.replays = counted.count
@@ -238,12 +243,32 @@ class _Run:
             if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
+        again = self._vary(eager, compiled, compile_module) if place is None else []
         self.phases.begin("judge")
-        self._judge(eager, compiled, place, varying)
+        self._judge(eager, compiled, place, varying, again)
         if self.agree.varied:
             self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
             store.keep()
+
+    def _vary(self, eager: Observation, compiled: Observation, compile_module: backends.Compile) -> list[Finding]:
+        """Return the findings of further runs for which a rule for values asks."""
+        rule = (self.job.tolerance or {}).get("values", "")
+        if rule not in RULED.values() or eager.error is not None or compiled.error is not None:
+            return []
+        loaded = self.source.load(self.settings.seed)
+        sizes = [batch(loaded.make_inputs(call, self.settings.seed + call)) for call in range(len(loaded.makers))]
+
+        def run_eager(change: Change | None) -> Observation:
+            loaded = self.source.load(self.settings.seed)
+            return observe(loaded, loaded.model, self.settings, change)
+
+        def run_compiled(change: Change | None) -> Observation:
+            return observe_backend(self.job, self.source, compile_module, eager, change_inputs=change)
+
+        findings, notes = vary(rule, eager, compiled, sizes, run_eager, run_compiled)
+        compiled.notes += notes
+        return findings
 
     def _disagreement(self, first: Observation, second: Observation) -> str | None:
         """Return where two eager runs disagree, values by the rules of the device."""
@@ -289,22 +314,35 @@ class _Run:
             raise InvalidCase(reason, error)
 
     def _compare(
-        self, eager: Observation, compiled: Observation, reference: Reference, varies: bool, excluded: frozenset[str]
+        self,
+        eager: Observation,
+        compiled: Observation,
+        reference: Reference,
+        varies: bool,
+        excluded: frozenset[str],
+        again: Sequence[Finding],
     ) -> tuple[Evidence, list[Finding]]:
         """Return all findings and their evidence, without the parts of the state that are ``excluded``."""
         if excluded:
             eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
-        evidence = Evidence(self.job, eager, compiled, reference)
+        evidence = Evidence(self.job, eager, compiled, reference, again=again)
         return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
 
-    def _judge(self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str]) -> None:
+    def _judge(
+        self,
+        eager: Observation,
+        compiled: Observation,
+        place: str | None,
+        varying: frozenset[str],
+        again: Sequence[Finding],
+    ) -> None:
         """Compare and fill the record.
 
         ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was
-        there alone.
+        there alone. ``again`` are the findings of further compiled runs.
         """
         reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
-        evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset())
+        evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset(), again)
         if place is not None and evidence.undefined is not None:
             place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
         why, excluded = "two eager runs leave it differently", varying
@@ -313,7 +351,7 @@ class _Run:
             excluded = traced_state(findings, self.source, self.settings, eager, self._differ)
         if excluded:
             place = None
-            evidence, findings = self._compare(eager, compiled, reference, False, excluded)
+            evidence, findings = self._compare(eager, compiled, reference, False, excluded, again)
             evidence.note(f"{', '.join(sorted(excluded))}: not compared ({why})")
         if place is not None:
             self.record = replace(self.record, trust=Trust("FLAKY", f"two eager runs, made alike, disagree: {place}"))
@@ -332,4 +370,5 @@ class _Run:
             evidence.note(f"{', '.join(kept)}: gradients from there on are not compared (no output)")
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
                   notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
-                  comparisons=evidence.comparisons, compared=dict(evidence.compared))  # fmt: skip
+                  comparisons=evidence.comparisons, compared=dict(evidence.compared),
+                  accuracy=tuple(evidence.accuracy))  # fmt: skip

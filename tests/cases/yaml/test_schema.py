@@ -74,7 +74,7 @@ WRONG_CASES = {
         "3:23: -1 is too small: expected an integer of 0 or more, or \"${...}\"",
         "3:27: expected an integer of 0 or more, or \"${...}\", found the text 'n'",
     ],
-    "inputs: {x: {init: one}}": ["3:24: 'one' is not one of normal, uniform, zeros, ones, integer, special, eye, randperm | did you mean 'ones'?"],
+    "inputs: {x: {init: one}}": ["3:24: 'one' is not one of normal, uniform, zeros, ones, integer, special, eye, randperm, patterns | did you mean 'ones'?"],
     "inputs: {x: {init: {uniform: [0, 1], ones: 1}}}": ["3:42: expected one key, found uniform, ones"],
     "inputs: {x: {init: {randint: [0]}}}": ["3:34: expected exactly 2 entries, found 1 | such as [0, 10]"],
     "inputs: {x: {shape: [2], dtype: float31}}": ["3:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float31' | did you mean 'float32'?"],
