@@ -97,6 +97,10 @@ FORMS: dict[str, dict[str, Any]] = {
         "return": {"r": "$z"}, "tolerance": {"gradients": {"rtol": 0.1}, "output['r']": {"atol": 0.1}, "reason": "noise"}}]},
     "calls": {"cases": [{"name": "a", "params": {"n": [2]}, "inputs": {"x": ["${n}"]}, "chain": ["F.relu"],
                          "calls": [{"params": {"n": 3}, "inputs": {"x": {"values": [1.5], "layout": ["Tensor.t"]}}}, {}]}]},
+    "callers": {"cases": [{"name": "a", "inputs": {"x": [2]}, "state": {"c": {"python": 1}, "b": [2]}, "chain": [
+        {"nn.GELU": []}, {"operator.mul": ["$_", "$self.c"]}, {"operator.mul": ["$_", "$self.b"]}],
+                           "calls": [{"load": "initial", "train": True, "thread": True, "with": [{"torch.autocast": {"device_type": "cpu"}}],
+                                      "set": {"self.c": ["text"], "self.gelu.approximate": "tanh", "torch.set_flush_denormal": True}}]}]},
     "module": {"cases": [{"name": "a", "inputs": {"x": [2]}, "module": {"file": "model.py", "name": "Model", "args": {"size": "big"}}}]},
     "kernels": {"kernels": {"k": {"file": "kernel.py", "function": "kernel", "arguments": ["$x", "$y", "${x.numel()}"], "outputs": {"y": {"like": "x"}},
                                   "grid": ["${cdiv(x.numel(), BLOCK)}"], "constants": {"BLOCK": [16]}, "reference": [{"torch.mul": ["$x", 2]}]}},

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner.builder import operators
-from runner.cases import expressions, flags
+from runner.builder import callers, operators
+from runner.cases import calls, expressions, flags
 from runner.cases.model import DTYPES
 from runner.cases.yaml.schema import load_schema
 from runner.session.collect import load
@@ -270,6 +270,11 @@ def _flags() -> str:
     return _markdown(("flag", "answer"), rows)
 
 
+def _settings() -> str:
+    rows = [(f"`{name}`", flag.expected) for name, (flag, _) in calls.FUNCTIONS.items()]
+    return _markdown(("setting", "value"), [*rows, *((f"`{name}`", "true or false") for name in flags.SWITCHES)])
+
+
 _OTHERS: dict[str, Callable[[], str]] = {
     "dtypes": lambda: _words(DTYPES) + "\n",
     "constants": lambda: _words(f"torch.{name}" for name in sorted(operators.constants() - set(DTYPES))) + "\n",
@@ -278,6 +283,9 @@ _OTHERS: dict[str, Callable[[], str]] = {
     "attributes of values": lambda: _words(sorted(operators.ATTRIBUTES_OF_VALUES)) + "\n",
     "builtins": lambda: _words(f"builtin.{name}" for name in operators.BUILTINS) + "\n",
     "contexts": lambda: _words(operators.CONTEXTS) + "\n",
+    "attributes of callers": lambda: _words(sorted(calls.OF_SUBMODULES)) + "\n",
+    "contexts of callers": lambda: _words(callers.CONTEXTS) + "\n",
+    "settings of callers": _settings,
     "python operators": _python_operators,
     "refused operators": _refused_operators,
     "flags": _flags,

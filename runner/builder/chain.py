@@ -31,7 +31,9 @@ from runner.cases.walk import places_made
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
 
-STATEMENTS = ("builtin.print", "torch._dynamo.graph_break")
+GRAPH_BREAK = "torch._dynamo.graph_break"
+"""The function that takes no tensor: bare, it is called without ``$_``."""
+STATEMENTS = ("builtin.print", GRAPH_BREAK)
 """Steps that leave no value: ``$_`` stays as it was."""
 
 
@@ -164,7 +166,7 @@ class ChainWriter:
             return self._operator(step, operator.python)
         if operator.kind == "kernel":
             return _kernel_call(step, operator.python, self.scope, render)
-        positional, keywords = render.arguments(step.arguments, step.span)
+        positional, keywords = render.arguments(step.arguments, None if step.operator == GRAPH_BREAK else step.span)
         if operator.kind == "submodule":
             name = operator.python.removeprefix("self.")
             render.of_self(name, step.span, f"an earlier step says id: {name}")

@@ -1,5 +1,7 @@
 """A variant as Python source: ``class Model``, ``make_model()``, ``make_inputs()``, and for several calls ``CALLS``.
 
+What the caller does between calls stands in functions of its own: ``runner/builder/callers.py``.
+
 A case that launches Triton kernels has a second model of the same name and seed, ``make_kernel_model()``. The second
 model launches the kernels; the first computes their references.
 
@@ -16,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder.arguments import places_of_texts
+from runner.builder.callers import CallerWriter
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
-from runner.builder.names_and_values import Scope, call, python_name, temporary
+from runner.builder.names_and_values import Renderer, Scope, call, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
-from runner.cases.model import GIVEN, Arithmetic, Case, Input, Items, Kernel, Literal, Output, Ref, Value, Variant
+from runner.cases.model import GIVEN, Arithmetic, Call, Case, Input, Items, Kernel, Literal, Output, Ref, Value, Variant
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.python_files import top_names
 from runner.cases.texts import numpy_step
@@ -94,8 +97,12 @@ class _Builder:
             functions += more
         for changed in self.case.calls:
             self._check_call(changed.params, changed.inputs, changed.span)
+        callers = self._callers()
+        functions += callers.lines
+        model += self._imports(callers.lines) if case.module is not None else []
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
-        for name, values in (("CALLS", calls if len(calls) > 1 else []), ("COTANGENTS", cotangents)):
+        lists = {"CALLS": calls if len(calls) > 1 else [], "COTANGENTS": cotangents, **callers.lists}
+        for name, values in lists.items():
             if values:
                 body += [Line(""), Line(""), Line(f"{name} = [{', '.join(values)}]")]
         self._unused()
@@ -123,6 +130,7 @@ class _Builder:
             '"""',
             "",
             *([FUTURE, ""] if any("__future__" in read_text(kernel.file) for kernel in case.kernels) else []),
+            *(["import contextlib", ""] if "contextlib." in text else []),
             "import torch",
             *(["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []),
             *(["from torch import nn"] if re.search(r"\bnn\.", text.replace("torch.nn.", "")) else []),
@@ -142,6 +150,25 @@ class _Builder:
             *_lines_of(self.case.module.file, text),
             *([] if has_torch else [Line(""), Line("import torch")]),
         ]
+
+    def _imports(self, functions: Iterable[Line]) -> list[Line]:
+        """What the caller's functions need behind a person's file."""
+        text = "\n".join(line.text for line in functions)
+        modules = ("contextlib", *(f"torch.{module}" for module in _MODULES))
+        return [Line(f"import {module}") for module in modules if f"{module}." in text]
+
+    def _callers(self) -> CallerWriter:
+        """The functions of what the caller does between the calls."""
+
+        def render(one: Call) -> Renderer:
+            scope = self._scope(set(), {**self.variant.params, **one.params})
+            scope.in_forward = False
+            return TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
+
+        names, modes = ({}, []) if self.case.module is not None else (self.names, self.modes)
+        writer = CallerWriter(self.case, render, self.problems, names, modes)
+        writer.write()
+        return writer
 
     def _kernels(self) -> list[Line]:
         case = self.case
@@ -163,6 +190,7 @@ class _Builder:
         self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.outputs.items() if n not in scope.used}
         self.dropped = scope.dropped
         self.chain_params = set(scope.used_params)
+        self.names = scope.state
         state = self._state()
         made = [*modules.lines, *state]
         head = [Line("    def __init__(self):"), Line("        super().__init__()"), *made, Line("")] if made else []
@@ -353,6 +381,7 @@ class _Builder:
 
 
 _MODULES = (
+    "_dynamo.config",
     "nn.utils.rnn",
     "distributions",
     "nn.attention.flex_attention",
@@ -405,7 +434,7 @@ FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 _OWN = re.compile(
     r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|"
-    r"numpy"
+    r"numpy|CHANGES|CONTEXTS|THREADS|contextlib|(change|around)_\d+|save_state"
 )
 """Names at the top of the written source, which a kernel's file must leave alone."""
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
+from runner.cases.calls import parse_calls
 from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_inputs, parse_value
 from runner.cases.flags import check_flags
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
     GIVEN,
-    Call,
     Case,
     Compile,
     Expect,
@@ -43,7 +43,6 @@ from runner.cases.yaml.values import (
     YamlNode,
     YamlScalar,
     YamlSequence,
-    count_nodes,
     entries,
     fields,
     items,
@@ -100,7 +99,7 @@ def parse_case(
         result=parse_value(keys["return"], problems) if "return" in keys else None,
         module=module,
         kernels=used,
-        calls=_calls(keys.get("calls"), keys.get("inputs"), problems),
+        calls=parse_calls(keys.get("calls"), keys.get("inputs"), problems),
         dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str, default=("float32",)))),
         devices=listed(keys.get("devices"), str, default=("cpu",)),
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
@@ -197,23 +196,6 @@ def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problem
                 problems.error(
                     key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params)
                 )
-
-
-def _calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -> tuple[Call, ...]:
-    """The further calls. Each makes all inputs again, so that their product is bounded."""
-    calls: list[Call] = []
-    limits = problems.limits
-    if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
-        return problems.refuse(
-            (),
-            node.span,
-            f"these calls make inputs of more than {limits.expanded_nodes} nodes",
-            limits.hint("expanded_nodes"),
-        )
-    for item in items(node):
-        keys = fields(item)
-        calls.append(Call(table(keys.get("params"), *SCALARS), parse_inputs(keys.get("inputs"), problems), item.span))
-    return tuple(calls)
 
 
 def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModule | None:

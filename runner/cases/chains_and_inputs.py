@@ -62,6 +62,10 @@ INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 """Operators whose second positional may be an index text."""
 
 STEP_KEYS = ("out", "call", "id", "train", "state")
+TRAINED = re.compile(
+    r"(torch|aten)\.(native_dropout|(feature_)?(alpha_)?dropout_?|_cudnn_rnn|miopen_rnn|rnn_(relu|tanh))(\.\w+)?"
+)
+"""Operators that take an argument ``train``, which is a key of a step too."""
 _WEIGHT = "{weight: {init: ones}}"
 _PARAMETER = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 _FORMS = ("$tensor", "$fn", "$text")
@@ -140,11 +144,13 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
 def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
     """A step key among the keywords is nearly always two spaces too many.
 
-    References are an argument: a step's ``out`` holds names.
+    References are an argument: a step's ``out`` holds names. So is ``train`` where the operator takes one.
     """
     if not isinstance(value, YamlMapping):
         return
     for key, inner in value.entries:
+        if key.value == "train" and TRAINED.fullmatch(name):
+            continue
         tensors = isinstance(inner, YamlSequence) and inner.items and all(map(_is_reference, inner.items))
         if key.value in STEP_KEYS and not _is_reference(inner) and not (key.value == "out" and tensors):
             problems.error(

@@ -208,12 +208,29 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """What the caller sets: ``self.<attribute>``, ``global.<variable>`` or a setting of torch by its full name."""
+
+    target: str
+    value: Value
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """A further call of the compiled object: other params and inputs, fresh data."""
+    """A further call of the compiled object: other params and inputs, fresh data, and what the caller does.
+
+    ``load`` says which state dict is loaded before it, and ``thread`` that a new thread makes it.
+    """
 
     params: Mapping[str, Any]
     inputs: tuple[Input, ...]
     span: Span
+    load: str | None = None  # initial, current or assign
+    changes: tuple[Change, ...] = ()
+    train: bool | None = None
+    contexts: tuple[Step, ...] = ()
+    thread: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ from runner.cases.model import (
     Variant,
 )
 from runner.cases.texts import complex_text, is_complex
-from runner.cases.walk import change_entry, change_input, change_nodes, change_value, entry_text, names_made
+from runner.cases.walk import change_entry, change_input, change_nodes, change_value, entry_text, map_step, names_made
 from runner.cases.yaml.values import flow, resolve
 from runner.quote import QuoteError
 from runner.text import visible
@@ -97,7 +97,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         **({"module": _module(case.module, where)} if case.module else {"chain": chain_of(case.chain)}),
         **({} if case.result is None else {"return": value_of(case.result)}),
         **_non_empty(
-            calls=[_non_empty(params=dict(c.params), inputs=_inputs(c.inputs)) for c in case.calls],
+            calls=[_call_of(call) for call in case.calls],
             requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
             compile=_non_empty(
                 fullgraph=compiling.fullgraph,
@@ -115,6 +115,16 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
             known=[known_of(entry) for entry in case.known],
             kernels={k.name: _kernel(k, where) for k in case.kernels if k.name in used},
         ),
+    }
+
+
+def _call_of(call: Call) -> dict[str, Any]:
+    """A further call as plain data."""
+    return {
+        **_non_empty(params=dict(call.params), inputs=_inputs(call.inputs), load=call.load),
+        **_non_empty(set={change.target: value_of(change.value) for change in call.changes}),
+        **_non_null(train=call.train),
+        **_non_empty(**{"with": chain_of(call.contexts)}, thread=call.thread),
     }
 
 
@@ -448,7 +458,13 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     own = {item.name: item for item in call.inputs}
     pairs = [(item, change_input(own.get(item.name, item), substitute_call)) for item in case.inputs]
     changed = (new for item, new in pairs if item.name in own or new != change_input(item, substitute_case))
-    return Call({}, tuple(changed), call.span)
+    return replace(
+        call,
+        params={},
+        inputs=tuple(changed),
+        changes=tuple(replace(one, value=change_value(one.value, substitute_call)) for one in call.changes),
+        contexts=tuple(map_step(one, lambda value: change_value(value, substitute_call)) for one in call.contexts),
+    )
 
 
 class _Substitution:

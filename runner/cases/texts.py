@@ -262,6 +262,7 @@ def check_numpy(case: Case, problems: Problems) -> None:
     chains = _chains(case)
     values = [value for chain in chains for value in values_of(chain)]
     values += [part for item in _inputs(case) if item.python is not None for part in parts_of(item.python)]
+    values += [part for call in case.calls for change in call.changes for part in parts_of(change.value)]
     values += parts_of(case.result) if case.result is not None else []
     texts = [*_texts(values), *(value for axis in case.params.values() for value in axis if isinstance(value, str))]
     texts += [step.operator for chain in chains for step in all_steps(chain) if step.operator == "Tensor.type"]

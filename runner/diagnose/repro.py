@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import Any
 
+from runner.builder.callers import setting_of
 from runner.builder.names_and_values import python_name
 from runner.builder.source import FUTURE, Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
@@ -415,7 +416,8 @@ def _widest(job: Job, text: str) -> str:
 _HEAD = re.compile(
     r'"""(?P<title>[^\n]*)\n\n(?P<doc>.*?\n\n)?Written from [^\n]*\n"""\n\n(?P<imports>.*?)\n\n\n(?P<body>.*)', re.S
 )
-_CALLS = re.compile(r"^CALLS = \[", re.MULTILINE)
+_LOOPED = {"CALLS": "make_inputs", "CHANGES": "change", "CONTEXTS": "around", "THREADS": "is_thread"}
+"""Lists of a source, an entry for each call, and what the script calls an entry."""
 _MAKE_MODEL = re.compile(r"\n\n\ndef make_model\(\):\n(?P<lines>.*?)\n    return model\n", re.S)
 
 _LAYOUTS = re.compile(r"sparse|nested|jagged|_(coo|csr|csc|bsr|bsc)\b|mkldnn")
@@ -498,13 +500,16 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     cotangent = grad["cotangent"]
     if cotangent not in _COTANGENTS:
         raise QuoteError("a cotangent is seeded, ones, sum or given")
-    several, first = _CALLS.search(text) is not None, integer(request.seed)
+    settings = [one.target for call in case.calls for one in call.changes if one.target.startswith("torch.")]
+    lists = [name for name in _LOOPED if re.search(rf"^{name} = \[", text, re.MULTILINE)]
+    several, first = "CALLS" in lists, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"
     draws = own or bool(DRAWING.search(model))
     contexts = ["torch.no_grad()"] if grad["mode"] == "off" else []
     if request.autocast:
         dtype = torch_name(request.autocast.removeprefix("torch."))
         contexts.append(f"torch.autocast({literal(request.device.partition(':')[0])}, {dtype})")
+    contexts += ["around()"] if "CONTEXTS" in lists else []
     second = grad["order"] > 1
     make_inputs = "case.make_inputs()" if own and not several else "make_inputs()"
     seeds_call = draws or "get_rng_state" in aim.returned
@@ -516,10 +521,9 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     return {
         "module": own,
         "several": several,
-        "loop": "for number, make_inputs in "
-        f"enumerate({'case.' if own else ''}CALLS{f'[:{aim.calls}]' if aim.calls else ''}):"
-        if several
-        else "",
+        "loop": _loop(lists, "case." if own else "", aim.calls) if several else "",
+        "settings": [setting_of(name) for name in dict.fromkeys(settings)],
+        "callers": [name for name in lists if name != "CALLS"],
         "python": own and re.search(r"\brandom\b|numpy", text) is not None,
         "seed": "seed_all" if own and re.search(r"\brandom\b|numpy", text) else "torch.manual_seed",
         "seeds_model": own or "def __init__" in model or draws,
@@ -561,6 +565,16 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "alike": _alike(request, aim),
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
     }
+
+
+def _loop(lists: Sequence[str], prefix: str, calls: int | None) -> str:
+    """Return the line that goes over the calls, and over what the caller does for each; the first ``calls`` alone."""
+    first, *others = (f"{prefix}{name}" for name in lists)
+    first += f"[:{calls}]" if calls else ""
+    if not others:
+        return f"for number, make_inputs in enumerate({first}):"
+    names = ", ".join(_LOOPED[name] for name in lists)
+    return f"for number, ({names}) in enumerate(zip({', '.join([first, *others])})):"
 
 
 def _alike(request: Job, aim: Aim) -> str:
@@ -606,7 +620,7 @@ def _expected(request: Job) -> str:
 
 def _renamed(ours: str, theirs: str) -> str:
     """Our text with another name for each function and variable whose name the person's file uses too."""
-    contract = {"make_model", "make_inputs", "make_cotangents", "CALLS", "COTANGENTS"}
+    contract = {"make_model", "make_inputs", "make_cotangents", "COTANGENTS", *_LOOPED}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for name in sorted(set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
@@ -665,8 +679,9 @@ def _spaced(text: str) -> str:
     within = False
     for line in (line for line in text.split("\n") if line.strip()):
         outside = not line.startswith(" ")
-        begins = line.startswith(("def ", "if __name__"))
-        gap = "\n\n" if parts and outside and (begins or within) else ""
+        begins = line.startswith(("def ", "@", "if __name__"))
+        decorated = bool(parts) and parts[-1].lstrip().startswith("@")
+        gap = "\n\n" if parts and outside and (begins or within) and not decorated else ""
         within = (within and not outside) or begins
         parts.append(gap + line)
     return "\n".join(parts) + "\n"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from runner.builder import operators
-from runner.builder.chain import STATEMENTS
+from runner.builder.chain import GRAPH_BREAK, STATEMENTS
 from runner.builder.names_and_values import python_name
 from runner.builder.operators import has_only_a_value
 from runner.cases import expressions
@@ -230,7 +230,7 @@ def _explicit(step: Step, previous: Ref | None) -> Step:
     operand = Arguments((Ref(PREVIOUS, (), step.span),))
     if step.operator.startswith("nn."):
         return step if step.call is not None else replace(step, call=operand)
-    return replace(step, arguments=operand) if step.arguments.bare else step
+    return replace(step, arguments=operand) if step.arguments.bare and step.operator != GRAPH_BREAK else step
 
 
 # --- and back -------------------------------------------------------------------------------
@@ -373,7 +373,8 @@ def remove_steps(
         if value is None:
             return None
         names[name] = value
-    shorter = replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs))
+    calls = _without_changes(case, {f"self.{step.id}" for step in removed if step.id})
+    shorter = replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs), calls=calls)
     return tidy(substitute_case(shorter, names))
 
 
@@ -616,10 +617,13 @@ def _tidy_once(case: Case) -> Case:
     if case.module is not None or PREVIOUS in used:
         inputs = case.inputs
     names = {item.name for item in inputs}
-    calls = tuple(
-        Call(call.params, tuple(item for item in call.inputs if item.name in names), call.span) for call in case.calls
-    )
     state = tuple(item for item in case.state if f"self.{item.name}" in used | assigned or item.name in bases)
+    gone = {f"self.{item.name}" for item in case.state if item not in state}
+    calls = tuple(
+        replace(call, inputs=tuple(item for item in call.inputs if item.name in names))
+        for call in _without_changes(case, gone)
+    )
+    used |= {_part(change.target) for call in calls for change in call.changes}
     return replace(
         case,
         inputs=inputs,
@@ -627,6 +631,19 @@ def _tidy_once(case: Case) -> Case:
         state=state,
         chain=map_steps(case.chain, lambda step: _named_if_used(step, used, used | called)),
     )
+
+
+def _without_changes(case: Case, gone: Collection[str]) -> tuple[Call, ...]:
+    """Return the calls without what they change of state and submodules that have gone."""
+    return tuple(
+        replace(call, changes=tuple(change for change in call.changes if _part(change.target) not in gone))
+        for call in case.calls
+    )
+
+
+def _part(target: str) -> str:
+    """Return the state or the submodule that a call changes: ``self.first`` of ``self.first.weight.requires_grad``."""
+    return ".".join(target.split(".")[:2])
 
 
 def _named_if_used(step: Step, used: Collection[str], referred: Collection[str]) -> Step:

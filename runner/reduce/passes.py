@@ -9,7 +9,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
@@ -26,6 +26,8 @@ from runner.reduce.chains import (
 )
 from runner.reduce.state import SIMPLE_INITS, Attempt, Path, State, init_name, tables_of, value_rank
 from runner.reduce.value_info import input_like, references
+
+T = TypeVar("T")
 
 
 def attempt(change: str, case: Case | None) -> Iterator[Attempt]:
@@ -48,6 +50,24 @@ def calls(state: State) -> Iterator[Attempt]:
             if remaining:
                 yield from attempt(f"drop {size} of {count} calls", replace(case, calls=remaining))
         size //= 2
+
+
+def callers(state: State) -> Iterator[Attempt]:
+    """Propose further calls before which, or around which, the caller does less."""
+    case = state.named
+    for number, call in enumerate(case.calls):
+        fewer = [("load", {"load": None}), ("train", {"train": None}), ("thread", {"thread": False})]
+        fewer += [(f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes]
+        fewer += [(f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts]
+        for what, fields in fewer:
+            smaller = replace(call, **fields)  # type: ignore[arg-type]
+            if smaller != call:
+                changed = (*case.calls[:number], smaller, *case.calls[number + 1 :])
+                yield from attempt(f"call {number + 1} without {what}", replace(case, calls=changed))
+
+
+def _without(items: tuple[T, ...], item: T) -> tuple[T, ...]:
+    return tuple(other for other in items if other is not item)
 
 
 def chunks(state: State) -> Iterator[Attempt]:

@@ -238,6 +238,7 @@ def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
 
 PASSES: tuple[Pass, ...] = (
     passes.calls,
+    passes.callers,
     passes.chunks,
     passes.blocks,
     passes.outputs,

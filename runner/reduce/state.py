@@ -121,12 +121,14 @@ def size_of(data: Mapping[str, Any]) -> Size:
         elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
         dimensions=sum(len(_shape(tensor)) for tensor in tensors),
         settings=sum(_leaves(item) for key, item in data.items() if key not in _NO_SETTINGS)
-        + sum(_input_settings(item) for table in tables for item in table.values()),
+        + sum(_input_settings(item) for table in tables for item in table.values())
+        + sum(_leaves(call.get(key)) for call in data.get("calls") or () for key in _OF_CALLERS),
         arguments=_weight(chain) + _weight(data.get("return")),
         values=sum(map(value_rank, tensors)),
     )
 
 
+_OF_CALLERS = ("load", "set", "train", "with", "thread")
 _NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls", "params", "module", KERNELS})
 
 

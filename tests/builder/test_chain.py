@@ -68,6 +68,8 @@ def forward(built: Built, chain: str, keys: str = "") -> list[str]:
         ("- operator.setitem: ['$x[0]', '[1:]', 0]", ["x[0][1:] = 0", "return x"]),
         ("- {builtin.list: [[$x]], out: a}\n- operator.delitem: [$a, 0]\n- torch.abs: $x", ["a = list([x])", "del a[0]", "return torch.abs(x)"]),
         ("- torch.abs\n- builtin.print: [here]\n- torch.neg", ["y = torch.abs(x)", 'print("here")', "return torch.neg(y)"]),
+        ("- torch.abs\n- torch._dynamo.graph_break", ["y = torch.abs(x)", "torch._dynamo.graph_break()", "return y"]),
+        ('- {torch.native_dropout: {"*": [$x, 0.5], train: true}, out: [a, _]}\n- torch.abs', ["a, _ = torch.native_dropout(x, 0.5, train=True)", "return torch.abs(a)"]),
         ("- torch.abs\n- torch._dynamo.graph_break: []", ["y = torch.abs(x)", "torch._dynamo.graph_break()", "return y"]),
         ("- operator.call: [{$fn: {args: [t], chain: [torch.sin]}}, $x]", ["def fn1(t):", "    return torch.sin(t)", "return fn1(x)"]),
         # modules

@@ -14,6 +14,7 @@ from built import Built, folder
 from runner.builder.chain import _snake
 from runner.builder.operators import ENUMS, METHODS_OF_ARRAYS, attributes, constants, inventory, is_operator, resolve
 from runner.builder.source import build
+from runner.cases.chains_and_inputs import TRAINED
 from runner.cases.model import DTYPES, Variant
 from runner.cases.python_names import OF_MODULES
 from runner.cases.versions import matches
@@ -551,3 +552,10 @@ def test_a_sparse_constructor_checks_its_indices(built: Built, step: str, layout
     assert ran(built, keys.replace("PLACE", "0")).output.layout is layout
     with pytest.raises(RuntimeError):
         ran(built, keys.replace("PLACE", "50000000"))
+
+
+def test_operators_that_take_an_argument_train() -> None:
+    every = [name for name in dir(torch.ops.aten) if is_operator(f"aten.{name}")]
+    schemas = {name: torch._C._jit_get_schemas_for_operator(f"aten::{name}") for name in every}
+    taking = {name for name, known in schemas.items() if any("train" in [a.name for a in s.arguments] for s in known)}
+    assert taking and {name for name in every if TRAINED.fullmatch(f"aten.{name}")} == taking

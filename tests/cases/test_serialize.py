@@ -92,7 +92,9 @@ EVERYTHING = """
         out: self.count
       - torch.clone: []
     return: {z: $_, parts: [$part, "$several[0]", $self.c, "${u.numel() * 2}", "$f.grad", {}], text: {$text: "$5"}}
-    calls: [{}, {params: {n: 7}}, {inputs: {u: {shape: [4], init: eye}}}]
+    calls: [{}, {params: {n: 7}}, {inputs: {u: {shape: [4], init: eye}}},
+            {load: assign, set: {self.count: 2, self.lin.p: {$text: "$5"}, torch.set_default_dtype: torch.float64}, train: false,
+             with: [torch.no_grad, {torch.autocast: {device_type: $device}}], thread: true}]
     requires: {torch: ">=2.6", device: [cpu], package: [numpy]}
     compile: {fullgraph: true, mode: max-autotune, options: {max_fusion_size: 3}, timeout: 1m}
     config: {torch._inductor.config.epilogue_fusion: false}

@@ -17,6 +17,7 @@ import re
 import runpy
 import symtable
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -41,10 +42,13 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 import torch
 import torch._inductor.config
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 
-from runner.builder.source import build
+from runner.builder.source import Source, build
 from runner.worker.planted import after, instead
+from runner.worker.program import global_state
 from runner.worker.tasks.registry import run_job
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -90,7 +94,81 @@ def _off_in_later_calls(graph: Any, inputs: Any) -> Any:
     return run
 
 
+FIRST: list[Any] = []
+
+
+def _stale(compile_graph: Any) -> Any:
+    """Return a backend that gives a frame's first code again where a guard of it has failed."""
+
+    def compile_once(graph: Any, inputs: Any) -> Any:
+        names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+        if torch._guards.CompileContext.current_compile_id().frame_compile_id == 0:
+            FIRST[:] = [names, compile_graph(graph, inputs)]
+        wanted, function = FIRST
+
+        def run(*args: Any) -> Any:
+            given = dict(zip(names, args, strict=True))
+            return function(*(given[name] for name in wanted))
+
+        return run
+
+    return compile_once
+
+
+def _without_autocast(graph: Any, inputs: Any) -> Any:
+    def run(*args: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return graph(*args)
+
+    return run
+
+
+def _with_first_dtype(graph: Any, inputs: Any) -> Any:
+    """Runs under the default dtype of every process."""
+
+    def run(*args: Any) -> Any:
+        original = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            return graph(*args)
+        finally:
+            torch.set_default_dtype(original)
+
+    return run
+
+
+def _own_buffers(graph: Any, inputs: Any) -> Any:
+    """Goes on with what it left in buffers, whatever has been written there since."""
+    names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    kept: dict[int, Any] = {}
+
+    def run(*args: Any) -> Any:
+        places = [place for place, name in enumerate(names) if "_buffers_" in name]
+        for place in kept:
+            args[place].copy_(kept[place])
+        outs = graph(*args)
+        kept.update((place, args[place].clone()) for place in places)
+        return outs
+
+    return run
+
+
+def _of_its_thread(graph: Any, inputs: Any) -> Any:
+    """Right in the main thread only."""
+
+    def run(*args: Any) -> Any:
+        away = threading.current_thread() is not threading.main_thread()
+        return tuple(out + away for out in graph(*args))
+
+    return run
+
+
 HERE = ModuleType("planted_for_scripts")
+HERE.stale = _stale(lambda graph, inputs: graph.forward)  # type: ignore[attr-defined]
+HERE.stale_aot = _stale(aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward)))  # type: ignore[attr-defined]
+HERE.own_buffers, HERE.of_its_thread, HERE.without_autocast = _own_buffers, _of_its_thread, _without_autocast  # type: ignore[attr-defined]
+HERE.with_first_dtype = _with_first_dtype  # type: ignore[attr-defined]
+HERE.asks_for_gradients = after(lambda out: out.requires_grad_())  # type: ignore[attr-defined]
 HERE.cut, HERE.keyed, HERE.off_in_later_calls = _cut, _keyed, _off_in_later_calls  # type: ignore[attr-defined]
 HERE.nan_for_large = after(lambda out: torch.where(out > 1e30, torch.nan, out))  # type: ignore[attr-defined]
 HERE.imaginary = after(lambda out: out + 1j)  # type: ignore[attr-defined]
@@ -313,6 +391,25 @@ PLANTED = {
     "graph-break": (SUM + "\nexpect: {graph_breaks: 0}", CLEAN, {"graph-break"}),
 }  # fmt: skip
 
+# What the caller does between calls, and a backend that does not see it.
+CALLERS = {
+    "a Python number": ("inputs: {x: [4], n: {python: 2}}\ngrad: off\nchain: [{torch.mul: [$x, $n]}]\ncalls: [{inputs: {n: {python: 3}}}]", "stale", "value"),
+    "a text and None": ("inputs: {x: [4], s: {python: a}, o: {python: 1}}\ngrad: off\nchain: [{operator.eq: [$s, a], out: same}, {torch.neg: $x}, {if: $o, do: [torch.sin]}, {if: $same, do: [torch.exp]}]\ncalls: [{inputs: {s: {python: b}}}, {inputs: {o: {python: null}}}]", "stale", "value"),
+    "an attribute": (X + "state: {act: {python: a}}\nchain: [{operator.eq: [$self.act, a], out: same}, {torch.sin: $x}, {if: $same, do: [torch.exp]}]\ncalls: [{set: {self.act: b}}]", "stale", "value"),
+    "an attribute of a module": (X + "chain: [{nn.LeakyReLU: 0.5}]\ncalls: [{set: {self.leaky_re_lu.negative_slope: 0.1}}]", "stale", "value"),
+    "a setting of torch": (X + "chain: [{torch.zeros: [5]}, {torch.add: [$x, $_]}]\ncalls: [{set: {torch.set_default_dtype: torch.float64}}]", "with_first_dtype", "dtype"),
+    "requires_grad": ("inputs: {x: [4, 3]}\nchain: [{nn.Linear: [3, 2], id: lin}]\ncalls: [{set: {self.requires_grad: false}}]", "asks_for_gradients", "requires-grad"),
+    "the mode": (X + "chain: [{nn.BatchNorm1d: 5}]\ncalls: [{train: true}]", "stale", "value"),
+    "a context": ("inputs: {x: {shape: [4], requires_grad: true}}\nchain: [torch.sin]\ncalls: [{with: [torch.enable_grad]}]\ngrad: off", "stale_aot", "requires-grad"),
+    "autocast": ("inputs: {x: [4, 3]}\ngrad: off\nchain: [{nn.Linear: [3, 2]}]\ncalls: [{with: [{torch.autocast: {device_type: cpu, dtype: torch.bfloat16}}]}]", "without_autocast", "dtype"),
+    "another thread": (X + "chain: [torch.sin]\ncalls: [{thread: true, with: [torch.no_grad]}]", "of_its_thread", "value"),
+    "a state dict": (X + "state: {c: {shape: [5], init: zeros}}\nchain: [{Tensor.add_: [$self.c, 1]}, {torch.add: [$x, $_]}]\ncalls: [{load: initial}]", "own_buffers", "value"),
+}  # fmt: skip
+PLANTED |= {
+    f"caller, {name}": (keys, f"planted_for_scripts:{backend}", {oracle})
+    for name, (keys, backend, oracle) in CALLERS.items()
+}
+
 # What differs and is no problem: another rounding, memory that nobody wrote, what the case ignores.
 HARMLESS = {
     "a sum in another order": (
@@ -410,11 +507,16 @@ def _outcome(text: str, folder: Path) -> tuple[int, str]:
     return code, output.getvalue()
 
 
-def judged(target: Variant) -> Diagnosis:
-    """What the run itself says."""
+def recorded(target: Variant) -> tuple[Source, dict[str, Any]]:
+    """Its source, and the record of the run."""
     source = build(target)
     request = job(Planned(target, Environment("", "", "", "", "")), source)
-    record = run_job(json.loads(json.dumps(dataclasses.asdict(request))), lambda message: None)
+    return source, run_job(json.loads(json.dumps(dataclasses.asdict(request))), lambda message: None)
+
+
+def judged(target: Variant) -> Diagnosis:
+    """What the run itself says."""
+    source, record = recorded(target)
     findings = tuple(ranked([finding(Finding.from_json(data), source) for data in record["findings"]]))
     return Diagnosis(target.id, torch.__version__, "", findings=findings, labels=tuple(record["labels"]))
 
@@ -466,6 +568,39 @@ def test_what_is_no_problem(name: str, tmp_path: Path) -> None:
     assert result.findings == ()
     code, output = outcome(script(target, result), tmp_path)
     assert code == 0, output
+
+
+@pytest.mark.parametrize("name", CALLERS)
+def test_a_healthy_backend_sees_what_the_caller_does(name: str, tmp_path: Path) -> None:
+    original = global_state.read()
+    target = variant(tmp_path, CALLERS[name][0], CLEAN)
+    _, record = recorded(dataclasses.replace(target, backend=Backend("aot_eager", "aot_eager")))
+    assert record["findings"] == [] and not record["trust"]
+    assert global_state.differences(original) == {}
+
+
+def test_a_backend_that_does_not_see_a_variable_of_a_file(tmp_path: Path) -> None:
+    keys = X + "module: {file: own.py, name: Scaled}\ncalls: [{set: {global.SCALE: 3.0}}]"
+    target = variant(tmp_path, keys, "planted_for_scripts:stale", own=SCALED)
+    result = judged(target)
+    code, output = outcome(script(target, result), tmp_path)
+    assert result.findings and script_shows(result.findings[0], code, output), output
+    clean = dataclasses.replace(target, backend=Backend("aot_eager", "aot_eager"))
+    assert judged(clean).findings == ()
+    code, output = outcome(script(clean, result), tmp_path)
+    assert code == 0, output
+
+
+SCALED = """
+    import torch
+
+    SCALE = 2.0
+
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x):
+            return x.sin() * SCALE
+    """
 
 
 MODULE = """

@@ -30,6 +30,8 @@ from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
 MAKE_INPUTS = "make_inputs"
+CALLERS = ("CHANGES", "CONTEXTS", "THREADS")
+"""Lists of a source, an entry for each call: what the caller does before it, its contexts, and who makes it."""
 _numbers = itertools.count()
 _NO_CONTEXT = contextlib.nullcontext()
 
@@ -49,6 +51,29 @@ class LoadedCase:
     holders: tuple[Holder, ...] = ()  # of the variables of its file, as it was loaded
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
+    changes: tuple[Callable[[torch.nn.Module], None] | None, ...] = ()  # one a call, where the caller changes something
+    contexts: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = ()  # one a call
+    threads: tuple[bool, ...] = ()  # whether a new thread makes the call
+
+    @property
+    def has_changes(self) -> bool:
+        """Return whether the caller does anything beside the calls."""
+        return bool(self.changes or self.contexts or self.threads)
+
+    def change(self, call: int) -> None:
+        """Do what the caller does before a call."""
+        change = self.changes[call] if self.changes else None
+        if change is not None:
+            with self.python:
+                change(self.model)
+
+    def around(self, call: int) -> contextlib.AbstractContextManager[Any]:
+        """Return the context in which the caller makes a call, and again for its backward."""
+        return self.contexts[call]() if self.contexts else contextlib.nullcontext()
+
+    def in_thread(self, call: int) -> bool:
+        """Return whether a new thread makes a call."""
+        return bool(self.threads) and self.threads[call]
 
     def state_leaves(self) -> State:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
@@ -143,7 +168,20 @@ class Source:
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
         stance = "" if launching else self.stance
-        return LoadedCase(module, self.path, model, tuple(makers), cotangents, holders, self._python, stance)
+        changes, contexts, threads = (tuple(getattr(module, name, ())) for name in CALLERS)
+        return LoadedCase(
+            module,
+            self.path,
+            model,
+            tuple(makers),
+            cotangents,
+            holders,
+            self._python,
+            stance,
+            changes,
+            contexts,
+            threads,
+        )
 
     def close(self) -> None:
         """Forget the modules that were loaded, and what they have added to torch."""

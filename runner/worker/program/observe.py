@@ -23,6 +23,7 @@ from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
 from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.threads import in_new_thread
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks, why_uncompiled
@@ -183,7 +184,7 @@ def observe(
                     target,
                     args,
                     settings if call == len(loaded.makers) - 1 else replace(settings, roots=frozenset()),
-                    settings.seed + call,
+                    call,
                     during,
                     cotangents,
                     around_backward,
@@ -235,7 +236,7 @@ def _run_call(
     target: Callable[..., Any],
     args: list[Any],
     settings: Settings,
-    seed: int,
+    call: int,
     during: list[str],
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
@@ -245,9 +246,10 @@ def _run_call(
     """Call once, fill ``record``, return the values that the caller has then.
 
     ``during`` holds the phase for the handler of an error, ``earlier`` what the caller has of earlier calls, and
-    ``original`` torch's settings.
+    ``original`` torch's settings before the caller changes any.
     """
-    module = loaded.module.__name__
+    module, seed = loaded.module.__name__, settings.seed + call
+    loaded.change(call)
     names = argument_names(loaded.model, len(args))
     given_inputs, state = _open(names, args, module), loaded.state_leaves()
     input_places, state_places = _places(given_inputs), _places(state)
@@ -271,12 +273,16 @@ def _run_call(
     versions = [_version(tensor) for _, tensor in tensors]
     gaps = GapWatch(tensors)
 
-    with modes(settings):
-        try:
-            with loaded.python:
-                result = target(*args)
-        finally:
-            record.settings = global_state.changes(original)
+    def forward() -> Any:
+        with modes(settings), loaded.around(call):
+            settings_before = global_state.read() if loaded.has_changes else original
+            try:
+                with loaded.python:
+                    return target(*args)
+            finally:
+                record.settings = global_state.changes(settings_before)
+
+    result = in_new_thread(forward) if loaded.in_thread(call) else forward()
     synchronize(settings.device)
     opened = _open(["output"], [result], module)
     outputs, record.outputs = _tensors(opened.leaves), _copy(opened, module)
@@ -289,7 +295,7 @@ def _run_call(
         sources += _late_sources(loaded, tensors, sources)
         if settings.roots:
             roots = _roots([*_open(names, args, module).leaves, *loaded.state_leaves().leaves], settings.roots)
-        with around_backward():
+        with around_backward(), loaded.around(call):
             record.gradients, gradients = _backward(outputs + roots, sources, settings, seed, given, loaded.python)
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from runner.contract.finding import Finding
+from runner.worker.program import global_state
 from runner.worker.program.load import Source, seed_all
 from runner.worker.program.observe import Observation, Settings, modes, snapshot_state
 from runner.worker.program.places import Places
@@ -60,6 +61,7 @@ def traced_state(
     return frozenset(suspects.intersection(_differing(state, traced, disagrees)))
 
 
+@global_state.restored()
 def _traced(source: Source, settings: Settings) -> tuple[Tree, Tree] | None:
     """Return the state as it is loaded, and after the calls on tensors without elements, in eager; None where they
     raise."""
@@ -70,10 +72,11 @@ def _traced(source: Source, settings: Settings) -> tuple[Tree, Tree] | None:
     try:
         for call in range(len(loaded.makers)):
             args = map_tensors(mode.from_tensor, loaded.make_inputs(call, settings.seed + call))
+            loaded.change(call)
             _, leaves, containers = loaded.state_leaves()
             before = Places.of(leaves, containers)
             seed_all(settings.seed + call)
-            with modes(settings), mode, loaded.python:
+            with modes(settings), loaded.around(call), mode, loaded.python:
                 loaded.model(*args)
     except Exception:  # noqa: BLE001  a model may need the elements
         return None

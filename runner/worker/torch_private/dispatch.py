@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -25,6 +25,13 @@ enter_function_mode: Callable[[Any], None] = Door("torch._C:_push_on_torch_funct
 leave_function_mode: Callable[[], Any] = Door("torch._C:_pop_torch_function_stack", _NEEDED).need()
 count_dispatch_modes: Callable[[], int] = Door("torch._C:_len_torch_dispatch_stack", _NEEDED).need()
 
+_function_modes: Callable[[], list[Any]] = Door("torch.overrides:_get_current_function_mode_stack", _NEEDED).need()
+_dispatch_modes: Callable[[], list[Any]] = Door(
+    "torch.utils._python_dispatch:_get_current_dispatch_mode_stack", _NEEDED
+).need()
+_enter_dispatch_mode: Callable[[Any], None] = Door("torch.utils._python_dispatch:_push_mode", _NEEDED).need()
+_leave_dispatch_mode: Callable[[], Any] = Door("torch.utils._python_dispatch:_pop_mode", _NEEDED).need()
+
 DEVICE_MODE: Any = Door("torch.utils._device:DeviceContext", "the default device could not be told").need()
 """The mode that sets the default device."""
 FAKE_MODE: Any = Door(
@@ -45,6 +52,24 @@ CONTAINERS: Mapping[type, Any] = Door(
 _COND = Door("torch._higher_order_ops.cond:cond_op", "torch.cond has no float64 reference")
 _WHILE_LOOP = Door("torch._higher_order_ops.while_loop:while_loop_op", "torch.while_loop has no float64 reference")
 _OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write where memory overlaps itself")
+
+
+def carried_modes() -> AbstractContextManager[None]:
+    """Return a context that enters, in another thread, the modes that hold in this one now."""
+    functions, dispatches = _function_modes(), _dispatch_modes()
+
+    @contextmanager
+    def carried() -> Iterator[None]:
+        with ExitStack() as stack:
+            for mode in functions:
+                enter_function_mode(mode)
+                stack.callback(leave_function_mode)
+            for mode in dispatches:
+                _enter_dispatch_mode(mode)
+                stack.callback(_leave_dispatch_mode)
+            yield
+
+    return carried()
 
 
 def run_branches(mode: type, choose: Callable[..., Any], repeat: Callable[..., Any]) -> None:
