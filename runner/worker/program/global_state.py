@@ -357,3 +357,13 @@ def restore(values: Mapping[str, Any]) -> None:
             if _same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Put back, at the end of the block, what it has changed."""
+    values = read()
+    try:
+        yield
+    finally:
+        restore(values)

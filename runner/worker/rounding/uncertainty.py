@@ -228,7 +228,7 @@ class _Trial:
         call = _Trial(self._func, self._args, wide)
 
         def side_of(leaf: torch.Tensor, side: int) -> torch.Tensor:
-            return pairs[id(leaf)][side].clone() if id(leaf) in pairs else _wide(leaf)
+            return pairs[id(leaf)][:2][side].clone() if id(leaf) in pairs else _wide(leaf)
 
         up, down = (call._run(functools.partial(side_of, side=side)) for side in (0, 1))
         return [Pair(*sides, eps) for sides in zip(up, down, strict=True)]

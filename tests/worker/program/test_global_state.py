@@ -9,7 +9,6 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ import torch._inductor.config
 
 from runner.contract.global_setting import FILTERS, LOCALE, NESTING, Setting
 from runner.worker.program import global_state
-from runner.worker.program.global_state import changes, differences, is_public, read, restore, switches
+from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
 from runner.worker.torch_private.caches import flag_modules
 
 OTHER: dict[str, Any] = {
@@ -57,16 +56,6 @@ def known(expression: str) -> Setting:
 def test_all_that_can_be_read_is_read() -> None:
     flags = {module.__name__ for module in flag_modules()}
     assert read().keys() == switches().keys() | flags and OTHER.keys() <= switches().keys()
-
-
-@contextlib.contextmanager
-def restored() -> Iterator[None]:
-    """Put back, at the end of the block, what it has changed."""
-    values = read()
-    try:
-        yield
-    finally:
-        restore(values)
 
 
 @pytest.mark.parametrize("expression", [name for name, switch in switches().items() if switch.public])
