@@ -56,6 +56,7 @@ _EXCLUDED = {
     "torch.get_num_interop_threads()": "it can be set once in a process",
     "torch.backends.quantized.supported_engines": "nothing sets it",
     "torch._C._get_thread_name()": "of no matter for what is computed",
+    "torch._C._get_sdp_priority_order()": "the first attention on a GPU with cuDNN orders it anew",
     "sys.getrecursionlimit()": "Inductor raises it",
 }
 """What is not put back, and why."""

@@ -328,3 +328,12 @@ def test_settings_are_put_back_after_an_exception() -> None:
         torch.set_default_dtype(torch.float64)
         raise ValueError("so")
     assert read() == state
+
+
+def test_an_order_that_torch_itself_changes_at_the_first_attention_does_not_count() -> None:
+    state, order = read(), torch._C._get_sdp_priority_order()
+    torch._C._set_sdp_priority_order(order[::-1])
+    try:
+        assert changes(state) == {}
+    finally:
+        torch._C._set_sdp_priority_order(order)
