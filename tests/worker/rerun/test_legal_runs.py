@@ -530,8 +530,9 @@ def test_steps_of_exact_arithmetic_are_defined(body: str) -> None:
 
 def test_a_step_of_rounded_numbers_is_not() -> None:
     text = source("return (x * 0.1 * 10).floor()", "torch.cat([torch.arange(9.) + 0.3, torch.tensor([10.])])")
-    record = run(text, "planted:last_wrong", **NO_GRADIENT)
+    record = run(text, "planted:last_stepped", **NO_GRADIENT)
     assert (oracles(record), record["labels"]) == ([], ["unspecified"]), record["findings"]
+    assert oracles(run(text, "planted:last_wrong", **NO_GRADIENT)) == ["value"]  # the other way no rounding leads
 
 
 def test_sums_that_should_be_one_may_be_equal_to_it() -> None:
