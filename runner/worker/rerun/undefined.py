@@ -36,9 +36,9 @@ class Use:
     def reach(self) -> torch.Tensor | float:
         """Return how far outside of its legal values an element of a result may lie, in units of their range: nowhere
         where its argument is known to far less than the distance between two steps, and takes one step alone."""
-        x = self.call.arguments.get("self")
         if not self.certain or self.call.func not in STEPS or self.call.uncertainty is None:
             return thresholds.BEYOND.value
+        x = self.call.arguments["self"]
         tolerance = tolerance_for(x.dtype)
         amount = tolerance.atol + tolerance.rtol * x.abs() + self.call.uncertainty
         is_known = thresholds.BEYOND.value * amount < 1  # not where it is NaN: the step was taken before
