@@ -751,3 +751,72 @@ def first_filled(number: float) -> Any:
 
 first_far_away = first_filled(12345.0)
 first_nan = first_filled(float("nan"))
+
+
+def _off(out: torch.Tensor, place: int, size: float) -> torch.Tensor:
+    out = out.clone()
+    out.view(-1)[place] += size
+    return out
+
+
+def off_at(place: int, size: float, backend: Any = clean) -> Any:
+    """A backend that computes as another one, and adds a number to one element of the first output."""
+
+    def compile_graph(graph: Graph, inputs: list[Any]) -> Function:
+        run = backend(graph, inputs)
+
+        def off(*args: Any) -> Any:
+            first, *others = run(*args)
+            return (_off(first, place, size), *others)
+
+        return off
+
+    return compile_graph
+
+
+def largest_off(part: float, backend: Any = clean) -> Any:
+    """A backend that computes as another one, but for the largest element of the first output: it is off by this part of
+    itself."""
+
+    def compile_graph(graph: Graph, inputs: list[Any]) -> Function:
+        run = backend(graph, inputs)
+
+        def off(*args: Any) -> Any:
+            first, *others = run(*args)
+            place = int(first.abs().argmax())
+            return (_off(first, place, part * float(first.view(-1)[place])), *others)
+
+        return off
+
+    return compile_graph
+
+
+def errors_grown(size: float) -> Any:
+    """A backend whose errors against float64 are so many times eager's."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        exact = unrounded(graph, inputs)
+
+        def grow(wide: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+            return (wide.double() + size * (out.double() - wide.double())).to(out.dtype)
+
+        return lambda *args: tuple(map(grow, exact(*args), graph(*args)))
+
+    return backend
+
+
+errors_half_as_large, errors_more_than_doubled = errors_grown(1.5), errors_grown(2.5)
+errors_four_times = errors_grown(4.0)
+unrounded_off = off_at(7, 4e-3, unrounded)
+unrounded_last_off = off_at(-1, 1e-4, unrounded)
+unrounded_first_off = off_at(0, 0.02, unrounded)
+unrounded_infinite = off_at(0, -float("inf"), unrounded)
+naive_sum_off = off_at(2, 3e-3, naive_sum)
+naive_sum_largest_off = largest_off(2.0**-9, naive_sum)
+rounded_thrice_largest_off = largest_off(2.0**-6, rounded_thrice)
+infinite_zeros = at({0: lambda out: torch.where(out.isnan() | (out < 1e-2), float("inf"), out)})
+first_off_by_one, first_off_by_two = off_at(0, 1), off_at(0, -2)
+first_stepped, last_stepped = off_at(0, -1), off_at(-1, -1)
+largest_half, first_ones = first_filled(65504.0), first_filled(1.0)
+first_negated = at({0: lambda out: torch.cat([~out[:1], out[1:]])})
+last_negated = at({0: lambda out: torch.cat([out[:-1], ~out[-1:]])})

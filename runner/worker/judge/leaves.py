@@ -324,9 +324,8 @@ def _element_findings(
     if outside and not (named or bounds.exact) and is_measured():
         domain = evidence.reference.measure_domain(call, eager_leaf.path)
         if domain is not None:
-            either, largest = domain
-            plausible = ~compiled.isfinite() | (compiled.abs().to(largest.dtype) <= sensitivity.factor(dtype) * largest)
-            undefined = either & plausible if undefined is None else undefined | either & plausible
+            plausible = domain.holds(compiled, dtype)
+            undefined = plausible if undefined is None else undefined | plausible
             compiled = torch.where(undefined, eager, compiled)
             result = compare_values(eager, compiled, bounds, *measures)
             result = result if result.differences else Comparison(label=ROUNDING)

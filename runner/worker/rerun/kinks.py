@@ -38,11 +38,12 @@ class Spread:
         """Return which elements were not the same in all runs, in the leaf's shape."""
         return (self.low != self.high).any(dim=1).view(self.shape)
 
-    def reaches(self, compiled: torch.Tensor) -> torch.Tensor:
-        """Return which elements lie among those of the runs, or not far from them, in the leaf's shape."""
+    def reaches(self, compiled: torch.Tensor, beyond: torch.Tensor | float = thresholds.BEYOND.value) -> torch.Tensor:
+        """Return which elements lie among those of the runs, or ``beyond`` by so many times their range, in the leaf's
+        shape."""
         if compiled.shape != self.shape:
             return torch.zeros(self.shape, dtype=torch.bool)
-        reach, flat = thresholds.BEYOND.value * (self.high - self.low), planes(compiled)
+        reach, flat = torch.as_tensor(beyond).reshape(-1, 1) * (self.high - self.low), planes(compiled)
         near = (flat >= self.low - reach) & (flat <= self.high + reach)
         return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
 

@@ -133,12 +133,8 @@ class Reference(WideValues):
         exact = self.tensor(call, path)
         return None if exact is None else self._response(exact, call, path, None)
 
-    def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite
-        one.
-
-        Both have the shape of the leaf; the size is float64. None means that there is no reference.
-        """
+    def measure_domain(self, call: int, path: str) -> sensitivity.Domain | None:
+        """Return what roundings make of each element of a leaf, such as NaN; None where there is no reference."""
         exact = self.tensor(call, path)
         pairs = self._pairs(exact, call, path, None) if exact is not None else []
         if exact is None or not pairs:

@@ -16,6 +16,12 @@ from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
 from runner.worker.rerun.kinks import Spread
 from runner.worker.rerun.picks import Picks
 from runner.worker.tensors.elements import planes
+from runner.worker.tensors.tolerance import tolerance_for
+
+aten = torch.ops.aten
+
+STEPS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten._to_copy.default)
+"""Operators that step by one at each whole number, or half."""
 
 
 @dataclass
@@ -27,6 +33,17 @@ class Use:
     results: list[torch.Tensor]
     given: list[torch.Tensor] = field(repr=False)  # the results themselves
     certain: bool  # no earlier choice changes its arguments, and it has memory of its own to write to
+
+    def reach(self) -> torch.Tensor | float:
+        """Return how far outside of its legal values an element of a result may lie, in units of their range: nowhere
+        where its argument is known to far less than the distance between two steps, and takes one step alone."""
+        if not self.certain or self.call.func not in STEPS or self.call.uncertainty is None:
+            return thresholds.BEYOND.value
+        x = self.call.arguments["self"]
+        tolerance = tolerance_for(x.dtype)
+        amount = tolerance.atol + tolerance.rtol * x.abs() + self.call.uncertainty
+        is_known = thresholds.BEYOND.value * amount < 1  # not where it is NaN: the step was taken before
+        return torch.where(is_known, 0.0, thresholds.BEYOND.value).expand(x.shape)
 
 
 @dataclass(frozen=True)
@@ -97,8 +114,10 @@ class Undefined:
 
     def reachable(self, call: int, path: str, mask: torch.Tensor, compiled: torch.Tensor) -> torch.Tensor:
         """Return which elements of a mask the compiled leaf may hold."""
-        spread = self.spreads.get((call, path))
-        return mask if spread is None else mask & spread.reaches(compiled)
+        spread, result = self.spreads.get((call, path)), self.results.get((call, path))
+        if spread is None:
+            return mask
+        return mask & (spread.reaches(compiled) if result is None else spread.reaches(compiled, result.use.reach()))
 
     def has_shape(self, call: int, path: str) -> bool:
         """Return whether the shape of a leaf is defined."""

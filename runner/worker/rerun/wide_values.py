@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from runner.worker.program.snapshot import Leaf
+from runner.worker.rounding.sensitivity import Domain
 
 
 class WideValues:
@@ -42,7 +43,6 @@ class WideValues:
         """Return how far one rounding of the inputs in ``dtype`` moves each element of eager's result."""
         return None
 
-    def measure_domain(self, call: int, path: str) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return which elements roundings make finite in one run and not in another, and the largest size of a finite
-        one."""
+    def measure_domain(self, call: int, path: str) -> Domain | None:
+        """Return what roundings make of each element, such as NaN."""
         return None

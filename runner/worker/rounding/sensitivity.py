@@ -15,6 +15,7 @@ inputs move by several units (``steps``), and what is measured is divided by the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 
@@ -26,6 +27,8 @@ UNIT = 2.0**-24
 
 WIDEST = (torch.float64, torch.complex128)
 """Dtypes that no float64 run is wider than."""
+
+_KINDS = torch.isnan, torch.isinf
 
 UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff of the dtypes whose roundings are measured."""
@@ -122,8 +125,23 @@ def element_sensitivity(exact: torch.Tensor, pairs: Sequence[tuple[torch.Tensor,
     return torch.where(smooth, (squares / len(pairs)).sqrt(), 0.0)
 
 
-def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return which elements a rounding makes finite or not, and the largest absolute value of a finite one, as float64.
+class Domain(NamedTuple):
+    """Of each element, what perturbed runs made of it; all have one shape."""
+
+    either: torch.Tensor  # finite in one run, and not in another
+    largest: torch.Tensor  # absolute value of a finite one, in float64
+    nan: torch.Tensor  # whether it was NaN in any
+    infinite: torch.Tensor
+
+    def holds(self, compiled: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Return which elements that are finite or not are of a kind that a run has, a finite one of its size."""
+        sizes = compiled.abs().to(self.largest.dtype)
+        finite = compiled.isfinite() & (sizes <= factor(dtype) * self.largest)
+        return self.either & (finite | compiled.isnan() & self.nan | compiled.isinf() & self.infinite)
+
+
+def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> Domain:
+    """Return what the elements are in float64 and in perturbed runs of it.
 
     A square root of a difference that nearly cancels is an example: a rounding decides whether it is NaN. An element
     that is finite in no perturbed run is not counted: the perturbation itself has taken it from its domain, as the
@@ -131,7 +149,8 @@ def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> tuple[torch.Ten
     """
     finite = torch.stack([run.isfinite() for run in runs])
     sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in (exact, *runs)])
-    return finite.any(0) & ~(finite.all(0) & exact.isfinite()), sizes.amax(0)
+    nan, infinite = (torch.stack([kind(run) for run in (exact, *runs)]).any(0) for kind in _KINDS)
+    return Domain(finite.any(0) & ~(finite.all(0) & exact.isfinite()), sizes.amax(0), nan, infinite)
 
 
 def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, dtype: torch.dtype) -> bool:

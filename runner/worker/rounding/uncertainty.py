@@ -219,19 +219,19 @@ class _Trial:
 
     def copies(self, computed: Sequence[tuple[torch.Tensor, Pair | None]]) -> list[Pair]:
         """Return the results for arguments with all roundings up, and down; none where those are not known."""
-        known = [(id(leaf), pair) for leaf, pair in computed if pair is not None]
-        if len(known) < len(computed):
+        pairs = [(id(leaf), pair) for leaf, pair in computed if pair is not None]
+        if len(pairs) < len(computed):
             return []
-        pairs = dict(known)
-        eps = min(pair.eps for pair in pairs.values())
+        sides = {leaf: pair.up for leaf, pair in pairs}, {leaf: pair.down for leaf, pair in pairs}
         wide = {name: wide_dtype(value) if name == "dtype" and value else value for name, value in self._kwargs.items()}
         call = _Trial(self._func, self._args, wide)
 
-        def side_of(leaf: torch.Tensor, side: int) -> torch.Tensor:
-            return pairs[id(leaf)][:2][side].clone() if id(leaf) in pairs else _wide(leaf)
+        def moved(leaf: torch.Tensor, side: Mapping[int, torch.Tensor]) -> torch.Tensor:
+            return side[id(leaf)].clone() if id(leaf) in side else _wide(leaf)
 
-        up, down = (call._run(functools.partial(side_of, side=side)) for side in (0, 1))
-        return [Pair(*sides, eps) for sides in zip(up, down, strict=True)]
+        up, down = (call._run(functools.partial(moved, side=side)) for side in sides)
+        eps = min(pair.eps for _, pair in pairs)
+        return [Pair(*both, eps) for both in zip(up, down, strict=True)]
 
     def _run(
         self, change: Callable[[torch.Tensor], torch.Tensor], leaf: Any = None, instead: torch.Tensor | None = None

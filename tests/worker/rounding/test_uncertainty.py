@@ -13,6 +13,7 @@ from runner.worker.rounding.uncertainty import Uncertainties, fitting
 
 EPS = torch.finfo(torch.float32).eps
 X = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 300.0]])
+THIRDS = X.bfloat16() / 3
 
 
 class Following(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
@@ -153,8 +154,8 @@ def stay(compared: Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]], 
         (lambda s: (s, torch.zeros(2, 3).copy_(s)), [True] * 6),
         (lambda s: (s, s.to(torch.float8_e5m2).bfloat16()), [False] * 6),
         (lambda s: (s, torch.zeros(2, 3, dtype=torch.float8_e5m2).copy_(s).bfloat16()), [False] * 6),
-        (lambda s: (s, torch.maximum(s, s.detach() * 0.85)), [True] * 6),  # further away than roundings
-        (lambda s: (s, torch.maximum(s, s.detach() * 0.999)), [False] * 6),
+        (lambda s: (s, torch.maximum(s, THIRDS * 0.93)), [True] * 6),  # further away than roundings
+        (lambda s: (s, torch.maximum(s, THIRDS)), [False] * 6),
     ],
 )
 def test_a_half_stays_its_own_copy_through_casts_that_round_nothing(
