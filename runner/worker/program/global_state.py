@@ -18,7 +18,7 @@ import re
 import sys
 import types
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,7 +62,7 @@ _DEPRECATED = re.compile("(?:get|is)_autocast_(?:cpu|gpu|ipu|xla)_")
 _DEVICES = ("cpu", "cuda")
 """The types of device that have an autocast of their own here."""
 
-_HOLDERS = ("torch", "torch.__future__", "torch.backends", "torch.utils.deterministic")
+_HOLDERS = ("torch", "torch.__future__", "torch.backends", "torch.multiprocessing", "torch.utils.deterministic")
 """Modules with functions that read and set, beside those of ``torch.backends``."""
 
 _BY_DEVICE = ("is_autocast_enabled", "get_autocast_dtype")
@@ -80,7 +80,8 @@ _ATTRIBUTES = {
 """Attributes that their holders do not list."""
 
 _MIRRORS = re.compile(r"torch\.backends\.(?:cuda\.matmul\.allow_tf32|mkldnn\.allow_tf32|.*\bfp32_precision)")
-"""Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too."""
+"""Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too, and they set each other."""
+_LEADER = "torch.get_float32_matmul_precision()"
 
 _OWN_VARIABLES = re.compile("_?(PY)?TORCH|TRITON|CUDA|KMP_|NCCL")
 """Environment variables that torch and its libraries set themselves, as at the first kernel."""
@@ -234,7 +235,23 @@ def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """
     pairs = differences(original)
     public = {name: pair for name, pair in pairs.items() if is_public(name)}
-    return {name: pair for name, pair in public.items() if not _MIRRORS.fullmatch(name)} or dict(_parts(pairs))
+    followers = _followers(public)
+    return {name: pair for name, pair in public.items() if name not in followers} or dict(_parts(pairs))
+
+
+def _followers(names: Collection[str]) -> set[str]:
+    """Return which of some settings that have changed follow another one of them.
+
+    A precision of all of ``torch.backends`` is that of its parts, and ``allow_tf32`` is what the precision beside it
+    says.
+    """
+    holders = {name.removesuffix("fp32_precision") for name in names if name.endswith(".fp32_precision")}
+    return {
+        name
+        for name in names
+        if _MIRRORS.fullmatch(name)
+        if _LEADER in names or any(name.startswith(one) and name != f"{one}fp32_precision" for one in holders)
+    }
 
 
 def is_public(expression: str) -> bool:
