@@ -1092,6 +1092,20 @@ def test_an_inference_tensor_may_come_back_as_a_plain_one():
     assert passes(run(text, "aot_eager", **OFF))
 
 
+@pytest.mark.parametrize("write", ["x.mul_(1.0)", "self.n.add_(0)", "x[1:].zero_()"])
+def test_a_write_that_changes_no_element_moves_a_version(write):
+    """Autograd refuses what was saved before it."""
+    inputs, init = "torch.zeros(3)", "self.n = torch.zeros(2)"
+    for bodies, words in (((write, "pass"), "eager's write moves"), (("pass", write), "compiled code's write moves")):
+        text = source(f"{unlike(*bodies)}\nreturn x * 2 + self.n.sum()", inputs, init=init)
+        (finding,) = run(text, **OFF)["findings"]
+        assert (finding["oracle"], finding["severity"]) == ("mutation", "metadata") and words in finding["message"]
+    for backend in ("planted:clean", "aot_eager", "inductor"):
+        assert passes(run(source(f"{write}\nreturn x * 2 + self.n.sum()", inputs, init=init), backend, **OFF))
+    nothing = unlike("x[:0].zero_()", "pass") + "\nreturn x * 2"
+    assert passes(run(source(nothing, "torch.zeros(0)"), **OFF))
+
+
 def test_a_write_that_autograd_does_not_see():
     text = source(f"{unlike('x.add_(1)', 'x.data.add_(1)')}\nreturn x * 2")
     (finding,) = run(text, **OFF)["findings"]
