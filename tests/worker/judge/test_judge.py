@@ -711,6 +711,15 @@ def test_the_backward_of_the_last_call_begins_at_what_it_leaves():
     ]
 
 
+def test_a_gradient_at_a_leaf_that_a_model_returns():
+    grow = "@torch.compiler.disable\ndef grow(x, n):\n    w = torch.ones(5, requires_grad=True)\n"
+    grow += "    (x * w * n).sum().backward()\n    return w"
+    assert passes(run(source("return grow(x, 2), x + 1", definitions=grow), "eager"))
+    text = source("return grow(x, 3 if torch.compiler.is_compiling() else 2), x + 1", definitions=grow)
+    (finding,) = run(text, "eager")["findings"]
+    assert (finding["oracle"], finding["path"]) == ("grad", "gradient of output[0]")
+
+
 def test_second_order_gradients():
     fields = {"grad": {"mode": "backward", "order": 2}}
     text = source("return (x * x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
