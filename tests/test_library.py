@@ -95,11 +95,30 @@ def test_select_narrows(spec: Path) -> None:
         {"budget": 0},
         {"slow": 1e12},
         {"seed": 1 << 63},
+        {"shard": "3/2"},
+        {"shard": 2},
+        {"backend": "eager"},
+        {"imports": (3,)},
+        {"select": 3},
+        {"confirm": 1},
+        {"budget": "1m"},
     ],
 )
 def test_values_have_bounds(values: dict[str, object]) -> None:
     with pytest.raises(UsageError, match=next(iter(values))):
         runner.RunSettings(**values)  # type: ignore[arg-type]
+
+
+def test_a_shard_may_be_written_as_on_the_command_line(spec: Path) -> None:
+    loaded = runner.collect([spec])
+    parts = [runner.plan(loaded, runner.RunSettings(shard=f"{n}/2")).planned for n in (1, 2)]
+    assert [len(part) for part in parts] == [len(loaded.variants) - len(parts[1]), len(parts[1])]
+    assert all(parts)
+
+
+def test_a_selection_that_cannot_be_read_is_refused(spec: Path) -> None:
+    with pytest.raises(UsageError, match=r"select: .*: a word is missing"):
+        runner.collect([spec], runner.RunSettings(select="("))
 
 
 def test_settings_are_flags_again() -> None:

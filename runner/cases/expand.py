@@ -317,6 +317,8 @@ class _Parser:
         if self.at >= len(self.tokens) or self.tokens[self.at] in ("and", "or", ")"):
             raise SelectError(f"{self.text!r}: a word is missing")
         token = self.tokens[self.at]
+        if token[0] in "\"'" and (len(token) == 1 or token[-1] != token[0]):
+            raise SelectError(f"{self.text!r}: a quote is not closed")
         self.at += 1
         return self.word(token.strip("\"'"), quoted=token[0] in "\"'")
 

@@ -21,7 +21,7 @@ _WRITERS = {
 """Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
 
 _EXPRESSION = re.compile(
-    r"(torch(?P<inner>\.__future__|\.utils\.deterministic|"
+    r"(torch(?P<inner>\.__future__|\.multiprocessing|\.utils\.deterministic|"
     r"\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
     re.ASCII,
 )
@@ -30,6 +30,8 @@ _PRIVATE = re.compile(
     r"|sys\.get\w+\(\)|gc\.(?:get_debug|get_threshold|isenabled)\(\)|os\.getcwd\(\)|random\.getstate\(\)|"
     + "|".join(map(re.escape, (FILTERS, LOCALE, NESTING)))
     + r"|torch\._C\._(?:check|get|is)_\w+\(\)|torch\._C\._autograd\._top_saved_tensors_default_hooks\(False\) is None"
+    r"|torch\._C\._len_torch_(?:function|dispatch)_stack\(\)"
+    r"|torch\.autograd\.(?:forward_ad\._current_level|_profiler_enabled\(\))"
     r"|len\(torch\.nn\.modules\.module\._global_\w+\)|torch\._dynamo\.eval_frame\._stance"
     r"|torch(?:\.\w+)*\.(?:_?config|PRINT_OPTS)(?:\.\w+)+",
     re.ASCII,

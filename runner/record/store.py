@@ -196,6 +196,11 @@ def new_folder() -> tuple[Path, str]:
         return folder, f"cannot keep runs here ({error.strerror}); this one is in {folder}"
 
 
+def start_order(name: str) -> list[tuple[int, str]]:
+    """Return a key that orders the names of runs by their start: numbers count as such, as those of processes do."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split("([0-9]+)", name)]
+
+
 def output_folder(option: str | None, name: str) -> Path:
     """Return the folder of ``--output``, which must be new or empty, or else ``name`` in a new run's folder; absolute.
 

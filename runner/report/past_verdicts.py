@@ -19,7 +19,7 @@ from runner.diagnostics import shown_path
 from runner.quote import command_words
 from runner.record.events import Key, RunStarted, VariantFinished, from_json
 from runner.record.journal import lines, parse_line
-from runner.record.store import FOLDER
+from runner.record.store import FOLDER, start_order
 from runner.report.failure import command_of
 from runner.text import duration, in_line, one_line, plural
 from runner.verdict.flake_rate import FlakeRate, flake_rate, percent
@@ -48,7 +48,9 @@ def past_verdicts(case: str, base: Path | None = None) -> tuple[list[PastVerdict
     """
     case = _as_printed(case)
     verdicts: list[PastVerdict] = []
-    journals = sorted((base or Path(FOLDER)).glob("runs/*/events.jsonl"), reverse=True)
+    journals = sorted(
+        (base or Path(FOLDER)).glob("runs/*/events.jsonl"), key=lambda path: start_order(path.parent.name), reverse=True
+    )
     for journal in journals:
         with contextlib.suppress(OSError):
             verdicts += _of_run(journal, case)

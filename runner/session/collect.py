@@ -19,7 +19,7 @@ from pathlib import Path
 
 from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
-from runner.cases.expand import Predicate, expand, parse_selection, values_of
+from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Tolerance, Variant
 from runner.cases.problems import limited
@@ -438,8 +438,7 @@ def collect(
     Raises:
         PathError: a path names nothing.
         InputError: the files contradict each other, or name no such case.
-        UsageError: a setting is wrong.
-        SelectError: ``select`` is no expression.
+        UsageError: a setting is wrong, such as a ``select`` that is no expression.
     """
     settings = settings or RunSettings()
     loaded = load(
@@ -451,7 +450,10 @@ def collect(
         everything=everything,
         any_device=bool(settings.imports),
     )
-    return loaded.selected(settings.select).ruled(settings.values)
+    try:
+        return loaded.selected(settings.select).ruled(settings.values)
+    except SelectError as error:
+        raise UsageError(f"select: {error}") from None
 
 
 def load(

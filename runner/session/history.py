@@ -3,6 +3,7 @@ duration. And which of these runs go: old ones, by a rule that a person can read
 
 The journals are the truth. ``.runner/history.json`` saves reading them again, and remembers the verdicts of runs that
 were removed; a run that is missing in it, because its runner was killed or two ran at once, is read from its journal.
+It counts with the user's signature alone: whoever can write into a checkout could else say what ``--lf`` leaves out.
 
 Nothing is removed but folders that ``runner run`` and ``runner merge`` have made, and nothing in them but what they
 wrote. No link is followed. A folder with anything else in it stays as it is.
@@ -22,13 +23,15 @@ from pathlib import Path
 
 from runner.cases.limits import Limits
 from runner.exit_codes import UsageError
-from runner.files import entries_below, foreign_link, open_regular
+from runner.files import entries_below, foreign_link
 from runner.record.events import GREEN, RED, Event, Key, RunFinished, RunResumed, RunStarted, VariantFinished, from_json
 from runner.record.journal import Problems, lines, parse_line, stream_journal
-from runner.record.store import FOLDER, LOCK, Keep, lock
+from runner.record.signing import NoKey, read_signed, why_foreign, write_signed
+from runner.record.store import FOLDER, LOCK, Keep, lock, start_order
 from runner.session.plan import Planned
 
-_VERSION = 2
+_VERSION = 3
+_PURPOSE = "history"
 _VERDICTS = frozenset((*GREEN, *RED, "NOT-RUN"))
 
 
@@ -38,6 +41,8 @@ class Last:
 
     verdict: str
     seconds: float
+    own: bool = True
+    """Whether this user's own log on this machine says so."""
 
     @property
     def red(self) -> bool:
@@ -89,17 +94,10 @@ def update(base: Path | None = None) -> None:
     data = {
         "version": _VERSION,
         "runs": {name: [each.size, each.ended, sorted(each.red), each.verdicts] for name, each in summaries.items()},
-        "last": [[id_, torch, last.verdict, last.seconds] for (id_, torch), last in history.items()],
+        "last": [[id_, torch, last.verdict, last.seconds, last.own] for (id_, torch), last in history.items()],
     }
-    beside = base / f"history.{os.getpid()}.tmp"
-    with contextlib.suppress(OSError):
-        beside.unlink(missing_ok=True)
-        try:
-            with open(beside, "x") as file:  # "x" follows no link
-                json.dump(data, file)
-            beside.replace(base / "history.json")
-        finally:
-            beside.unlink(missing_ok=True)
+    with contextlib.suppress(OSError, NoKey):
+        write_signed(base / "history.json", json.dumps(data), _PURPOSE, str(base.resolve()))
 
 
 def seconds_of(events: Iterable[Event]) -> dict[str, float]:
@@ -139,11 +137,11 @@ def read_runs(base: Path | None = None) -> tuple[dict[Key, Last], dict[str, RunS
     base = base or Path(FOLDER)
     history: dict[Key, Last] = {}
     known: dict[str, RunSummary] = {}
-    # None yet, torn, another version's, or whatever stands there instead.
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, OverflowError):
+    # None yet, torn, somebody else's, another version's, or whatever stands there instead.
+    with contextlib.suppress(OSError, NoKey, ValueError, TypeError, KeyError, RecursionError, OverflowError):
         history, known = _stored(base / "history.json")
     summaries: dict[str, RunSummary] = {}
-    for journal in sorted(base.glob("runs/*/events.jsonl")):
+    for journal in sorted(base.glob("runs/*/events.jsonl"), key=lambda path: start_order(path.parent.name)):
         name = journal.parent.name
         with contextlib.suppress(OSError):
             size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
@@ -163,14 +161,15 @@ def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> Run
     end: RunFinished | None = None
     files: dict[str, str] = {}
     red: set[str] = set()
-    verdicts = 0
+    verdicts, own = 0, False
     for event in stream_journal(journal, Problems()):
         if isinstance(event, VariantFinished):
             verdicts += 1
             if verdicts > taken:
-                _add(history, event)
+                _add(history, event, own)
             red.update(event.suites if event.verdict in RED else ())
         elif isinstance(event, RunStarted):
+            own = not why_foreign(event)
             files.update(event.suites)
         elif isinstance(event, RunResumed):
             end = None
@@ -183,26 +182,24 @@ def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> Run
 def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
     """What ``update`` has written.
 
-    Raises OSError, and for anything else ValueError, TypeError, KeyError or RecursionError.
+    Raises OSError, NoKey, and for anything else ValueError, TypeError, KeyError or RecursionError.
     """
-    with open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > Limits().log_bytes:
-            raise ValueError(f"{path} is too large")
-        data = json.loads(file.read())
+    data = json.loads(read_signed(path, Limits().log_bytes, _PURPOSE, str(path.parent.resolve())))
     if data["version"] != _VERSION:
         raise ValueError(f"{path} is of another version")
     history: dict[Key, Last] = {}
-    for id_, torch, verdict, seconds in data["last"]:
+    for id_, torch, verdict, seconds, own in data["last"]:
         if (
             not isinstance(id_, str)
             or not isinstance(torch, str)
             or verdict not in _VERDICTS
             or not math.isfinite(seconds)
+            or type(own) is not bool
         ):
             raise ValueError(f"{path} holds something else than verdicts")
-        history[id_, torch] = Last(verdict, float(seconds))
+        history[id_, torch] = Last(verdict, float(seconds), own)
     summaries = {
-        name: RunSummary(size, ended, frozenset(red), *verdicts)  # files of older versions hold no number of verdicts
+        name: RunSummary(size, ended, frozenset(red), *verdicts)
         for name, (size, ended, red, *verdicts) in dict(data["runs"]).items()
     }
     for each in summaries.values():
@@ -215,10 +212,10 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
     return history, summaries
 
 
-def _add(history: dict[Key, Last], event: VariantFinished) -> None:
+def _add(history: dict[Key, Last], event: VariantFinished, own: bool) -> None:
     before = history.get(event.key)
     seconds = before.seconds if event.cached and before is not None else slot_seconds(event)
-    history[event.key] = Last(event.verdict, seconds)
+    history[event.key] = Last(event.verdict, seconds, own)
 
 
 _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
@@ -278,7 +275,7 @@ def _names(runs: Path) -> list[str]:
     """Return the folders that are runs of this user, oldest first."""
     with contextlib.suppress(OSError), os.scandir(runs) as entries:
         names = [entry.name for entry in entries if _NAME.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)]
-        return sorted(name for name in names if _is_own(runs / name))
+        return sorted((name for name in names if _is_own(runs / name)), key=start_order)
     return []
 
 

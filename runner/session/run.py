@@ -53,7 +53,7 @@ from runner.session.plan import (
     worker_paths,
 )
 from runner.session.scheduler import Scheduler
-from runner.session.settings import RunSettings
+from runner.session.settings import RunSettings, parse_shard
 from runner.session.variant_run import VariantResult, run_variant
 
 Ticker = Callable[[list[tuple[str, float, str]]], None]
@@ -317,14 +317,18 @@ def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Plann
     """Return what ``shard`` and ``last_failed`` leave, and a remark."""
     if settings.shard:
         seconds = history.seconds_of(read_events(settings.durations)) if settings.durations else None
-        planned = shards.chosen(planned, settings.shard, seconds)
+        planned = shards.chosen(planned, parse_shard(str(settings.shard)), seconds)
     if not settings.last_failed:
         return planned, ""
     known = history.read()
-    red = [each for each in planned if (last := known.get(history.key_of(each))) is not None and last.red]
-    if red:
-        return red, f"--lf: {len(red)} of {len(planned)} variants, which failed the last time"
-    return planned, "--lf: nothing here failed the last time, so all of it runs"
+    last = [(each, one) for each in planned if (one := known.get(history.key_of(each))) is not None]
+    strange = sum(1 for _, one in last if not one.own)
+    remark = f"; {strange} verdicts of logs that you did not write here do not count" if strange else ""
+    if any(one.red and one.own for _, one in last):
+        # What others say of a variant may hide a failure of it.
+        chosen = [each for each, one in last if one.red or not one.own]
+        return chosen, f"--lf: {len(chosen)} of {len(planned)} variants, which failed the last time{remark}"
+    return planned, f"--lf: nothing here failed the last time, so all of it runs{remark}"
 
 
 def _announce(

@@ -167,7 +167,7 @@ class RunSettings:
         "run what fails once more, in a fresh process, before it is reported (default: yes)",
         kind="yes-no",
     )
-    shard: Shard | None = _setting(
+    shard: Shard | str | None = _setting(
         None, "--shard", "only the M-th of N parts; runner merge joins them", kind="shard", metavar="M/N"
     )
     durations: str | None = _setting(
@@ -233,14 +233,8 @@ class RunSettings:
         """Hold every value against its bounds."""
         for name, option in options().items():
             value = getattr(self, name)
-            if value is None:
-                continue
-            if option.kind == "choice" and value not in option.choices:
-                raise UsageError(f"{name}: {value!r} is not one of {', '.join(option.choices)}")
-            if option.kind == "number" and not (type(value) is int and option.least <= value <= option.most):
-                raise UsageError(f"{name}: {value!r} is no whole number from {option.least} to {option.most}")
-            if option.kind == "seconds" and not 0 < value <= YEAR:
-                raise UsageError(f"{name}: {value!r} s is no time longer than 0 and at most a year")
+            if value is not None and (problem := _problem(option, value)):
+                raise UsageError(f"{name}: {problem}")
 
     def limits(self) -> Limits:
         """Return the limits on files: the defaults, changed by the environment and then by ``limit``.
@@ -293,6 +287,29 @@ class RunSettings:
             raise UsageError("--address names a Ray cluster: add --engine ray")
         if self.durations and not self.shard:
             raise UsageError("--durations says how to cut shards: add --shard M/N")
+
+
+def _problem(option: Option, value: Any) -> str:
+    """Return what is wrong with a value, or nothing."""
+    match option.kind:
+        case "choice" if value not in option.choices:
+            return f"{value!r} is not one of {', '.join(option.choices)}"
+        case "number" if not (type(value) is int and option.least <= value <= option.most):
+            return f"{value!r} is no whole number from {option.least} to {option.most}"
+        case "seconds" if not (type(value) in (int, float) and 0 < value <= YEAR):
+            return f"{value!r} s is no time longer than 0 and at most a year"
+        case "switch" | "yes-no" if type(value) is not bool:
+            return f"{value!r} is neither True nor False"
+        case "list" if not (isinstance(value, (tuple, list)) and all(isinstance(each, str) for each in value)):
+            return f"{value!r} is no tuple of texts"
+        case "text" if not isinstance(value, str):
+            return f"{value!r} is no text"
+        case "shard":
+            try:
+                parse_shard(str(value))
+            except ValueError as error:
+                return str(error)
+    return ""
 
 
 @functools.cache

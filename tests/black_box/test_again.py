@@ -129,6 +129,21 @@ def test_last_failed_and_failed_first(whole: Result) -> None:
         assert (first.code, ran(first)) == (1, {BAD}), first.text
 
 
+def test_a_log_of_somebody_else_hides_no_failure(whole: Result, tmp_path: Path) -> None:
+    folder = cut(whole, tmp_path, 6)
+    start, *events = (folder / "events.jsonl").read_text().splitlines()
+    strange = tmp_path / ".runner" / "runs" / "99990101-000000-1" / "events.jsonl"
+    strange.parent.mkdir()
+    turned = [
+        line.replace('"FAIL"', '"PASS"') if BAD in line else line for line in events if "PASS" in line or BAD in line
+    ]
+    strange.write_text("\n".join([start.replace('"argv": [', '"argv": ["x", '), *turned]) + "\n")
+    (tmp_path / ".runner" / "history.json").write_text(json.dumps({"version": 3, "runs": {}, "last": []}))
+    result = run_in(tmp_path, *PLAIN, "--lf")
+    assert BAD in ran(result), result.text
+    assert "6 verdicts of logs that you did not write here do not count" in result.out
+
+
 def test_shards_are_joined(whole: Result, tmp_path: Path) -> None:
     parts = []
     for index in (1, 2):

@@ -68,6 +68,10 @@ def test_a_case_without_tags() -> None:
         ("(tag:a", "'(tag:a': a parenthesis is not closed"),
         ("tag:a)", "unexpected ')'"),
         ("()", "a word is missing"),
+        ('"a', "a quote is not closed"),
+        ("tag:a and 'b c", "a quote is not closed"),
+        ('"', "a quote is not closed"),
+        ("\"a'", "a quote is not closed"),
         ("tags:regression", "unknown field 'tags': did you mean 'tag'?"),
         ("not devices:cpu", "unknown field 'devices': did you mean 'device'?"),
         (

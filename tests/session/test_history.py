@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import platform
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from runner.record.events import Event, RunFinished, VariantFinished
+from runner.record.events import Event, RunFinished, RunStarted, VariantFinished
 from runner.record.journal import Journal
+from runner.record.signing import signature_of, write_signed
 from runner.session import history
 from runner.session.plan import plan
 from tests.handmade import environment, played, variants
@@ -73,19 +75,19 @@ def test_what_stood_in_a_run_before_it_went_on_is_older_than_later_runs(chosen: 
     assert words(tmp_path) == ["PASS", "FAIL", "FAIL"]
 
 
-def test_a_file_of_an_older_version_tells_no_number_of_verdicts(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
-    (tmp_path / "history.json").write_text(
-        '{"version": 2, "last": [["a", "2", "PASS", 1.0]], "runs": {"1": [5, true, []]}}'
-    )
-    assert words(tmp_path) == ["PASS"]
+def test_runs_of_one_second_are_ordered_by_the_numbers_of_their_processes(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    kept(tmp_path, "20260101-000000-10001", played(chosen[:1], [TORCH], lambda v, t: "PASS"))
+    kept(tmp_path, "20260101-000000-9999", played(chosen[:1], [TORCH], lambda v, t: "FAIL"))
+    kept(tmp_path, "20260101-000000-9999-2", played(chosen[1:2], [TORCH], lambda v, t: "FAIL"))
+    assert words(tmp_path) == ["PASS", "FAIL"]
 
 
 TORN = [
-    "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 2, "last": 3, "runs": {}}', '{"version": 2, "last": [], "runs": 3}',
-    '{"version": 2, "last": [], "runs": {"1": [5, true, [], "1"]}}', '{"version": 2, "last": [], "runs": {"1": [5, true, [], 1, 1]}}',
-    *('{"version": 2, "runs": {}, "last": [' + entry + "]}" for entry in (
-        "3", "[]", '["a", "2", "PASS"]', '["a", "2", "PASS", "x"]', '["a", "2", "PASS", NaN]', '["a", "2", "\\u001b[2J", 1]', '["a", [], "PASS", 1]',
-        '["a", "2", [], 1]', '["a", "2", "PASS", 1' + "0" * 400 + "]",
+    "", "{", "[]", "\0", "[" * 100_000, '{"version": 99}', '{"version": 3, "last": 3, "runs": {}}', '{"version": 3, "last": [], "runs": 3}',
+    '{"version": 3, "last": [], "runs": {"1": [5, true, [], "1"]}}', '{"version": 3, "last": [], "runs": {"1": [5, true, [], 1, 1]}}',
+    *('{"version": 3, "runs": {}, "last": [' + entry + "]}" for entry in (
+        "3", "[]", '["a", "2", "PASS"]', '["a", "2", "PASS", "x", true]', '["a", "2", "PASS", NaN, true]', '["a", "2", "\\u001b[2J", 1, true]', '["a", [], "PASS", 1, true]',
+        '["a", "2", [], 1, true]', '["a", "2", "PASS", 1, 1]', '["a", "2", "PASS", 1' + "0" * 400 + ", true]",
     )),
 ]  # fmt: skip
 
@@ -93,8 +95,29 @@ TORN = [
 @pytest.mark.parametrize("torn", TORN)
 def test_a_torn_file_is_made_again(chosen: list, tmp_path: Path, torn: str) -> None:  # type: ignore[type-arg]
     kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
-    (tmp_path / "history.json").write_text(torn)
+    write_signed(tmp_path / "history.json", torn, "history", str(tmp_path))
     assert words(tmp_path) == ["FAIL"] * 3
+
+
+def test_a_file_that_somebody_else_wrote_counts_for_nothing(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
+    history.update(tmp_path)
+    path = tmp_path / "history.json"
+    assert path.stat().st_mode & 0o077 == 0
+    for text in (path.read_text().replace("FAIL", "PASS"), path.read_text().partition("\n")[2]):
+        path.write_text(text.replace("FAIL", "PASS"))
+        assert words(tmp_path) == ["FAIL"] * 3
+
+
+def test_a_log_that_somebody_else_wrote_is_told_from_others(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
+    start, *events = played(chosen[:2], [TORCH], lambda v, t: "FAIL")
+    assert isinstance(start, RunStarted)
+    own = replace(start, host=platform.node())
+    kept(tmp_path, "1", [replace(own, signature=signature_of(own)), *events])
+    kept(tmp_path, "2", played(chosen[:1], [TORCH], lambda v, t: "FAIL"))
+    for _ in range(2):
+        assert [last.own for _, last in sorted(history.read(tmp_path).items())] == [False, True]
+        history.update(tmp_path)
 
 
 def test_a_long_journal_takes_the_memory_of_a_line(chosen: list, tmp_path: Path) -> None:  # type: ignore[type-arg]
@@ -123,7 +146,6 @@ def test_no_link_is_followed_where_it_is_written(chosen: list, tmp_path: Path) -
     kept(tmp_path, "1", played(chosen, [TORCH], lambda v, t: "FAIL"))
     target = tmp_path / "target"
     target.write_text("kept")
-    (tmp_path / f"history.{os.getpid()}.tmp").symlink_to(target)
     (tmp_path / "history.json").symlink_to(target)
     history.update(tmp_path)
     assert target.read_text() == "kept" and '"FAIL"' in (tmp_path / "history.json").read_text()

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from runner.record.events import Event, RunFinished, RunResumed
 from runner.record.journal import Journal
+from runner.record.signing import write_signed
 from runner.record.store import Keep, lock, parse_keep
 from runner.session import history
 from runner.session.history import Pruned, prune
@@ -250,6 +252,11 @@ def test_a_deep_folder_of_a_case_stops_nothing(base: Path, run: Make, dig: Dig) 
     assert prune(ONE, base=base).names == (name_of(1),) and numbers(base) == [0, 2]  # no run writes folders there
 
 
+def stored(base: Path) -> Any:
+    """What ``history.json`` holds below its signature."""
+    return json.loads((base / "history.json").read_text().partition("\n")[2])
+
+
 def test_verdicts_of_removed_runs_are_remembered(base: Path, run: Make) -> None:
     run(0, red="a")
     run(1, red="a")
@@ -259,7 +266,7 @@ def test_verdicts_of_removed_runs_are_remembered(base: Path, run: Make) -> None:
     prune(ONE, base=base)
     history.update(base)
     assert history.read(base) == known
-    assert [*json.loads((base / "history.json").read_text())["runs"]] == [name_of(1)]
+    assert [*stored(base)["runs"]] == [name_of(1)]
 
 
 def test_without_runs_nothing_happens(base: Path) -> None:
@@ -274,8 +281,8 @@ def test_a_forged_summary_is_held_against_the_log(base: Path, run: Make) -> None
     folder = run(0, end=None)
     run(1)
     history.update(base)
-    data = json.loads((base / "history.json").read_text())
+    data = stored(base)
     data["runs"][name_of(0)] = [data["runs"][name_of(0)][0] - 1, True, []]
-    (base / "history.json").write_text(json.dumps(data))
+    write_signed(base / "history.json", json.dumps(data), "history", str(base))
     prune(ONE, base=base)
     assert folder.is_dir()

@@ -212,7 +212,8 @@ def inputs_reused(graph: Graph, inputs: list[Any]) -> Function:
     def run(*args: Any) -> Any:
         if not buffers:
             buffers.extend(args)
-        return graph(*(buffer.detach().copy_(arg) for buffer, arg in zip(buffers, args, strict=True)))
+        pairs = zip(buffers, args, strict=True)
+        return graph(*(arg if buffer is arg else buffer.detach().copy_(arg) for buffer, arg in pairs))
 
     return run
 
@@ -596,6 +597,7 @@ def at_last(change: Any) -> Any:
 
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
 first_zero_last_wrong = after(lambda out: torch.cat([out[:1] * 0, out[1:-1], out[-1:] + 1]))
+last_negated = at_last(lambda out: ~out)
 last_wrong_result = at_last(lambda out: torch.cat([out[:-1], out[-1:] * 2 + 1]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 

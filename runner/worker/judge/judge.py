@@ -254,8 +254,12 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
             message = "holds other values after the backward or a later call; eager's stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
         yield from late_writes(evidence, call, eager, compiled)
-        for path in sorted(eager.gaps.keys() & compiled.gaps.keys()):
-            yield from gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
+        behind = [
+            finding
+            for path in sorted(eager.gaps.keys() & compiled.gaps.keys())
+            for finding in gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
+        ]
+        yield from behind
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),
             ("state", eager.state, compiled.state),
@@ -270,8 +274,9 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
                 if eager_leaf.as_loaded and compiled_leaf.as_loaded:
                     continue
                 differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
-                yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
-                if not differences and eager_leaf.path not in compiled_tree.replaced:
+                differences = differences or list(needless_writes(evidence, call, eager_leaf, compiled_leaf))
+                yield from differences
+                if not (differences or behind or eager_leaf.path in compiled_tree.replaced):
                     yield from hidden_writes(evidence, call, eager_leaf)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from runner.contract.finding import Finding
-from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
+from runner.contract.oracles import METADATA, NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker import thresholds
 from runner.worker.comparison.accuracy import bounded_rule, measure
 from runner.worker.comparison.adjudication import Movement
@@ -164,17 +164,24 @@ def place_findings(
 
 
 def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Finding]:
-    """Report what eager changes, and compiled code too, but by a write that torch's version counter does not show."""
-    eager_run, compiled_run = evidence.eager, evidence.compiled
-    if eager.path not in eager_run.calls[call].written - compiled_run.calls[call].written:
+    """Report what torch's version counter says of one side alone, where both leave the same elements.
+
+    Autograd takes a tensor for changed by it: a backward that has saved the tensor raises, or does not.
+    """
+    is_written, is_compiled = (eager.path in run.calls[call].written for run in (evidence.eager, evidence.compiled))
+    if is_written == is_compiled or not isinstance(eager.value, torch.Tensor) or not eager.value.numel():
         return
     if evidence.undefined is not None and (call, eager.path) in evidence.undefined.masks:
         return  # such as memory that overlaps itself: whether anything is written there is open
-    if _is_as_before(evidence, eager_run, call, eager) is False:
-        message = (
-            "eager's write moves the version of the tensor, compiled code's does not: autograd takes it for unchanged"
-        )
-        yield Finding("mutation", message, evidence.where(call, eager.path))
+    unchanged = _is_as_before(evidence, evidence.eager, call, eager)
+    if unchanged is None or (is_compiled and not unchanged):  # eager may have written by ``Tensor.data``
+        return
+    message = (
+        "compiled code's write moves the version of the tensor, and eager does not write to it"
+        if is_compiled
+        else "eager's write moves the version of the tensor, compiled code's does not: autograd takes it for unchanged"
+    )
+    yield Finding("mutation", message, evidence.where(call, eager.path), severity=METADATA if unchanged else None)
 
 
 BEHIND = "in the memory behind it, between its elements"

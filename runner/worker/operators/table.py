@@ -180,7 +180,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("max_unpool2d", exact=True),
         Operator("max_unpool3d", exact=True),
         Operator("maximum", exact=True),
-        Operator("mean", sums=True),
+        Operator("mean", rounds_once=True, sums=True),
         Operator("median", exact=True, freedom="torch.median", overloads="dim"),
         Operator("min", exact=True, freedom="torch.max", overloads="dim"),
         Operator("minimum", exact=True),

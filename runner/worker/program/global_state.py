@@ -21,7 +21,7 @@ import sys
 import types
 import warnings
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -67,7 +67,7 @@ _DEPRECATED = re.compile("(?:get|is)_autocast_(?:cpu|gpu|ipu|xla)_")
 _DEVICES = ("cpu", "cuda")
 """The types of device that have an autocast of their own here."""
 
-_HOLDERS = ("torch", "torch.__future__", "torch.backends", "torch.utils.deterministic")
+_HOLDERS = ("torch", "torch.__future__", "torch.backends", "torch.multiprocessing", "torch.utils.deterministic")
 """Modules with functions that read and set, beside those of ``torch.backends``."""
 
 _BY_DEVICE = ("is_autocast_enabled", "get_autocast_dtype")
@@ -85,7 +85,8 @@ _ATTRIBUTES = {
 """Attributes that their holders do not list."""
 
 _MIRRORS = re.compile(r"torch\.backends\.(?:cuda\.matmul\.allow_tf32|mkldnn\.allow_tf32|.*\bfp32_precision)")
-"""Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too."""
+"""Settings that follow another one: ``torch.set_float32_matmul_precision`` sets these too, and they set each other."""
+_LEADER = "torch.get_float32_matmul_precision()"
 
 _TORCHS = re.compile(r"(?:len\()?torch\.")
 """How an expression begins that reads a setting of torch. Those of Python and NumPy follow none of these."""
@@ -308,8 +309,25 @@ def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     Where no public one differs, return those in private ones too, which may follow one.
     """
     pairs = differences(original)
-    own = {name: pair for name, pair in pairs.items() if is_independent(name) and not _MIRRORS.fullmatch(name)}
+    own = {name: pair for name, pair in pairs.items() if is_independent(name)}
+    followers = _followers(own)
+    own = {name: pair for name, pair in own.items() if name not in followers}
     return dict(_parts(own if any(map(is_public, own)) else {**own, **pairs}))
+
+
+def _followers(names: Collection[str]) -> set[str]:
+    """Return which of some settings that have changed follow another one of them.
+
+    A precision of all of ``torch.backends`` is that of its parts, and ``allow_tf32`` is what the precision beside it
+    says.
+    """
+    holders = {name.removesuffix("fp32_precision") for name in names if name.endswith(".fp32_precision")}
+    return {
+        name
+        for name in names
+        if _MIRRORS.fullmatch(name)
+        if _LEADER in names or any(name.startswith(one) and name != f"{one}fp32_precision" for one in holders)
+    }
 
 
 def is_public(expression: str) -> bool:

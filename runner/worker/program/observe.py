@@ -300,7 +300,8 @@ def _run_call(
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)
     else:
-        record.gradients = _kept_gradients(tensors)
+        known = {id(tensor) for _, tensor in tensors}
+        record.gradients = _kept_gradients([*tensors, *(pair for pair in outputs if id(pair[1]) not in known)])
     record.gaps = gaps.read()
     record.generator = torch.get_rng_state()
     record.written = frozenset(
@@ -387,7 +388,7 @@ def _version(tensor: torch.Tensor) -> tuple[int, int | None]:
 
 
 def _kept_gradients(tensors: list[tuple[str, torch.Tensor]]) -> dict[str, Leaf | None]:
-    """Return the gradients that the model itself computed, and left at inputs and parameters."""
+    """Return the gradients that the model itself computed, and left at inputs, parameters and results."""
     gradients = (
         (f"gradient of {path.removeprefix('input ')}", tensor.grad) for path, tensor in tensors if tensor.is_leaf
     )

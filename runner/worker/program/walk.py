@@ -569,6 +569,7 @@ def _array(value: Any) -> list[Child] | None:
 _READERS: dict[type, Callable[[Any], list[Child]]] = {
     torch.nn.Module: _module,
     torch.optim.Optimizer: _optimizer,
+    torch.optim.lr_scheduler.LRScheduler: lambda value: [(".state", ask(value.state_dict))],
     functools.partial: lambda value: [(".func", value.func), (".args", value.args), (".keywords", value.keywords)],
     staticmethod: lambda value: [(".__func__", value.__func__)],
     classmethod: lambda value: [(".__func__", value.__func__)],

@@ -23,6 +23,14 @@ _SAVED = Door(
     ("2.13",),
 )
 _LEAVE_SAVED = Door("torch._C:_autograd._pop_saved_tensors_default_hooks", _SAVED.unchecked)
+_UNSEEN = "a mode that is left entered is not seen"
+_DEPTHS = (
+    (Door("torch._C:_len_torch_function_stack", _UNSEEN), Door("torch.overrides:_pop_mode", _UNSEEN)),
+    (Door("torch._C:_len_torch_dispatch_stack", _UNSEEN), Door("torch.utils._python_dispatch:_pop_mode", _UNSEEN)),
+    (Door("torch.autograd:_profiler_enabled", _UNSEEN), Door("torch.autograd:_disable_profiler", _UNSEEN)),
+)
+"""What says how many modes are entered, and what leaves one."""
+_LEVEL = Door("torch.autograd.forward_ad:_current_level", _UNSEEN)
 
 PRINT_OPTIONS = _PRINTING.dotted
 GENERATED = "torch._inductor.runtime.compile_tasks."
@@ -69,10 +77,20 @@ def attributes() -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
         yield _STANCE.dotted, _STANCE.now, _STANCE.put
     if _SAVED.find() is not None:
         yield f"{_SAVED.dotted}(False) is None", lambda: _SAVED.find()(False) is None, _leave_saved_tensors
+    for depth, leave in _DEPTHS:
+        if depth.find() is not None and leave.find() is not None:
+            yield f"{depth.dotted}()", depth.find(), functools.partial(_leave, depth.find(), leave.find())
+    if _LEVEL.find() is not None:
+        yield _LEVEL.dotted, _LEVEL.now, _LEVEL.put
     holder = HOOKS.rpartition(".")[0]
     for name, hooks in vars(sys.modules[holder]).items():
         if f"{holder}.{name}".startswith(HOOKS) and isinstance(hooks, dict):
             yield f"len({holder}.{name})", functools.partial(len, hooks), functools.partial(_shorten, hooks)
+
+
+def _leave(depth: Callable[[], int], leave: Callable[[], Any], number: int) -> None:
+    while depth() > number:
+        leave()
 
 
 def _leave_saved_tensors(is_left: bool) -> None:

@@ -713,6 +713,15 @@ def test_the_backward_of_the_last_call_begins_at_what_it_leaves():
     ]
 
 
+def test_a_gradient_at_a_leaf_that_a_model_returns():
+    grow = "@torch.compiler.disable\ndef grow(x, n):\n    w = torch.ones(5, requires_grad=True)\n"
+    grow += "    (x * w * n).sum().backward()\n    return w"
+    assert passes(run(source("return grow(x, 2), x + 1", definitions=grow), "eager"))
+    text = source("return grow(x, 3 if torch.compiler.is_compiling() else 2), x + 1", definitions=grow)
+    (finding,) = run(text, "eager")["findings"]
+    assert (finding["oracle"], finding["path"]) == ("grad", "gradient of output[0]")
+
+
 def test_second_order_gradients():
     fields = {"grad": {"mode": "backward", "order": 2}}
     text = source("return (x * x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
@@ -1136,6 +1145,20 @@ def test_an_inference_tensor_that_comes_back_as_a_plain_one():
     assert (finding["oracle"], finding["path"]) == ("requires-grad", "output[0]")
     assert finding["message"].startswith("eager has an inference tensor, compiled a plain one")
     assert passes(run(text, "eager", **OFF))
+
+
+@pytest.mark.parametrize("write", ["x.mul_(1.0)", "self.n.add_(0)", "x[1:].zero_()"])
+def test_a_write_that_changes_no_element_moves_a_version(write):
+    """Autograd refuses what was saved before it."""
+    inputs, init = "torch.zeros(3)", "self.n = torch.zeros(2)"
+    for bodies, words in (((write, "pass"), "eager's write moves"), (("pass", write), "compiled code's write moves")):
+        text = source(f"{unlike(*bodies)}\nreturn x * 2 + self.n.sum()", inputs, init=init)
+        (finding,) = run(text, **OFF)["findings"]
+        assert (finding["oracle"], finding["severity"]) == ("mutation", "metadata") and words in finding["message"]
+    for backend in ("planted:clean", "aot_eager", "inductor"):
+        assert passes(run(source(f"{write}\nreturn x * 2 + self.n.sum()", inputs, init=init), backend, **OFF))
+    nothing = unlike("x[:0].zero_()", "pass") + "\nreturn x * 2"
+    assert passes(run(source(nothing, "torch.zeros(0)"), **OFF))
 
 
 def test_a_write_that_autograd_does_not_see():

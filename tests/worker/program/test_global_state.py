@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import pkgutil
 import random
 import re
 import sys
@@ -81,6 +82,10 @@ PRIVATE = {
     "torch._C._autograd._top_saved_tensors_default_hooks(False) is None": (
         "[torch.autograd.graph.saved_tensors_hooks(id, id).__enter__() for _ in range(2)]"
     ),
+    "torch._C._len_torch_function_stack()": "torch.overrides.BaseTorchFunctionMode().__enter__()",
+    "torch._C._len_torch_dispatch_stack()": "torch.utils._python_dispatch.TorchDispatchMode().__enter__()",
+    "torch.autograd.forward_ad._current_level": "torch.autograd.forward_ad.enter_dual_level()",
+    "torch.autograd._profiler_enabled()": "torch.autograd.profiler.profile().__enter__()",
     "len(torch.nn.modules.module._global_forward_hooks)": f"{HOOK}(lambda *_: None)",
     "torch._dynamo.eval_frame._stance": "torch.compiler.set_stance('force_eager')",
     "torch._dynamo.config.suppress_errors": "setattr(torch._dynamo.config, 'suppress_errors', True)",
@@ -316,6 +321,19 @@ def test_a_setting_that_follows_another_is_put_back_and_not_compared() -> None:
         torch.set_float32_matmul_precision("high")
         assert read()["torch.backends.cuda.matmul.allow_tf32"]
         assert changes(state).keys() == {"torch.get_float32_matmul_precision()"}
+    assert read() == state
+
+
+@pytest.mark.parametrize("name", ["fp32_precision", "cuda.matmul.fp32_precision"])
+def test_a_setting_that_follows_another_is_compared_where_it_changes_alone(name: str) -> None:
+    holder, _, last = f"torch.backends.{name}".rpartition(".")
+    if not hasattr(pkgutil.resolve_name(holder), last):
+        pytest.skip("this torch has no such setting")
+    state = read()
+    with restored():
+        setattr(pkgutil.resolve_name(holder), last, "tf32")
+        assert f"torch.backends.{name}" in changes(state)
+        assert len(changes(state)) <= 2, changes(state)
     assert read() == state
 
 

@@ -354,6 +354,21 @@ def test_an_optimizer_has_hyperparameters():
     assert finding["oracle"] == "mutation" and "param_groups[0]['lr']" in finding["path"]
 
 
+def test_a_scheduler_has_a_state():
+    text = "@torch.compiler.disable\ndef step(model, count):\n    for _ in range(count): model.scheduler.step()"
+    init = (
+        "self.w = torch.nn.Parameter(torch.ones(5)); self.optimizer = torch.optim.SGD([self.w], lr=0.1); "
+        "self.scheduler = torch.optim.lr_scheduler.ConstantLR(self.optimizer, factor=1.0)"
+    )
+
+    def record(count):
+        return run(source(f"step(self, {count})\nreturn x * self.w", init=init, definitions=text), "eager")
+
+    assert not record("1")["findings"]
+    paths = {finding["path"] for finding in record("2 if torch.compiler.is_compiling() else 1")["findings"]}
+    assert "attribute scheduler.state['last_epoch']" in paths
+
+
 class Box:
     def __init__(self, a, b):
         self.a, self.b, self.c = a, b, 0

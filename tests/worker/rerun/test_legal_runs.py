@@ -538,6 +538,12 @@ def test_steps_of_exact_arithmetic_are_defined(body: str) -> None:
     assert passes(run(text, "planted:clean", **NO_GRADIENT))
 
 
+def test_a_mean_of_whole_numbers_is_defined_where_it_divides_by_a_power_of_two() -> None:
+    for inputs, expected in (("torch.tensor([1., 2., 3., 2.])", ["value"]), ("torch.tensor([1., 3., 2.])", [])):
+        record = run(source("return x + 1, x.mean() > 2", inputs), "planted:last_negated", **NO_GRADIENT)
+        assert oracles(record) == expected, record
+
+
 def test_a_step_of_rounded_numbers_is_not() -> None:
     text = source("return (x * 0.1 * 10).floor()", "torch.cat([torch.arange(9.) + 0.3, torch.tensor([10.])])")
     record = run(text, "planted:last_stepped", **NO_GRADIENT)
