@@ -199,18 +199,18 @@ class _Builder:
         for item in self.case.state:
             if item.kind == "python":
                 text = writer.render.value(item.python or Literal(None))
-            elif item.layout or item.kind in ("view", "list"):
+            elif item.layout or item.kind in ("view", "list", "dict"):
                 text = writer.make(item)
             else:
                 text = writer.expression(replace(item, requires_grad=False))
-            if item.kind in ("python", "list"):
+            if item.kind in ("python", "list", "dict"):
                 line = f"self.{identifier(item.name)} = {text}"
             elif item.requires_grad:
                 line = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
             else:
                 line = f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line(f"        {line}", item.span))
-            if item.kind not in ("python", "list"):
+            if item.kind not in ("python", "list", "dict"):
                 scope.variables[item.name] = f"self.{item.name}"  # for a view of it
         return writer.lines
 

@@ -185,7 +185,8 @@ Node = Step | With | If
 class Input:
     """One input or one piece of state. ``kind`` says which of the fields counts.
 
-    ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``python`` (python).
+    ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``dict`` (keys, items),
+    ``python`` (python).
     """
 
     name: str
@@ -205,6 +206,7 @@ class Input:
     grad_after_layout: bool = False  # what the layout makes is the leaf
     hidden: bool = False
     device: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

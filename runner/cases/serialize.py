@@ -235,6 +235,8 @@ def _input(item: Input) -> Any:
             source = {"view_of": item.view_of}
         case "list":
             source = {"list": [_input(part) for part in item.items]}
+        case "dict":
+            source = {"dict": {key: _input(part) for key, part in zip(item.keys, item.items, strict=True)}}
         case "python":
             source = {"python": None if item.python is None else value_of(item.python)}
     data = {
