@@ -17,6 +17,7 @@ from typing import Any
 
 from runner.builder.arguments import places_of_texts
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
+from runner.builder.forward import Arrangement, arrange
 from runner.builder.names_and_values import Scope, call, python_name, temporary
 from runner.builder.tensors import FLOATING, TensorWriter
 from runner.cases import expressions
@@ -87,6 +88,7 @@ class _Builder:
     def source(self) -> Source:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
+        self.arrangement = self._arrangement()
         calls, functions = self._functions("make_inputs", self._make_inputs)
         cotangents: list[str] = []
         if self.variant.grad.cotangent == GIVEN:
@@ -95,7 +97,9 @@ class _Builder:
         for changed in self.case.calls:
             self._check_call(changed.params, changed.inputs, changed.span)
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
-        for name, values in (("CALLS", calls if len(calls) > 1 else []), ("COTANGENTS", cotangents)):
+        keywords = [literal(name) for name in self.arrangement.keywords]
+        tables = (("CALLS", calls if len(calls) > 1 else []), ("COTANGENTS", cotangents), ("KEYWORD_INPUTS", keywords))
+        for name, values in tables:
             if values:
                 body += [Line(""), Line(""), Line(f"{name} = [{', '.join(values)}]")]
         self._unused()
@@ -272,12 +276,25 @@ class _Builder:
                 self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
 
     def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
-        cotangents = {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
+        cotangents = self._cotangents()
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
-        made = [(i, writer.make(new.get(i.name, i))) for i in self.case.inputs if i.name not in cotangents]
-        passed = [variable for item, variable in made if not item.hidden]
+        made = {i.name: writer.make(new.get(i.name, i)) for i in self.case.inputs if i.name not in cotangents}
+        passed = [made[name] for name in self.arrangement.inputs]
         return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
+
+    def _cotangents(self) -> set[str | None]:
+        return {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
+
+    def _arrangement(self) -> Arrangement:
+        """How the inputs go to the model, or in their order where that is reported."""
+        cotangents = self._cotangents()
+        passed = [item for item in self.case.inputs if not item.hidden and item.name not in cotangents]
+        names = [item.name for item in passed]
+        arrangement = arrange(self.case.module, names)
+        for name, (message, hint) in arrangement.problems.items():
+            self.problems.error(passed[names.index(name)].span, message, hint)
+        return arrangement
 
     def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
         """What the given cotangents of the variant are, one for each tensor output."""

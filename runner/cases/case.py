@@ -229,7 +229,8 @@ def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModul
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
     full = resolve_python_file(keys["file"], file, problems)
-    return None if full is None else PythonModule(str(full), title, pairs, node.span)
+    positional = scalar(keys.get("positional"), bool, default=False)
+    return None if full is None else PythonModule(str(full), title, pairs, node.span, positional)
 
 
 def _requires(node: YamlNode | None, problems: Problems) -> Requires:

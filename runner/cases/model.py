@@ -220,12 +220,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PythonModule:
-    """``module: {file, name, args}``; ``file`` is absolute."""
+    """``module: {file, name, args}``; ``file`` is absolute. ``positional`` inputs go by their order, others by name."""
 
     file: str
     name: str
     args: tuple[tuple[str, Value], ...]
     span: Span
+    positional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

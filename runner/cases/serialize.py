@@ -298,7 +298,7 @@ def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
     return {
         "file": _from(folder, module.file),
         "name": module.name,
-        **_non_empty(args={key: value_of(value) for key, value in module.args}),
+        **_non_empty(args={key: value_of(value) for key, value in module.args}, positional=module.positional),
     }
 
 

@@ -225,6 +225,26 @@ def test_the_dtype_of_parameters_casts_a_persons_own_module(built: Built, keys: 
     assert f"    model = Net()\n{line}    model.eval()\n" in source.text
 
 
+FORWARD = """import torch
+class Net(torch.nn.Module):
+    def forward(self, ids, mask=None, *, labels=None): ...
+"""
+
+
+def test_inputs_of_a_persons_own_module_go_by_name(built: Built) -> None:
+    built.write("m.py", FORWARD)
+    keys = (
+        "module: {file: m.py, name: Net%s}\ninputs: {labels: [3], h: {shape: [2], hidden: true}, ids: [2], mask: [2]}"
+    )
+    text = built.source(keys % "")
+    assert "    labels = torch.randn(3)\n" in text and text.index("labels = ") < text.index("ids = ")
+    assert "    return [ids, mask, labels]\n" in text and text.endswith('\n\n\nKEYWORD_INPUTS = ["labels"]\n')
+    text = built.source(keys % ", positional: true")
+    assert "    return [labels, ids, mask]\n" in text and "KEYWORD_INPUTS" not in text
+    problems = built.problems("module: {file: m.py, name: Net}\ninputs: {ids: [2], masks: [2]}")
+    assert problems == ["4:24: forward of Net has no argument 'masks' | did you mean 'mask'?"]
+
+
 def test_a_function_is_no_argument_of_a_module(built: Built) -> None:
     built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
     problems = built.problems("module: {file: m.py, name: Net, args: {f: {$fn: {args: [t], chain: [torch.sin]}}}}")

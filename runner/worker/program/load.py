@@ -25,7 +25,7 @@ from runner.worker.program import folders
 from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
-from runner.worker.program.state import Holder, State, file_holders, state_leaves
+from runner.worker.program.state import Holder, State, argument_names, file_holders, state_leaves
 from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
@@ -49,19 +49,30 @@ class LoadedCase:
     holders: tuple[Holder, ...] = ()  # of the variables of its file, as it was loaded
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
+    keywords: tuple[str, ...] = ()  # by which the last inputs go to the model
 
     def state_leaves(self) -> State:
         """Return what the model and its file hold now: see ``state_leaves`` in ``state.py``."""
         return state_leaves(self.model, self.module.__name__, self.holders)
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
-        """Return fresh positional arguments of one call, with the generators seeded before.
+        """Return fresh arguments of one call, with the generators seeded before.
 
         Raises:
             InvalidCase: the function raised, or gave no list or tuple.
         """
         seed_all(seed)
         return self._made(self.makers, call, "inputs")
+
+    def call(self, target: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call the model or its compiled form with the inputs of one call."""
+        first = len(args) - len(self.keywords)
+        return target(*args[:first], **dict(zip(self.keywords, args[first:], strict=True)))
+
+    def argument_names(self, count: int) -> list[str]:
+        """Return names such as ``input x`` for so many inputs: as ``forward`` calls each, else its number."""
+        keywords = [f"input {keyword}" for keyword in self.keywords]
+        return [*argument_names(self.model, count - len(keywords)), *keywords]
 
     def make_cotangents(self, call: int) -> list[Any]:
         """Return a cotangent, or None, for each tensor output of one call; nothing where the case gives none.
@@ -143,7 +154,8 @@ class Source:
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
         stance = "" if launching else self.stance
-        return LoadedCase(module, self.path, model, tuple(makers), cotangents, holders, self._python, stance)
+        keywords = tuple(getattr(module, "KEYWORD_INPUTS", ()))
+        return LoadedCase(module, self.path, model, tuple(makers), cotangents, holders, self._python, stance, keywords)
 
     def close(self) -> None:
         """Forget the modules that were loaded, and what they have added to torch."""

@@ -22,7 +22,7 @@ from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
-from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.state import State, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.fallbacks import find_fallbacks, why_uncompiled
@@ -236,7 +236,7 @@ def _run_call(
     ``during`` holds the phase for the handler of an error, and ``earlier`` what the caller has of earlier calls.
     """
     module = loaded.module.__name__
-    names = argument_names(loaded.model, len(args))
+    names = loaded.argument_names(len(args))
     given_inputs, state = _open(names, args, module), loaded.state_leaves()
     input_places, state_places = _places(given_inputs), _places(state)
     inputs = _tensors(given_inputs.leaves)
@@ -262,7 +262,7 @@ def _run_call(
         original = global_state.read()
         try:
             with loaded.python:
-                result = target(*args)
+                result = loaded.call(target, args)
         finally:
             record.settings = global_state.changes(original)
     synchronize(settings.device)
