@@ -19,11 +19,24 @@ from runner.builder.arguments import places_of_texts
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
 from runner.builder.forward import Arrangement, arrange
 from runner.builder.names_and_values import Scope, call, python_name, temporary
-from runner.builder.tensors import FLOATING, TensorWriter
+from runner.builder.tensors import TensorWriter
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
-from runner.cases.model import GIVEN, Arithmetic, Case, Input, Items, Kernel, Literal, Output, Ref, Value, Variant
+from runner.cases.model import (
+    FLOATING,
+    GIVEN,
+    Arithmetic,
+    Case,
+    Input,
+    Items,
+    Kernel,
+    Literal,
+    Output,
+    Ref,
+    Value,
+    Variant,
+)
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.python_files import top_names
 from runner.cases.texts import numpy_step
@@ -189,7 +202,7 @@ class _Builder:
             scope.define(item.name)
         if passed:
             scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
-        dtype = case.param_dtype or variant.dtype
+        dtype = self._param_dtype() or variant.dtype
         suffix = f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
         modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=suffix)
         writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
@@ -218,8 +231,14 @@ class _Builder:
                 scope.variables[item.name] = f"self.{item.name}"  # for a view of it
         return writer.lines
 
+    def _param_dtype(self) -> str | None:
+        """The dtype that the case gives modules; the param that it refers to counts as used."""
+        if (self.case.param_dtype or "").startswith("$"):
+            self.used_params.add((self.case.param_dtype or "")[1:])
+        return self.variant.param_dtype
+
     def _make_model(self) -> list[Line]:
-        case = self.case
+        case, dtype = self.case, self._param_dtype()
         if case.module is not None:
             render = TensorWriter(self._scope(set()), self.variant.dtype, self.variant.device, self.limits).render
             construction = call(
@@ -230,11 +249,7 @@ class _Builder:
             construction, modes = "Model()", self.modes
         setup = [
             *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
-            *(
-                [f"    model.to({torch_name(case.param_dtype)})"]
-                if case.module and case.param_dtype in FLOATING
-                else []
-            ),
+            *([f"    model.to({torch_name(dtype)})"] if case.module and dtype in FLOATING else []),
             "    model.train()" if self.variant.train else "    model.eval()",
             *(f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes),
         ]
@@ -413,7 +428,27 @@ def check(
         diagnostics.update((d, None) for d in source.diagnostics)
         if sum(d.severity == "error" for d in diagnostics) > limits.diagnostics:
             break
+    if variants and not diagnostics:
+        diagnostics.update((d, None) for d in _idle_dtypes(variants[0], lines, limits))
     return list(diagnostics), characters
+
+
+def _idle_dtypes(variant: Variant, lines: Sequence[str], limits: Limits) -> list[Diagnostic]:
+    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them."""
+    case = variant.case
+    texts: dict[str, str] = {}
+    for dtype in case.dtypes if len(case.dtypes) > 1 else ():
+        text = build(replace(variant, dtype=dtype), lines, limits).text
+        if case.module is None:
+            text = text[text.index('"""', 3) :]  # without the title, which names the dtype
+        if text in texts:
+            problems = Problems(lines, limits, case.file)
+            message = f"dtypes: {texts[text]} and {dtype} give case {case.name!r} the same model and the same inputs"
+            hint = "param_dtype: $dtype casts the model" if case.module else "take one of them out"
+            problems.error(case.span, message, hint)
+            return problems.diagnostics
+        texts[text] = dtype
+    return []
 
 
 # --- kernels: their files, and for each a function that launches it and one that it is held against ---

@@ -7,7 +7,7 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, Scope
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import Input, Items, Literal, Value
+from runner.cases.model import FLOATING, Input, Items, Literal, Value
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 
@@ -25,7 +25,6 @@ COUNTED = {
 }  # fmt: skip
 """How many numbers from 0 on each dtype holds exactly, as far as a tensor has so many elements."""
 
-FLOATING = ("float16", "bfloat16", "float32", "float64")
 SPECIAL = (
     'float("nan")',
     'float("inf")',
