@@ -196,7 +196,7 @@ def kind(part: dict[str, Any]) -> str:
     schema = _resolved(part)
     if "enum" in schema and len(schema["enum"]) <= 5:
         return ", ".join(f"`{value}`" for value in schema["enum"])
-    if "then" in schema and "else" in schema:  # a value, or a list of values, which is an axis
+    if "then" in schema and "else" in schema and "type" not in schema:  # a value, or a list of values, which is an axis
         return f"{kind(schema['else'])} or list"
     types = schema.get("type", "any")
     return " or ".join(TYPES.get(word, word) for word in ([types] if isinstance(types, str) else types))

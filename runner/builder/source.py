@@ -20,12 +20,27 @@ from typing import Any
 from runner.builder.arguments import places_of_texts
 from runner.builder.callers import CallerWriter
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
+from runner.builder.forward import Arrangement, arrange
 from runner.builder.names_and_values import Renderer, Scope, call, python_name, temporary
-from runner.builder.tensors import FLOATING, TensorWriter
+from runner.builder.tensors import TensorWriter
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
-from runner.cases.model import GIVEN, Arithmetic, Call, Case, Input, Items, Kernel, Literal, Output, Ref, Value, Variant
+from runner.cases.model import (
+    FLOATING,
+    GIVEN,
+    Arithmetic,
+    Call,
+    Case,
+    Input,
+    Items,
+    Kernel,
+    Literal,
+    Output,
+    Ref,
+    Value,
+    Variant,
+)
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.python_files import top_names
 from runner.cases.texts import numpy_step
@@ -90,6 +105,7 @@ class _Builder:
     def source(self) -> Source:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
+        self.arrangement = self._arrangement()
         calls, functions = self._functions("make_inputs", self._make_inputs)
         cotangents: list[str] = []
         if self.variant.grad.cotangent == GIVEN:
@@ -101,8 +117,9 @@ class _Builder:
         functions += callers.lines
         model += self._imports(callers.lines) if case.module is not None else []
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
-        lists = {"CALLS": calls if len(calls) > 1 else [], "COTANGENTS": cotangents, **callers.lists}
-        for name, values in lists.items():
+        keywords = [literal(name) for name in self.arrangement.keywords]
+        lists = {"CALLS": calls if len(calls) > 1 else [], "COTANGENTS": cotangents, "KEYWORD_INPUTS": keywords}
+        for name, values in {**lists, **callers.lists}.items():
             if values:
                 body += [Line(""), Line(""), Line(f"{name} = [{', '.join(values)}]")]
         self._unused()
@@ -213,7 +230,7 @@ class _Builder:
             scope.define(item.name)
         if passed:
             scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
-        dtype = case.param_dtype or variant.dtype
+        dtype = self._param_dtype() or variant.dtype
         suffix = f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
         modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=suffix)
         writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
@@ -227,23 +244,29 @@ class _Builder:
         for item in self.case.state:
             if item.kind == "python":
                 text = writer.render.value(item.python or Literal(None))
-            elif item.layout or item.kind in ("view", "list"):
+            elif item.layout or item.kind in ("view", "list", "dict"):
                 text = writer.make(item)
             else:
                 text = writer.expression(replace(item, requires_grad=False))
-            if item.kind in ("python", "list"):
+            if item.kind in ("python", "list", "dict"):
                 line = f"self.{identifier(item.name)} = {text}"
             elif item.requires_grad:
                 line = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
             else:
                 line = f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line(f"        {line}", item.span))
-            if item.kind not in ("python", "list"):
+            if item.kind not in ("python", "list", "dict"):
                 scope.variables[item.name] = f"self.{item.name}"  # for a view of it
         return writer.lines
 
+    def _param_dtype(self) -> str | None:
+        """The dtype that the case gives modules; the param that it refers to counts as used."""
+        if (self.case.param_dtype or "").startswith("$"):
+            self.used_params.add((self.case.param_dtype or "")[1:])
+        return self.variant.param_dtype
+
     def _make_model(self) -> list[Line]:
-        case = self.case
+        case, dtype = self.case, self._param_dtype()
         if case.module is not None:
             render = TensorWriter(self._scope(set()), self.variant.dtype, self.variant.device, self.limits).render
             construction = call(
@@ -254,11 +277,7 @@ class _Builder:
             construction, modes = "Model()", self.modes
         setup = [
             *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
-            *(
-                [f"    model.to({torch_name(case.param_dtype)})"]
-                if case.module and case.param_dtype in FLOATING
-                else []
-            ),
+            *([f"    model.to({torch_name(dtype)})"] if case.module and dtype in FLOATING else []),
             "    model.train()" if self.variant.train else "    model.eval()",
             *(f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes),
         ]
@@ -300,12 +319,25 @@ class _Builder:
                 self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
 
     def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
-        cotangents = {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
+        cotangents = self._cotangents()
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
-        made = [(i, writer.make(new.get(i.name, i))) for i in self.case.inputs if i.name not in cotangents]
-        passed = [variable for item, variable in made if not item.hidden]
+        made = {i.name: writer.make(new.get(i.name, i)) for i in self.case.inputs if i.name not in cotangents}
+        passed = [made[name] for name in self.arrangement.inputs]
         return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
+
+    def _cotangents(self) -> set[str | None]:
+        return {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
+
+    def _arrangement(self) -> Arrangement:
+        """How the inputs go to the model, or in their order where that is reported."""
+        cotangents = self._cotangents()
+        passed = [item for item in self.case.inputs if not item.hidden and item.name not in cotangents]
+        names = [item.name for item in passed]
+        arrangement = arrange(self.case.module, names)
+        for name, (message, hint) in arrangement.problems.items():
+            self.problems.error(passed[names.index(name)].span, message, hint)
+        return arrangement
 
     def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
         """What the given cotangents of the variant are, one for each tensor output."""
@@ -425,7 +457,27 @@ def check(
         diagnostics.update((d, None) for d in source.diagnostics)
         if sum(d.severity == "error" for d in diagnostics) > limits.diagnostics:
             break
+    if variants and not diagnostics:
+        diagnostics.update((d, None) for d in _idle_dtypes(variants[0], lines, limits))
     return list(diagnostics), characters
+
+
+def _idle_dtypes(variant: Variant, lines: Sequence[str], limits: Limits) -> list[Diagnostic]:
+    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them."""
+    case = variant.case
+    texts: dict[str, str] = {}
+    for dtype in case.dtypes if len(case.dtypes) > 1 else ():
+        text = build(replace(variant, dtype=dtype), lines, limits).text
+        if case.module is None:
+            text = text[text.index('"""', 3) :]  # without the title, which names the dtype
+        if text in texts:
+            problems = Problems(lines, limits, case.file)
+            message = f"dtypes: {texts[text]} and {dtype} give case {case.name!r} the same model and the same inputs"
+            hint = "param_dtype: $dtype casts the model" if case.module else "take one of them out"
+            problems.error(case.span, message, hint)
+            return problems.diagnostics
+        texts[text] = dtype
+    return []
 
 
 # --- kernels: their files, and for each a function that launches it and one that it is held against ---

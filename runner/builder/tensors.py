@@ -7,7 +7,7 @@ import math
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, Scope
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import Input, Items, Literal, Value
+from runner.cases.model import FLOATING, Input, Items, Literal, Value
 from runner.diagnostics import Span
 from runner.quote import integer, literal, torch_name
 
@@ -25,7 +25,6 @@ COUNTED = {
 }  # fmt: skip
 """How many numbers from 0 on each dtype holds exactly, as far as a tensor has so many elements."""
 
-FLOATING = ("float16", "bfloat16", "float32", "float64")
 SPECIAL = (
     'float("nan")',
     'float("inf")',
@@ -54,14 +53,8 @@ class TensorWriter:
     def make(self, item: Input) -> str:
         """Write the statements that make an input, and return the variable that holds it."""
         variable = self.scope.define(item.name)
-        if item.kind in ("list", "python"):
-            is_list = item.kind == "list"
-            text = (
-                f"[{', '.join(map(self.make, item.items))}]"
-                if is_list
-                else self.render.value(item.python or Literal(None))
-            )
-            self._line(f"{variable} = {text}", item.span)
+        if item.kind in ("list", "dict", "python"):
+            self._line(f"{variable} = {self._nest(item)}", item.span)
             return variable
         text = self._base(item) if item.kind == "view" else self.expression(item)
         early = item.requires_grad and not item.grad_after_layout
@@ -77,6 +70,16 @@ class TensorWriter:
             leaf = f"{variable} = {variable}.detach()" if item.kind == "view" else variable
             self._line(f"{leaf}.requires_grad_()", item.span)
         return variable
+
+    def _nest(self, item: Input) -> str:
+        """Return a list or dict of inputs, which it writes before, or a plain value."""
+        if item.kind == "python":
+            return self.render.value(item.python or Literal(None))
+        parts = list(map(self.make, item.items))
+        if item.kind == "list":
+            return f"[{', '.join(parts)}]"
+        pairs = zip(item.keys, parts, strict=False)  # an element may be missing that is reported
+        return f"{{{', '.join(f'{literal(key)}: {part}' for key, part in pairs)}}}"
 
     def expression(self, item: Input) -> str:
         """Return the tensor before its layout, as one expression."""

@@ -13,6 +13,7 @@ from runner.cases.flags import check_flags
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
+    FLOATING,
     GIVEN,
     Case,
     Compile,
@@ -139,6 +140,8 @@ def parse_case(
                 "give one of them another name",
             )
     check_cotangents(case, keys.get("grad"), problems)
+    if case.param_dtype is not None and case.param_dtype.startswith("$"):
+        _check_param_dtype(case.param_dtype[1:], params, keys["param_dtype"].span, problems)
     # A file's defaults alone, which have neither, may go with cases that run backward.
     has_model = bool(case.chain) or case.module is not None
     if has_model and GRADIENTS in case.tolerance.by_place and all(grad.mode != "backward" for grad in case.grad):
@@ -198,6 +201,17 @@ def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problem
                 )
 
 
+def _check_param_dtype(name: str, params: Mapping[str, tuple[Any, ...]], place: Span, problems: Problems) -> None:
+    """Report a ``param_dtype:`` that refers to no param, or to one that holds something else than dtypes."""
+    if name == "dtype":
+        return
+    if name not in params:
+        problems.error(place, f"nothing is called {name!r}", nearest(name, [*params, "dtype"]))
+    for value in params.get(name, ()):
+        if dtype_name(value) not in FLOATING:
+            problems.error(place, f"param {name!r} is {value!r}, and no floating dtype", "such as float32 or bfloat16")
+
+
 def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModule | None:
     if node is None:
         return None
@@ -211,7 +225,8 @@ def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModul
             problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
     pairs = tuple((str(key.value), parse_value(value, problems)) for key, value in arguments)
     full = resolve_python_file(keys["file"], file, problems)
-    return None if full is None else PythonModule(str(full), title, pairs, node.span)
+    positional = scalar(keys.get("positional"), bool, default=False)
+    return None if full is None else PythonModule(str(full), title, pairs, node.span, positional)
 
 
 def _requires(node: YamlNode | None, problems: Problems) -> Requires:

@@ -542,7 +542,7 @@ def _is_number(node: YamlScalar) -> bool:
 
 AFTER_LAYOUT = "after_layout"
 """The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
-_SOURCES = ("shape", "values", "view_of", "list", "python")
+_SOURCES = ("shape", "values", "view_of", "list", "dict", "python")
 
 
 def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
@@ -561,7 +561,7 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
         if item.name in parts:
             problems.error(
                 item.span,
-                f"{item.name!r} is what an element of the list {parts[item.name].name!r} is called",
+                f"{item.name!r} is what an element of {parts[item.name].name!r} is called",
                 "name it otherwise",
             )
     return tuple(inputs)
@@ -584,7 +584,9 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
     init, arguments = read_init(keys["init"], problems) if "init" in keys else (None, ())
     has_numbers = "values" in keys and check_numbers(keys["values"], problems)
     requires_grad = scalar(keys.get("requires_grad"), bool, str, default=False)
-    parts = (_input(f"{name}_{place}", key, item, problems) for place, item in enumerate(items(keys.get("list"))))
+    table = entries(keys.get("dict"))
+    inner = [*items(keys.get("list")), *(item for _, item in table)]
+    parts = (_input(f"{name}_{place}", key, item, problems) for place, item in enumerate(inner))
     made = Input(
         name,
         {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0]),
@@ -603,6 +605,7 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         grad_after_layout=requires_grad == AFTER_LAYOUT,
         hidden=scalar(keys.get("hidden"), bool, default=False),
         device=scalar(keys.get("device"), str),
+        keys=tuple(plain_text(str(entry.value), entry.span, problems) for entry, _ in table),
     )
     return [made]
 

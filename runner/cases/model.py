@@ -19,6 +19,9 @@ DTYPES = (
 )  # fmt: skip
 """Dtypes that an input can have, without ``torch.``; one spelling each."""
 
+FLOATING = ("float16", "bfloat16", "float32", "float64")
+"""Dtypes that parameters of modules can have."""
+
 DEVICES = ("cpu", "cuda", "mps", "xpu", "hpu", "mtia", "xla", "meta", "ipu", "maia", "privateuseone", "vulkan")
 """Types of device that torch names itself. A module of ``--import`` may add others."""
 
@@ -185,7 +188,8 @@ Node = Step | With | If
 class Input:
     """One input or one piece of state. ``kind`` says which of the fields counts.
 
-    ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``python`` (python).
+    ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``dict`` (keys, items),
+    ``python`` (python).
     """
 
     name: str
@@ -205,6 +209,7 @@ class Input:
     grad_after_layout: bool = False  # what the layout makes is the leaf
     hidden: bool = False
     device: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +240,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PythonModule:
-    """``module: {file, name, args}``; ``file`` is absolute."""
+    """``module: {file, name, args}``; ``file`` is absolute. ``positional`` inputs go by their order, others by name."""
 
     file: str
     name: str
     args: tuple[tuple[str, Value], ...]
     span: Span
+    positional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,7 +398,7 @@ class Case:
     calls: tuple[Call, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
     devices: tuple[str, ...] = ("cpu",)
-    param_dtype: str | None = None
+    param_dtype: str | None = None  # or $dtype, or $name of a param
     train: tuple[bool, ...] = (False,)
     grad: tuple[Grad, ...] = (Grad(),)
     dynamic: tuple[bool | None, ...] = (None,)
@@ -494,6 +500,14 @@ class Variant:
     def config(self) -> dict[str, Any]:
         """torch's flags by full name: the case's, and over them the backend's."""
         return {**self.case.config, **self.backend.config}
+
+    @property
+    def param_dtype(self) -> str | None:
+        """The dtype of modules' parameters that the case names, with its ``$dtype`` or ``$param`` resolved."""
+        name = self.case.param_dtype
+        if name is None or not name.startswith("$"):
+            return name
+        return self.dtype if name == "$dtype" else str(self.params[name[1:]]).removeprefix("torch.")
 
     @property
     def label(self) -> str:

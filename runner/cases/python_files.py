@@ -122,6 +122,79 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
         return problems.refuse(None, span, f"{path.name} is no Python{line}: {reason}")
 
 
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The parameters of a model's ``forward``: those that take positions, in order, and those that take names alone."""
+
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+    required: frozenset[str]  # without a default
+    unnamed: int  # how many of the positional ones have no name for a caller
+    takes_more: bool  # *args
+    takes_any: bool  # **kwargs
+
+
+@functools.lru_cache(maxsize=256)
+def read_forward(text: str, name: str) -> Forward | None:
+    """Return the parameters of ``forward`` of a class of a file, or of its bases in the same file.
+
+    None where the file does not tell: the class or its base is imported, a decorator may change them, or it is no
+    Python.
+    """
+    try:
+        top = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
+        return None
+    classes = {node.name: node for node in top if isinstance(node, ast.ClassDef)}
+    changed = set[str]().union(*map(_assigned, top))
+    waiting, seen = [name], set[str]()
+    while waiting:
+        node = classes.get(title := waiting.pop(0))
+        if node is None or title in seen or title in changed:
+            return None
+        seen.add(title)
+        if any("forward" in names for names in map(_assigned, node.body)):
+            return None
+        methods = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "forward"]
+        if methods:
+            return _forward(methods[-1])
+        waiting += [base.id if isinstance(base, ast.Name) else "" for base in node.bases]
+    return None
+
+
+def _assigned(node: ast.stmt) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+
+
+_TRANSPARENT = frozenset({"no_grad", "enable_grad", "inference_mode", "disable", "override", "autocast", "compile"})
+"""Decorators under which a function keeps its parameters."""
+
+
+def _forward(node: ast.FunctionDef) -> Forward | None:
+    if not all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list):
+        return None
+    unnamed = [argument.arg for argument in node.args.posonlyargs]
+    positional = [*unnamed, *(argument.arg for argument in node.args.args)]
+    if not positional:
+        return None
+    return Forward(
+        tuple(positional[1:]),
+        tuple(argument.arg for argument in node.args.kwonlyargs),
+        _required(node),
+        max(0, len(unnamed) - 1),
+        node.args.vararg is not None,
+        node.args.kwarg is not None,
+    )
+
+
+def _required(node: ast.FunctionDef) -> frozenset[str]:
+    positional = [*node.args.posonlyargs, *node.args.args]
+    required = positional[: len(positional) - len(node.args.defaults)]
+    required += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
+    return frozenset(p.arg for p in required)
+
+
 def top_names(text: str) -> dict[str, int]:
     """Return the names that a file defines at its top, without imports, each with its line.
 
@@ -141,13 +214,11 @@ def top_names(text: str) -> dict[str, int]:
 def _signature(node: ast.FunctionDef) -> Signature:
     positional = [*node.args.posonlyargs, *node.args.args]
     parameters = [*positional, *node.args.kwonlyargs]
-    required = positional[: len(positional) - len(node.args.defaults)]
-    required += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
     decorators = [_last_name(decorator) for decorator in node.decorator_list]
     return Signature(
         node.name,
         tuple(p.arg for p in parameters),
-        frozenset(p.arg for p in required),
+        _required(node),
         frozenset(p.arg for p in parameters if p.annotation is not None and "constexpr" in ast.unparse(p.annotation)),
         "jit" in decorators,
         any(name != "jit" for name in decorators),

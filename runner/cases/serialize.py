@@ -245,6 +245,8 @@ def _input(item: Input) -> Any:
             source = {"view_of": item.view_of}
         case "list":
             source = {"list": [_input(part) for part in item.items]}
+        case "dict":
+            source = {"dict": {key: _input(part) for key, part in zip(item.keys, item.items, strict=True)}}
         case "python":
             source = {"python": None if item.python is None else value_of(item.python)}
     data = {
@@ -306,7 +308,7 @@ def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
     return {
         "file": _from(folder, module.file),
         "name": module.name,
-        **_non_empty(args={key: value_of(value) for key, value in module.args}),
+        **_non_empty(args={key: value_of(value) for key, value in module.args}, positional=module.positional),
     }
 
 

@@ -21,6 +21,7 @@ from textwrap import indent
 from typing import Any
 
 from runner.builder.callers import setting_of
+from runner.builder.forward import Arrangement, arrange
 from runner.builder.names_and_values import python_name
 from runner.builder.source import FUTURE, Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
@@ -163,6 +164,22 @@ class _Place:
         return _Place(f"{text}.grad" if order == 1 else "", call, True, text)
 
 
+def _arrangement(variant: Variant) -> Arrangement:
+    """How the inputs go to the model."""
+    given = set(variant.grad.given)
+    names = [item.name for item in variant.case.inputs if not item.hidden and item.name not in given]
+    return arrange(variant.case.module, names)
+
+
+def _arguments(arrangement: Arrangement) -> str:
+    """Return the arguments of a call, of which ``inputs`` has the last ones for keywords."""
+    count = len(arrangement.inputs) - len(arrangement.keywords)
+    if not arrangement.keywords:
+        return "*inputs"
+    keywords = [f"{identifier(name)}=inputs[{place}]" for place, name in enumerate(arrangement.keywords, count)]
+    return ", ".join([f"*inputs[:{count}]"] * bool(count) + keywords)
+
+
 def _expression(match: re.Match[str], variant: Variant) -> str:
     """Return the root of a path as an expression. Raises ValueError for one that has none."""
     kind, name = match["kind"], match["name"]
@@ -172,10 +189,8 @@ def _expression(match: re.Match[str], variant: Variant) -> str:
         return "output"
     match kind:
         case "input":
-            given = set(variant.grad.given)
-            names = [
-                python_name(item.name) for item in variant.case.inputs if not item.hidden and item.name not in given
-            ]
+            arrangement = _arrangement(variant)
+            names = [*map(python_name, arrangement.parameters), *arrangement.keywords]
             return f"inputs[{int(name) if name.isdigit() else names.index(name)}]"
         case "parameter" | "buffer":
             return f"model.get_{kind}({literal(name)})"
@@ -514,8 +529,10 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     make_inputs = "case.make_inputs()" if own and not several else "make_inputs()"
     seeds_call = draws or "get_rng_state" in aim.returned
     plain = not several and not aim.backward and re.fullmatch(r"output[^\s,]*", aim.returned) is not None
-    direct = plain and not seeds_call and aim.kind != "float64"
-    returned_call = f"return {aim.returned.replace('output', 'call(*inputs)', 1)}" if plain else ""
+    arrangement = _arrangement(variant)
+    direct = plain and not seeds_call and aim.kind != "float64" and not arrangement.keywords
+    arguments = _arguments(arrangement)
+    returned_call = f"return {aim.returned.replace('output', f'call({arguments})', 1)}" if plain else ""
     if direct:
         returned_call = returned_call.replace("inputs", make_inputs, 1)
     return {
@@ -531,6 +548,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "seeds_call": seeds_call,
         "direct": direct,
         "make_inputs": make_inputs,
+        "arguments": arguments,
         "returned_call": returned_call,
         "number": number,
         "contexts": ", ".join(contexts),
@@ -620,7 +638,7 @@ def _expected(request: Job) -> str:
 
 def _renamed(ours: str, theirs: str) -> str:
     """Our text with another name for each function and variable whose name the person's file uses too."""
-    contract = {"make_model", "make_inputs", "make_cotangents", "COTANGENTS", *_LOOPED}
+    contract = {"make_model", "make_inputs", "make_cotangents", "COTANGENTS", "KEYWORD_INPUTS", *_LOOPED}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for name in sorted(set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):

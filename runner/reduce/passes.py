@@ -330,6 +330,9 @@ def _shapes_of(item: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
     elif "list" in item:
         for place, inner in enumerate(item["list"]):
             yield from _shapes_of(inner, (*path, "list", place))
+    elif "dict" in item:
+        for key, inner in item["dict"].items():
+            yield from _shapes_of(inner, (*path, "dict", key))
     elif "shape" in item:
         yield (*path, "shape"), item["shape"]
 

@@ -160,10 +160,15 @@ def _functions(value: Any) -> Iterator[Mapping[str, Any]]:
         yield from _functions(item)
 
 
+def parts_of(item: Mapping[str, Any]) -> list[Any]:
+    """Return the inputs that a list or dict of inputs holds; none of any other input."""
+    return [*item.get("list", ()), *item.get("dict", {}).values()]
+
+
 def _tensors(item: Any) -> Iterator[Any]:
-    """The tensors of an input: of a list each."""
-    if isinstance(item, dict) and "list" in item:
-        for inner in item["list"]:
+    """The tensors of an input: of a list or dict each."""
+    if isinstance(item, dict) and ("list" in item or "dict" in item):
+        for inner in parts_of(item):
             yield from _tensors(inner)
     elif not (isinstance(item, dict) and "python" in item):
         yield item
@@ -205,10 +210,9 @@ def _input_settings(item: Any) -> int:
     """Return the weight of an input's settings besides its shape and its values."""
     if not isinstance(item, dict):
         return 0
-    inner = sum(map(_input_settings, item.get("list", ())))
-    attributes = {
-        key: value for key, value in item.items() if key not in ("shape", "init", "values", "tile", "list", "python")
-    }
+    inner = sum(map(_input_settings, parts_of(item)))
+    others = ("shape", "init", "values", "tile", "list", "dict", "python")
+    attributes = {key: value for key, value in item.items() if key not in others}
     return inner + sum(map(_weight, attributes.values())) + (_weight(item["python"]) if "python" in item else 0)
 
 

@@ -422,7 +422,7 @@ def _dtypes(variant: Variant) -> Iterator[str]:
     """The dtype of a variant, and those that its case names: of inputs, state, parameters, autocast and casts."""
     case = variant.case
     yield variant.dtype
-    yield from filter(None, (case.param_dtype, variant.autocast))
+    yield from filter(None, (variant.param_dtype, variant.autocast))
     layouts: list[Iterable[Node]] = []
     for item in _inputs(case):
         yield from filter(None, [item.dtype])

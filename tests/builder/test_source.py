@@ -225,6 +225,68 @@ def test_the_dtype_of_parameters_casts_a_persons_own_module(built: Built, keys: 
     assert f"    model = Net()\n{line}    model.eval()\n" in source.text
 
 
+FORWARD = """import torch
+class Net(torch.nn.Module):
+    def forward(self, ids, mask=None, *, labels=None): ...
+"""
+
+
+def test_inputs_of_a_persons_own_module_go_by_name(built: Built) -> None:
+    built.write("m.py", FORWARD)
+    keys = (
+        "module: {file: m.py, name: Net%s}\ninputs: {labels: [3], h: {shape: [2], hidden: true}, ids: [2], mask: [2]}"
+    )
+    text = built.source(keys % "")
+    assert "    labels = torch.randn(3)\n" in text and text.index("labels = ") < text.index("ids = ")
+    assert "    return [ids, mask, labels]\n" in text and text.endswith('\n\n\nKEYWORD_INPUTS = ["labels"]\n')
+    text = built.source(keys % ", positional: true")
+    assert "    return [labels, ids, mask]\n" in text and "KEYWORD_INPUTS" not in text
+    problems = built.problems("module: {file: m.py, name: Net}\ninputs: {ids: [2], masks: [2]}")
+    assert problems == ["4:24: forward of Net has no argument 'masks' | did you mean 'mask'?"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "lines"),
+    [
+        ("dtypes: [float32, bfloat16]\nparam_dtype: $dtype", ["    model.to(torch.float32)", "    model.to(torch.bfloat16)"]),
+        ("params: {w: [torch.float16]}\nparam_dtype: $w", ["    model.to(torch.float16)"]),
+        ("dtypes: [int64]\nparam_dtype: $dtype", ["    model.eval()"]),
+    ],
+)  # fmt: skip
+def test_the_dtype_of_parameters_is_an_axis(built: Built, keys: str, lines: list[str]) -> None:
+    built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
+    sources = built.sources(f"module: {{file: m.py, name: Net}}\ninputs: {{x: {{shape: [2], dtype: int64}}}}\n{keys}")
+    assert [source.text.split("\n")[6] for source in sources] == lines
+    assert all(source.diagnostics == () for source in sources)
+
+
+def test_the_dtype_of_parameters_of_a_chain_is_an_axis_too(built: Built) -> None:
+    chain = "inputs: {x: [2, 3]}\nchain: [{nn.Linear: [3, 3]}]"
+    assert ".to(torch.float16)" in built.source(f"params: {{w: [float16]}}\nparam_dtype: $w\n{chain}")
+    assert ".to(torch.float64)" in built.source(f"dtypes: [float64]\nparam_dtype: $dtype\n{chain}")
+
+
+@pytest.mark.parametrize(
+    ("keys", "messages"),
+    [
+        ("module: {file: m.py, name: Net}\ninputs: {x: {shape: [2], dtype: int64}}", ["param_dtype: $dtype casts the model"]),
+        ("module: {file: m.py, name: Net}\ninputs: {x: [2]}", []),
+        ("module: {file: m.py, name: Net}\nparam_dtype: $dtype\ninputs: {x: {shape: [2], dtype: int64}}", []),
+        ("chain: [{torch.add: [$x, 1]}]\ninputs: {x: {shape: [2], dtype: int64}}", ["take one of them out"]),
+        ("chain: [{torch.add: [$x, 1]}]\ninputs: {x: [2]}", []),
+        ("chain: [{Tensor.to: [$x, $dtype]}]\ninputs: {x: {shape: [2], dtype: int64}}", []),
+    ],
+)  # fmt: skip
+def test_dtypes_that_change_nothing_are_an_error(built: Built, keys: str, messages: list[str]) -> None:
+    built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
+    variants = built.variants(f"dtypes: [float32, float64]\n{keys}")
+    for asked in (variants, variants[:1]):
+        diagnostics = check(variants[0].case, asked, [])[0]
+        assert [d.hint for d in diagnostics] == messages
+        text = "dtypes: float32 and float64 give case 'a' the same model and the same inputs"
+        assert [d.message for d in diagnostics] == [text] * len(messages)
+
+
 def test_a_function_is_no_argument_of_a_module(built: Built) -> None:
     built.write("m.py", "import torch\nclass Net(torch.nn.Module): ...\n")
     problems = built.problems("module: {file: m.py, name: Net, args: {f: {$fn: {args: [t], chain: [torch.sin]}}}}")

@@ -192,6 +192,16 @@ def test_lists(built: Built) -> None:
     ]  # fmt: skip
 
 
+def test_dicts(built: Built) -> None:
+    x = '{dict: {a: [2], "b c": {list: [{dict: {d: {values: [1]}}}]}}}'
+    assert built.part(f"inputs: {{x: {x}}}\nchain: [{{operator.getitem: [$x, a]}}]", "make_inputs") == [
+        "x_0 = torch.randn(2)", "x_1_0_0 = torch.tensor([1])", 'x_1_0 = {"d": x_1_0_0}', "x_1 = [x_1_0]",
+        'x = {"a": x_0, "b c": x_1}', "return [x]",
+    ]  # fmt: skip
+    state = "inputs: {y: [2]}\nstate: {x: {dict: {a: [2]}}}\nchain: [{operator.getitem: [$self.x, a]}, {torch.add: [$_, $y]}]"
+    assert built.part(state, "__init__")[-2:] == ['x = {"a": x_0}', "self.x = x"]
+
+
 def test_state(built: Built) -> None:
     keys = """
         dtypes: [bfloat16]

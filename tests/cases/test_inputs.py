@@ -111,7 +111,7 @@ def test_every_init_is_tested() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x: {}", "1:1: input 'x' has nothing that makes it | one of shape, values, view_of, list, python makes an input; shape: may reshape values:"),
+        ("x: {}", "1:1: input 'x' has nothing that makes it | one of shape, values, view_of, list, dict, python makes an input; shape: may reshape values:"),
         ("x: {dtype: bool}", "1:1: input 'x' has nothing that makes it"),
         ("x: {shape: [2], python: 1}", "1:1: input 'x' has shape and python"),
         ("x: {values: 1, view_of: a}", "1:1: input 'x' has values and view_of"),
@@ -135,8 +135,8 @@ def test_every_init_is_tested() -> None:
         ("x: {values: [null]}", "1:14: expected a number, found nothing (null)"),
         ("x: {values: [{a: 1}]}", "1:14: expected a number, found a mapping"),
         ("x: {shape: [2], init: {full: abc}}", "1:30: expected a number, found the text 'abc'"),
-        ("xs: {list: [[2]]}\nxs_0: [3]", "2:1: 'xs_0' is what an element of the list 'xs' is called | name it otherwise"),
-        ("xs_0_0: [3]\nxs: {list: [{list: [[2]]}]}", "1:1: 'xs_0_0' is what an element of the list 'xs' is called"),
+        ("xs: {list: [[2]]}\nxs_0: [3]", "2:1: 'xs_0' is what an element of 'xs' is called | name it otherwise"),
+        ("xs_0_0: [3]\nxs: {list: [{list: [[2]]}]}", "1:1: 'xs_0_0' is what an element of 'xs' is called"),
     ],
 )  # fmt: skip
 def test_problems(text: str, message: str) -> None:
@@ -189,7 +189,7 @@ def test_places_in_a_case(files: Files) -> None:
           forward: [2]
     """) == [
         "4:7: 'class' cannot name an input | names are Python names that the source does not use itself",
-        "5:7: input 'x' has values and view_of | one of shape, values, view_of, list, python makes an input; shape: may reshape values:",
+        "5:7: input 'x' has values and view_of | one of shape, values, view_of, list, dict, python makes an input; shape: may reshape values:",
         "8:7: 'forward' cannot name state | names are Python names that the source does not use itself",
     ]  # fmt: skip
 

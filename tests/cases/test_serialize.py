@@ -41,6 +41,7 @@ EVERYTHING = """
       g: {shape: [4], hidden: true}
       leaf: {shape: [4], layout: [Tensor.half], requires_grad: after_layout}
       several: {list: [[2], {shape: [3], init: ones}]}
+      table: {dict: {a: [2], "b c": {list: [{dict: {d: [3]}}]}}}
       flag: {python: {a: [1, null], b: "no"}}
     state:
       c: {shape: [2], init: zeros}

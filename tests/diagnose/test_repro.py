@@ -640,6 +640,31 @@ def test_a_file_of_ones_own_keeps_its_names_and_starts_anew_for_each_run(tmp_pat
     assert "a script of its own" not in text
 
 
+KEYWORDS = """
+    import torch
+
+
+    class Model(torch.nn.Module):
+        def forward(self, x, y=None, *, z):
+            return x * 2 - z
+    """
+
+
+@pytest.mark.parametrize("calls", ["", "\ncalls: [{}]"])
+@pytest.mark.parametrize(("bug", "oracle"), [("off_by_one", "value"), ("extra_mutation", "mutation")])
+def test_inputs_that_go_by_keywords(calls: str, bug: str, oracle: str, tmp_path: Path) -> None:
+    keys = f"inputs: {{z: [3], x: [3]}}\nmodule: {{file: own.py, name: Model}}{calls}"
+    target = variant(tmp_path, keys, f"planted:{bug}", own=KEYWORDS)
+    result = judged(target)
+    assert oracle in [finding.oracle for finding in result.findings]
+    text = script(target, result)
+    assert "call(*inputs[:1], z=inputs[1])" in text
+    code, output = outcome(text, tmp_path)
+    assert script_shows(result.findings[0], code, output), output
+    clean = dataclasses.replace(target, backend=Backend(CLEAN, CLEAN))
+    assert judged(clean).findings == () and outcome(script(clean), tmp_path)[0] == 0
+
+
 VARIABLES = """
     import torch
 

@@ -25,7 +25,7 @@ from runner.worker.program import folders
 from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Replacements
-from runner.worker.program.state import Holder, State, file_holders, state_leaves
+from runner.worker.program.state import Holder, State, argument_names, file_holders, state_leaves
 from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
@@ -51,6 +51,7 @@ class LoadedCase:
     holders: tuple[Holder, ...] = ()  # of the variables of its file, as it was loaded
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
+    keywords: tuple[str, ...] = ()  # by which the last inputs go to the model
     changes: tuple[Callable[[torch.nn.Module], None] | None, ...] = ()  # one a call, where the caller changes something
     contexts: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = ()  # one a call
     threads: tuple[bool, ...] = ()  # whether a new thread makes the call
@@ -80,13 +81,23 @@ class LoadedCase:
         return state_leaves(self.model, self.module.__name__, self.holders)
 
     def make_inputs(self, call: int, seed: int) -> list[Any]:
-        """Return fresh positional arguments of one call, with the generators seeded before.
+        """Return fresh arguments of one call, with the generators seeded before.
 
         Raises:
             InvalidCase: the function raised, or gave no list or tuple.
         """
         seed_all(seed)
         return self._made(self.makers, call, "inputs")
+
+    def call(self, target: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """Call the model or its compiled form with the inputs of one call."""
+        first = len(args) - len(self.keywords)
+        return target(*args[:first], **dict(zip(self.keywords, args[first:], strict=True)))
+
+    def argument_names(self, count: int) -> list[str]:
+        """Return names such as ``input x`` for so many inputs: as ``forward`` calls each, else its number."""
+        keywords = [f"input {keyword}" for keyword in self.keywords]
+        return [*argument_names(self.model, count - len(keywords)), *keywords]
 
     def make_cotangents(self, call: int) -> list[Any]:
         """Return a cotangent, or None, for each tensor output of one call; nothing where the case gives none.
@@ -168,6 +179,7 @@ class Source:
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
         stance = "" if launching else self.stance
+        keywords = tuple(getattr(module, "KEYWORD_INPUTS", ()))
         changes, contexts, threads = (tuple(getattr(module, name, ())) for name in CALLERS)
         return LoadedCase(
             module,
@@ -178,6 +190,7 @@ class Source:
             holders,
             self._python,
             stance,
+            keywords,
             changes,
             contexts,
             threads,

@@ -22,7 +22,7 @@ from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
-from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.state import State, unchanged_paths
 from runner.worker.program.threads import in_new_thread
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
@@ -250,7 +250,7 @@ def _run_call(
     """
     module, seed = loaded.module.__name__, settings.seed + call
     loaded.change(call)
-    names = argument_names(loaded.model, len(args))
+    names = loaded.argument_names(len(args))
     given_inputs, state = _open(names, args, module), loaded.state_leaves()
     input_places, state_places = _places(given_inputs), _places(state)
     inputs = _tensors(given_inputs.leaves)
@@ -278,7 +278,7 @@ def _run_call(
             settings_before = global_state.read() if loaded.has_changes else original
             try:
                 with loaded.python:
-                    return target(*args)
+                    return loaded.call(target, args)
             finally:
                 record.settings = global_state.changes(settings_before)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from runner.worker.program.load import LoadedCase
 from runner.worker.program.observe import Settings
 from runner.worker.program.snapshot import Leaf, snapshot, snapshot_leaf
-from runner.worker.program.state import argument_names
 
 
 def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], Leaf]:
@@ -18,6 +17,6 @@ def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], L
     leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in loaded.state_leaves().leaves}
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
-        for name, arg in zip(argument_names(loaded.model, len(args)), args, strict=True):
+        for name, arg in zip(loaded.argument_names(len(args)), args, strict=True):
             leaves.update({(call, leaf.path): leaf for leaf in snapshot(arg, name, module).leaves})
     return leaves

@@ -30,7 +30,7 @@ class RepeatedCall:
         self.notes: list[str] = []
         self.bytes = 0
         """Inputs, parameters, buffers and outputs of the first call."""
-        self._target, self._settings = target, settings
+        self._target, self._call, self._settings = target, loaded.call, settings
         self._backward = settings.grad == "backward"
         self._cotangents: list[torch.Tensor] | None = None
         args = loaded.make_inputs(0, settings.seed)
@@ -71,7 +71,7 @@ class RepeatedCall:
         if self._settings.autocast is not None:
             autocast = torch.autocast(self._settings.device, dtype=self._settings.autocast)
         with autocast:
-            return self._target(*self._args)
+            return self._call(self._target, self._args)
 
     def _differentiate(self, heads: list[torch.Tensor]) -> None:
         torch.autograd.backward(heads, self._cotangents)

@@ -255,9 +255,9 @@ def _run(
     """Run eager under a mode. ``outputs`` is given the tensors that each call returned."""
     loaded = source.load(settings.seed)
 
-    def target(*args: Any) -> Any:
+    def target(*args: Any, **keywords: Any) -> Any:
         with mode:
-            result = loaded.model(*args)
+            result = loaded.model(*args, **keywords)
         leaves = flatten(result, "output", loaded.module.__name__)[1]
         outputs.append([(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)])
         return result

@@ -77,7 +77,7 @@ def _traced(source: Source, settings: Settings) -> tuple[Tree, Tree] | None:
             before = Places.of(leaves, containers)
             seed_all(settings.seed + call)
             with modes(settings), loaded.around(call), mode, loaded.python:
-                loaded.model(*args)
+                loaded.call(loaded.model, args)
     except Exception:  # noqa: BLE001  a model may need the elements
         return None
     state = loaded.state_leaves()

@@ -54,9 +54,9 @@ def _report(job: Job, source: Source, send: Send) -> dict[str, Any]:
     compiled = compile_module(loaded.model)
     capture = Capture(source.path)
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any, **keywords: Any) -> Any:
         capture.trace.call += 1
-        return compiled(*args)
+        return compiled(*args, **keywords)
 
     counters.start_counting()
     send({"phase": "backend"})
@@ -104,7 +104,7 @@ def _first_call(source: Source, settings: Settings) -> dict[str, Any]:
     seed_all(settings.seed)
     try:
         with modes(settings):
-            explanation = EXPLAIN.need()(loaded.model)(*args)
+            explanation = loaded.call(EXPLAIN.need()(loaded.model), args)
     except BaseException as error:  # noqa: BLE001  it runs the model, which may raise anything
         return {"raised": describe(error, source.path, loaded.module.__name__).info}
     breaks = [

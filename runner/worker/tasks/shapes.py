@@ -50,7 +50,7 @@ def _locals(loaded: LoadedCase, settings: Settings) -> dict[str, Any]:
     seed_all(settings.seed)
     # What it raises is the case's own affair: what was made until then is there.
     with modes(settings), _capturing_locals(code, variables), contextlib.suppress(Exception):
-        loaded.model(*args)
+        loaded.call(loaded.model, args)
     return {name: describe(value) for name, value in variables.items() if name != "self"}
 
 

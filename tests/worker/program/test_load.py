@@ -90,3 +90,15 @@ def test_nothing_is_left_behind():
     assert passes(run(TEXT))
     assert sys.path == path
     assert not [name for name in set(sys.modules) - modules if name.startswith("runner_case_")]
+
+
+def test_the_last_inputs_may_go_by_keywords(tmp_path):
+    text = source("return x - 2 * y, z", "torch.ones(2), 3, torch.zeros(2)", "x, *, z, y", definitions=KEYWORDS)
+    loaded = Source(text, "case", str(tmp_path)).load(0)
+    assert loaded.argument_names(3) == ["input x", "input z", "input y"]
+    (call,) = observe(loaded, torch.compile(loaded.model, backend="eager"), Settings.of(job())).calls
+    assert [leaf.path for leaf in call.inputs.leaves] == ["input x", "input z", "input y"]
+    assert call.outputs.leaves[0].value.tolist() == [1.0, 1.0] and call.outputs.leaves[1].value == 3
+
+
+KEYWORDS = "KEYWORD_INPUTS = ['z', 'y']"
