@@ -108,6 +108,14 @@ class Aim:
     defaults: bool = False  # it shows under torch's own settings
     keeps: bool = False  # outputs and inputs of all calls, as ``outputs`` and ``all_inputs``
     setting: Setting | None = None  # what is read after each call, as ``setting``
+    hears: str = ""  # the context of a call that keeps what the program says, as ``text``
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Return the modules beside torch that it needs."""
+        if self.hears:
+            return ("warnings",) if self.hears.startswith("warnings") else ("contextlib", "io")
+        return tuple(self.setting.modules) if self.setting else ()
 
 
 def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
@@ -218,9 +226,16 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
     match oracle:
-        case "global-state":
+        case "global-state" | "rng" if oracle == "global-state" or Setting.of(_CALL.sub("", finding.path)):
             setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
             return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
+        case "print":
+            stream = "stderr" if finding.path.endswith("stderr") else "stdout"
+            hears = f"contextlib.redirect_{stream}(text)"
+            return replace(base, kind="facts", returned="text.getvalue()", backward=False, hears=hears)
+        case "warning":
+            returned, hears = "[str(one.message) for one in text]", "warnings.catch_warnings(record=True) as text"
+            return replace(base, kind="facts", returned=returned, backward=False, hears=hears)
         case "rng":
             return replace(base, kind="values", returned="torch.get_rng_state()")
         case "alias":
@@ -481,7 +496,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     if own:  # this file is read anew for each run
         main = f'if __name__ == "__main__":\n{indent(main, "    ")}'
     tail = _spaced(f"{functions}\n{main}")
-    modules = [*_modules(request, flags), *(aim.setting.modules if aim.setting else ())]
+    modules = [*_modules(request, flags), *aim.modules]
     imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in modules)]))
     if own:  # a person's own file: it stays as it is, and its names go before ours
         return f"# {title}\n{body.rstrip()}\n\n\n{imports}\n\n\n{_renamed(tail, text)}"
@@ -501,7 +516,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     several, first = _CALLS.search(text) is not None, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"
     draws = own or bool(DRAWING.search(model))
-    contexts = ["torch.no_grad()"] if grad["mode"] == "off" else []
+    contexts = [*(["torch.no_grad()"] if grad["mode"] == "off" else []), *([aim.hears] if aim.hears else [])]
     if request.autocast:
         dtype = torch_name(request.autocast.removeprefix("torch."))
         contexts.append(f"torch.autocast({literal(request.device.partition(':')[0])}, {dtype})")

@@ -7,6 +7,7 @@ To add an oracle, write a function with ``@check`` here, at its gate, and a row 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 
 import torch
 
@@ -20,6 +21,7 @@ from runner.worker.judge.leaves import (
     late_writes,
     leaf_findings,
     metadata_differences,
+    moved_versions,
     needless_writes,
     place_findings,
     spoilt_paths,
@@ -27,9 +29,13 @@ from runner.worker.judge.leaves import (
 )
 from runner.worker.program.aliases import memory_of
 from runner.worker.program.errors import ErrorRecord, counts_as
-from runner.worker.program.global_state import is_independent
-from runner.worker.program.observe import Observation
+from runner.worker.program.global_state import is_generator, is_independent
+from runner.worker.program.messages import MESSAGES, WARNING
+from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf
+
+_SHOWN = 200
+"""Characters of a text that a finding shows."""
 
 Look = Callable[[Evidence], Iterable[Finding]]
 
@@ -231,29 +237,38 @@ def _relation_findings(
 def mutation(evidence: Evidence) -> Iterator[Finding]:
     """Compare inputs and state after the call; inputs, results and gradients also after the calls that follow."""
     for call, eager, compiled in evidence.pairs():
-        for path in sorted(compiled.overwritten.keys() - eager.overwritten.keys()):
-            message = "holds other values after the backward or a later call; eager's stays as it is"
-            yield Finding("mutation", message, evidence.where(call, path))
-        yield from late_writes(evidence, call, eager, compiled)
-        for path in sorted(eager.gaps.keys() & compiled.gaps.keys()):
-            yield from gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
-        for part, eager_tree, compiled_tree in (
-            ("inputs", eager.inputs, compiled.inputs),
-            ("state", eager.state, compiled.state),
-        ):
-            if eager_tree.structure != compiled_tree.structure:
-                name, eager_part, compiled_part = _first_difference(eager_tree.structure, compiled_tree.structure)
-                message = f"after the call: eager {eager_part}, compiled {compiled_part}"
-                yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
+        findings = [*_writes(evidence, call, eager, compiled)]
+        yield from findings
+        paths = {finding.path for finding in findings}
+        for part, others in ((eager.inputs, compiled.inputs), (eager.state, compiled.state)):
+            for pair in zip(part.leaves, others.leaves) if part.structure == others.structure else ():  # noqa: B905
+                yield from (one for one in moved_versions(evidence, call, *pair) if one.path not in paths)
+
+
+def _writes(evidence: Evidence, call: int, eager: CallRecord, compiled: CallRecord) -> Iterator[Finding]:
+    for path in sorted(compiled.overwritten.keys() - eager.overwritten.keys()):
+        message = "holds other values after the backward or a later call; eager's stays as it is"
+        yield Finding("mutation", message, evidence.where(call, path))
+    yield from late_writes(evidence, call, eager, compiled)
+    for path in sorted(eager.gaps.keys() & compiled.gaps.keys()):
+        yield from gap_findings(evidence, call, path, eager.gaps[path], compiled.gaps[path])
+    for part, eager_tree, compiled_tree in (
+        ("inputs", eager.inputs, compiled.inputs),
+        ("state", eager.state, compiled.state),
+    ):
+        if eager_tree.structure != compiled_tree.structure:
+            name, eager_part, compiled_part = _first_difference(eager_tree.structure, compiled_tree.structure)
+            message = f"after the call: eager {eager_part}, compiled {compiled_part}"
+            yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
+            continue
+        yield from place_findings(evidence, call, eager_tree.replaced, compiled_tree.replaced)
+        for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
+            if eager_leaf.as_loaded and compiled_leaf.as_loaded:
                 continue
-            yield from place_findings(evidence, call, eager_tree.replaced, compiled_tree.replaced)
-            for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
-                if eager_leaf.as_loaded and compiled_leaf.as_loaded:
-                    continue
-                differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
-                yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
-                if not differences and eager_leaf.path not in compiled_tree.replaced:
-                    yield from hidden_writes(evidence, call, eager_leaf)
+            differences = list(leaf_findings(evidence, call, eager_leaf, compiled_leaf, "mutation"))
+            yield from differences or needless_writes(evidence, call, eager_leaf, compiled_leaf)
+            if not differences and eager_leaf.path not in compiled_tree.replaced:
+                yield from hidden_writes(evidence, call, eager_leaf)
 
 
 def _first_difference(eager: str, compiled: str) -> tuple[str, str, str]:
@@ -280,22 +295,48 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         yield Finding("rng", message, evidence.where(call))
 
 
-@check("global-state")
+@check("global-state", "rng")
 def settings(evidence: Evidence) -> Iterator[Finding]:
     """Compare which settings a call changes, and to what. Where one side alone raises, that is the finding.
 
-    Where eager changes a private one of torch, compiled code may do it in another way.
+    Where eager changes a private one of torch, compiled code may do it in another way. Where it draws from a generator
+    of Python or NumPy, other draws are other random numbers.
     """
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         if (eager.error is None) != (compiled.error is None):
             continue
         evidence.comparisons += len(eager.settings)
         for name in {**eager.settings, **compiled.settings}:
+            where = evidence.where(call, name)
+            if name in eager.varying:
+                evidence.note(f"{where}: not compared (two eager runs leave it differently)")
+                continue
             original = (eager.settings.get(name) or compiled.settings[name])[0]
             expected, actual = (record.settings.get(name, (original, original))[1] for record in (eager, compiled))
             if expected != actual and (expected == original or is_independent(name)):
                 message = f"{original} before the call; eager leaves {expected}, compiled {actual}"
-                yield Finding("global-state", message, evidence.where(call, name))
+                is_drawn = expected != original and is_generator(name)
+                yield Finding("rng" if is_drawn else "global-state", message, where)
+
+
+@check("print", "warning")
+def messages(evidence: Evidence) -> Iterator[Finding]:
+    """Compare what the program itself prints, in order, and of what it warns, each warning once."""
+    for call, eager, compiled in evidence.pairs():
+        if MESSAGES in eager.varying:
+            evidence.note(f"{evidence.where(call, MESSAGES)}: not compared (two eager runs print or warn differently)")
+            continue
+        for oracle, is_warning in (("print", False), ("warning", True)):
+            expected, actual = ([message for message in side.messages if (message.channel == WARNING) is is_warning]
+                                for side in (eager, compiled))  # fmt: skip
+            if is_warning:
+                expected, actual = list(dict.fromkeys(expected)), list(dict.fromkeys(actual))
+            if expected != actual:
+                sides = next(pair for pair in zip_longest(expected, actual) if pair[0] != pair[1])
+                eager_text, compiled_text = (repr(side.text[:_SHOWN]) if side else "nothing" for side in sides)
+                place = next((side.channel for side in sides if side), "")
+                message = f"eager's program says {eager_text}, the compiled one {compiled_text}"
+                yield Finding(oracle, message, evidence.where(call, place))
 
 
 # --- gates 4 and 5: values and gradients -----------------------------------------------------

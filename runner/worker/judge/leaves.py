@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from runner.contract.finding import Finding
-from runner.contract.oracles import NEARER, OVERFLOWED, ROUNDING, row_of
+from runner.contract.oracles import METADATA, NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker import thresholds
 from runner.worker.comparison.adjudication import Movement
 from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
@@ -85,6 +85,9 @@ def leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, or
         where = evidence.where(call, eager.path)
         for name, message in metadata_differences(evidence, where, eager, compiled):
             yield Finding(oracle, f"{name}: {message}", where, severity=row_of(name).severity)
+        if eager.metadata.hooks != compiled.metadata.hooks:
+            message = f"eager has {eager.metadata.hooks} hooks of autograd, compiled {compiled.metadata.hooks}"
+            yield Finding(oracle, message, where)
     for finding in value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 
@@ -159,6 +162,17 @@ def place_findings(
         else:
             message = f"eager puts {eager[path]} in place of what stood there; compiled code keeps that"
         yield Finding("mutation", message, evidence.where(call, path))
+
+
+def moved_versions(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
+    """Report what compiled code alone writes into, and leaves as it was: autograd takes it for changed."""
+    if compiled.path not in evidence.compiled.calls[call].written - evidence.eager.calls[call].written:
+        return
+    if _is_as_before(evidence, evidence.eager, call, eager) and _is_as_before(
+        evidence, evidence.compiled, call, compiled
+    ):
+        message = "compiled code moves the version of the tensor, eager does not: autograd takes it for changed"
+        yield Finding("mutation", message, evidence.where(call, eager.path), severity=METADATA)
 
 
 def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Finding]:

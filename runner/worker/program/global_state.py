@@ -284,6 +284,11 @@ def is_independent(expression: str) -> bool:
     return is_public(expression) or not _TORCHS.match(expression)
 
 
+def is_generator(expression: str) -> bool:
+    """Return whether what is read is the state of a generator of Python or NumPy."""
+    return expression in switches() and isinstance(switches()[expression].read(), _State)
+
+
 def _parts(pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield pairs of values, and for those of dictionaries the pairs that differ in them."""
     for name, (then, now) in pairs.items():

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
 import itertools
 import re
+import sys
 import types
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -46,6 +49,22 @@ _VIEWS = tuple(
     for view in (mapping.keys, mapping.values, mapping.items)
 )
 _FIXED = (tuple, slice, functools.partial, types.MethodType, *_BOUND, *_VIEWS)
+_TABLE: tuple[Any, ...] = (dict[str, int](), dict[str, int]().values(), dict[str, int]().items())
+_COPIED: tuple[type, ...] = (
+    *map(type, map(iter, ((), [], "", b"", set(), range(0), range(1 << 70)))),
+    *(type(make(view)) for view in _TABLE for make in (iter, reversed)),
+    *(reversed, type(reversed([]))),
+)
+"""Classes of iterators over Python's own containers. A copy of one gives the elements that it has left."""
+_ITERATORS: tuple[type, ...] = (
+    *(enumerate, filter, map, zip),
+    *(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")),
+)
+"""Classes of iterators that are made of others."""
+
+_MARKS_OF_TORCH = re.compile(r"__|_(?:\w+_)?dynamo_|_specialize_on")
+"""How attributes begin that compilers give tensors."""
+
 _SEMICOLON = "\\x3b "
 """How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -175,7 +194,7 @@ class Walk:
         if cls not in self._kinds:
             read = self._reader(cls)
             frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
-            name = class_name(cls, self._module)
+            name = "iterator" if cls in _COPIED else class_name(cls, self._module)
             is_leaf = issubclass(cls, torch.Tensor) or read is _attributes
             self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, is_leaf)
         return self._kinds[cls]
@@ -207,6 +226,10 @@ class Walk:
             return self._registered
         if cls in (types.FunctionType, types.MethodType):
             return self._function
+        if cls in _COPIED or cls in _ITERATORS:
+            return _elements_left if cls in _COPIED else _iterator
+        if cls is types.GeneratorType:
+            return self._generator
         if cls is slice or cls in _BOUND:
             return _slice if cls is slice else _bound
         if cls in _VIEWS:
@@ -217,9 +240,9 @@ class Walk:
         return bool(self._module) and cls.__module__ == self._module
 
     def _marks(self, value: torch.Tensor) -> list[Child]:
-        """Return the attributes that a user has given a tensor. Torch's own begin with an underscore."""
+        """Return the attributes that a user has given a tensor."""
         held = object.__getattribute__(value, "__dict__")
-        return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
+        return [(f".{name}", child) for name, child in held.items() if not _MARKS_OF_TORCH.match(name)] if held else []
 
     def _extended(self, children: list[Child], value: Any, known: Collection[str] = ()) -> list[Child]:
         """Return the elements of a builtin container and the attributes that its subclass adds, unless these are
@@ -275,6 +298,16 @@ class Walk:
                 children.append((f".__closure__[{name!r}]", cell.cell_contents))
         children += [(f".{name}", child) for name, child in vars(value).items() if not name.startswith("_")]
         return children or None
+
+    def _generator(self, value: types.GeneratorType[Any, Any, Any]) -> list[Child] | None:
+        """Return where a generator of the case's source stands, and its variables; None for another one."""
+        frame = value.gi_frame
+        if not self._module or value.gi_code.co_filename != getattr(sys.modules.get(self._module), "__file__", None):
+            return None
+        if frame is None:
+            return []
+        variables = [(f".gi_frame.f_locals[{name!r}]", child) for name, child in frame.f_locals.items()]
+        return [(".gi_frame.f_lasti", frame.f_lasti), *variables]
 
     def _items(self, value: dict[Any, Any]) -> list[Child]:
         ordered = isinstance(value, collections.OrderedDict)
@@ -371,6 +404,25 @@ def _slice(value: slice) -> list[Child] | None:
     """Return the bounds of a slice; None where these are plain, as they mostly are."""
     bounds = [(f".{name}", getattr(value, name)) for name in ("start", "stop", "step")]
     return None if all(type(bound) in PYTHON for _, bound in bounds) else bounds
+
+
+def _elements_left(value: Any) -> list[Child] | None:
+    """Return what an iterator has left; None where its container has changed, so that it gives nothing more."""
+    try:
+        return [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(copy.copy(value))))]
+    except Refusal:
+        return None
+
+
+def _iterator(value: Any) -> list[Child] | None:
+    """Return what an iterator is made of, as pickle has it; None where this Python does not say it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            _, *parts = ask(value.__reduce__)
+        except Refusal:
+            return None
+    return [(f".__reduce__()[{index}]", part) for index, part in enumerate(parts, 1) if part is not None]
 
 
 def _bound(value: Any) -> list[Child] | None:
