@@ -624,7 +624,10 @@ def _renamed(ours: str, theirs: str) -> str:
     contract = {"make_model", "make_inputs", "make_cotangents", "CALLS", "COTANGENTS"}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for name in sorted(set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
+    for name in sorted(
+        set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE))
+        & used - contract - vars(builtins).keys()
+    ):
         ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
     return ours
 

@@ -335,7 +335,7 @@ def messages(evidence: Evidence) -> Iterator[Finding]:
                 sides = next(pair for pair in zip_longest(expected, actual) if pair[0] != pair[1])
                 eager_text, compiled_text = (repr(side.text[:_SHOWN]) if side else "nothing" for side in sides)
                 place = next((side.channel for side in sides if side), "")
-                message = f"eager's program says {eager_text}, the compiled one {compiled_text}"
+                message = f"in eager the program says {eager_text}, compiled {compiled_text}"
                 yield Finding(oracle, message, evidence.where(call, place))
 
 

@@ -115,7 +115,7 @@ def _answers(switch: _Switch) -> bool:
     """Return whether this torch has the setting, and says so without arguments."""
     try:
         switch.read()
-    except (AttributeError, RuntimeError, TypeError):
+    except (AttributeError, OSError, RuntimeError, TypeError):
         return False
     return True
 
@@ -177,7 +177,7 @@ def _of_python() -> Iterator[tuple[str, _Switch]]:
             setter = functools.partial(_set, functions[f"s{name[1:]}"])
             yield f"{module.__name__}.{name}()", _Switch(functions[name], setter, public=False)
     yield "gc.isenabled()", _Switch(gc.isenabled, lambda on: gc.enable() if on else gc.disable(), public=False)
-    yield "os.getcwd()", _Switch(os.getcwd, os.chdir, public=False)
+    yield "os.getcwd()", _Switch(os.getcwd, _enter, public=False)
     yield "os.environ", _Switch(_environment, _set_environment, public=False)
     languages = functools.partial(locale.setlocale, locale.LC_ALL)
     yield LOCALE, _Switch(languages, languages, public=False)
@@ -200,6 +200,11 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     for name in _environment().keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
+
+
+def _enter(folder: str) -> None:
+    with contextlib.suppress(OSError):  # nobody has it any more
+        os.chdir(folder)
 
 
 def _filters() -> list[Any]:
@@ -252,7 +257,7 @@ def read() -> dict[str, Any]:
     values = {}
     for expression, switch in _with_flags().items():
         # torch refuses to answer where old and new functions were mixed
-        with contextlib.suppress(AttributeError, RuntimeError, Warning):
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
             values[expression] = switch.read()
     return values
 
@@ -317,7 +322,7 @@ def restore(values: Mapping[str, Any]) -> None:
     if _same(read(), values):
         return
     for expression, switch in _with_flags().items():
-        with contextlib.suppress(AttributeError, RuntimeError, Warning):
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
             if expression not in values or _same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])

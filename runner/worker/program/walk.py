@@ -468,13 +468,15 @@ def _fields(value: Any) -> list[Child]:
 
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
-    """Return the state of an optimizer and its groups, in which numbers stand for parameters.
+    """Return the state of an optimizer, its groups, in which numbers stand for parameters, and its hooks.
 
     Compilers set ``capturable``.
     """
     saved = ask(value.state_dict)
     groups = [{name: child for name, child in group.items() if name != "capturable"} for group in saved["param_groups"]]
-    return [(".state", saved["state"]), (".param_groups", groups)]
+    tables = [(f".{name}", table) for name, table in _members(value).items() if name.endswith("_hooks") and table]
+    hooks = [(step, list(table.values())) for step, table in tables if issubclass(type(table), dict)]
+    return [(".state", saved["state"]), (".param_groups", groups), *hooks]
 
 
 def _attributes(value: Any) -> list[Child]:

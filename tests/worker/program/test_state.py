@@ -166,6 +166,9 @@ def numbers():
 def leave(module, by):
     if by == 2: module.register_forward_hook(log)
 @torch.compiler.disable
+def leave_at_step(optimizer, by):
+    if by == 2: optimizer.register_step_pre_hook(log)
+@torch.compiler.disable
 def unsave(module, by):
     if by == 2: module.register_buffer("b", module.b, persistent=False)
 @torch.compiler.disable
@@ -215,6 +218,7 @@ ITERATORS = {
         ("self.d = int", "self.d = float if by == 2 else str", "attribute d"),
         ("self.d = torch.nn.ReLU()", "self.d = torch.nn.Tanh() if by == 2 else torch.nn.Sigmoid()", "module d"),
         ("self.d = array.array('i', [0])", "self.d[0] = by", "attribute d"),
+        ("self.d = torch.optim.SGD([torch.ones(1)], lr=0.5)", "leave_at_step(self.d, by)", "attribute d"),
         ("self.d = torch.Generator()", "torch.rand(by, generator=self.d)", "attribute d"),
         ("self.d = random.Random(1)", "draw(self.d, by)", "attribute d"),
         ("self.d = numpy.random.RandomState(1)", "draw(self.d, by)", "attribute d"),
