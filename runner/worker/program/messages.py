@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TextIO
 import torch
 
 from runner.worker.program.walk import stable_text
+from runner.worker.torch_private.dispatch import TRACING
 
 STREAMS = ("stdout", "stderr")
 WARNING = "warning"
@@ -29,9 +30,6 @@ _MOST = 1 << 18
 
 _FOLDERS = tuple(str(folder) for folder in (Path(torch.__file__).parent, Path(__file__).parents[2]))
 _FOREIGN = frozenset({"functorch", "triton"})
-_TRACING = ("torch._dynamo.convert_frame", "torch._subclasses")
-"""Modules below which the program's Python runs on tensors without elements, as a compiler asks it."""
-
 _OF_CPP = "(Triggered internally at "
 _GRAPH = re.compile(r"[\s,]*grad_fn=<\w*>")
 """How a tensor is printed that autograd has computed: compiled code is another function of autograd."""
@@ -79,7 +77,7 @@ class Messages:
         speaker = None
         while frame is not None:
             name = str(frame.f_globals.get("__name__", ""))
-            if name.startswith(_TRACING):
+            if name.startswith(TRACING):
                 return None
             if speaker is None and name.partition(".")[0] not in sys.stdlib_module_names:
                 speaker = frame

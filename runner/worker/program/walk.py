@@ -300,14 +300,14 @@ class Walk:
         return children or None
 
     def _generator(self, value: types.GeneratorType[Any, Any, Any]) -> list[Child] | None:
-        """Return where a generator of the case's source stands, and its variables; None for another one."""
+        """Return the line at which a generator of the case's source stands, and its variables; None for another one."""
         frame = value.gi_frame
         if not self._module or value.gi_code.co_filename != getattr(sys.modules.get(self._module), "__file__", None):
             return None
         if frame is None:
             return []
         variables = [(f".gi_frame.f_locals[{name!r}]", child) for name, child in frame.f_locals.items()]
-        return [(".gi_frame.f_lasti", frame.f_lasti), *variables]
+        return [(".gi_frame.f_lineno", frame.f_lineno), *variables]
 
     def _items(self, value: dict[Any, Any]) -> list[Child]:
         ordered = isinstance(value, collections.OrderedDict)
