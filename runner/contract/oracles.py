@@ -18,7 +18,7 @@ SEVERITIES: Mapping[str, str] = MappingProxyType(
         "wrong-error": "Eager raises. The compiled code raises another class of error, or none.",
         "exception": "The compiler or the compiled code raises where eager returns.",
         "alias": "Memory is shared in another way than in eager, so a later write shows elsewhere.",
-        "metadata": "Strides, offset, layout, requires_grad, a tensor's identity or the generator's state differ.",
+        "metadata": "Strides, offset, layout, requires_grad, a tensor's identity, random numbers or warnings differ.",
         "capture": "A bound on graphs, graph breaks or recompilations is passed.",
     }
 )
@@ -260,9 +260,11 @@ ORACLES: tuple[Oracle, ...] = (
         "global-state",
         "global-state",
         WRONG,
-        "A call leaves another value of a setting of torch, such as the grad mode, than eager does.",
-        "leaves another value of a setting of torch than eager",
+        "A call leaves another value of a setting of the process, such as the grad mode, than eager does.",
+        "leaves another value of a setting than eager",
     ),
+    Oracle("print", "messages", WRONG, "The program prints another text.", "prints another text than eager"),
+    Oracle("warning", "messages", METADATA, "The program gives other warnings.", "gives other warnings than eager"),
     Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
     ),

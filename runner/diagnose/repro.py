@@ -110,6 +110,14 @@ class Aim:
     defaults: bool = False  # it shows under torch's own settings
     keeps: bool = False  # outputs and inputs of all calls, as ``outputs`` and ``all_inputs``
     setting: Setting | None = None  # what is read after each call, as ``setting``
+    hears: str = ""  # the context of a call that keeps what the program says, as ``text``
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Return the modules beside torch that it needs."""
+        if self.hears:
+            return ("warnings",) if self.hears.startswith("warnings") else ("contextlib", "io")
+        return tuple(self.setting.modules) if self.setting else ()
 
 
 def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
@@ -234,9 +242,16 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
     match oracle:
-        case "global-state":
+        case "global-state" | "rng" if oracle == "global-state" or Setting.of(_CALL.sub("", finding.path)):
             setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
             return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
+        case "print":
+            stream = "stderr" if finding.path.endswith("stderr") else "stdout"
+            hears = f"contextlib.redirect_{stream}(text)"
+            return replace(base, kind="facts", returned="text.getvalue()", backward=False, hears=hears)
+        case "warning":
+            returned, hears = "[str(one.message) for one in text]", "warnings.catch_warnings(record=True) as text"
+            return replace(base, kind="facts", returned=returned, backward=False, hears=hears)
         case "rng":
             return replace(base, kind="values", returned="torch.get_rng_state()")
         case "alias":
@@ -498,7 +513,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     if own:  # this file is read anew for each run
         main = f'if __name__ == "__main__":\n{indent(main, "    ")}'
     tail = _spaced(f"{functions}\n{main}")
-    modules = [*_modules(request, flags), *(aim.setting.modules if aim.setting else ())]
+    modules = [*_modules(request, flags), *aim.modules]
     imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in modules)]))
     if own:  # a person's own file: it stays as it is, and its names go before ours
         return f"# {title}\n{body.rstrip()}\n\n\n{imports}\n\n\n{_renamed(tail, text)}"
@@ -520,7 +535,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     several, first = "CALLS" in lists, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"
     draws = own or bool(DRAWING.search(model))
-    contexts = ["torch.no_grad()"] if grad["mode"] == "off" else []
+    contexts = [*(["torch.no_grad()"] if grad["mode"] == "off" else []), *([aim.hears] if aim.hears else [])]
     if request.autocast:
         dtype = torch_name(request.autocast.removeprefix("torch."))
         contexts.append(f"torch.autocast({literal(request.device.partition(':')[0])}, {dtype})")
@@ -641,7 +656,10 @@ def _renamed(ours: str, theirs: str) -> str:
     contract = {"make_model", "make_inputs", "make_cotangents", "COTANGENTS", "KEYWORD_INPUTS", *_LOOPED}
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for name in sorted(set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)) & used - contract):
+    for name in sorted(
+        set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE))
+        & used - contract - vars(builtins).keys()
+    ):
         ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
     return ours
 

@@ -701,6 +701,41 @@ def test_a_variable_of_ones_own_file(bug: str, path: str, tmp_path: Path) -> Non
     assert outcome(script(clean, result), tmp_path)[0] == 0
 
 
+TALK = """
+    import random, sys, warnings
+
+    import torch
+
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            number = 2 if torch.compiler.is_compiling() else 1
+            {}
+            return x * 2
+    """
+
+
+@pytest.mark.parametrize(
+    ("line", "oracle"),
+    [
+        ("print(number)", "print"),
+        ("print(number, file=sys.stderr)", "print"),
+        ("warnings.warn(str(number))", "warning"),
+        ("[random.random() for _ in range(number)]", "rng"),
+    ],
+)
+def test_what_a_file_of_ones_own_says_and_draws(line: str, oracle: str, tmp_path: Path) -> None:
+    keys = X + "module: {file: own.py, name: Model}\ncalls: [{}]"
+    target = variant(tmp_path, keys, CLEAN, own=TALK.format(line))
+    result = judged(target)
+    assert {finding.oracle for finding in result.findings} == {oracle}
+    code, output = outcome(script(target, result), tmp_path)
+    assert script_shows(result.findings[0], code, output), output
+    clean = variant(tmp_path, keys, CLEAN, own=TALK.format(line.replace("number", "1")))
+    assert judged(clean).findings == ()
+    assert outcome(script(clean, result), tmp_path)[0] == 0
+
+
 def test_a_bound_between_rounding_and_the_bug(tmp_path: Path) -> None:
     """Where eager itself is off by more than the tolerance, torch's default would call a right backend wrong."""
     keys = "inputs: {x: [4096, 8]}\ngrad: off\nchain: [{torch.sum: [$x, 0]}]"

@@ -7,6 +7,7 @@ To add an oracle, write a function with ``@check`` here, at its gate, and a row 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 
 import torch
 
@@ -27,9 +28,13 @@ from runner.worker.judge.leaves import (
 )
 from runner.worker.program.aliases import memory_of
 from runner.worker.program.errors import ErrorRecord, counts_as
-from runner.worker.program.global_state import is_independent
+from runner.worker.program.global_state import is_generator, is_independent
+from runner.worker.program.messages import MESSAGES, WARNING
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf
+
+_SHOWN = 200
+"""Characters of a text that a finding shows."""
 
 Look = Callable[[Evidence], Iterable[Finding]]
 
@@ -304,22 +309,48 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         yield Finding("rng", message, evidence.where(call))
 
 
-@check("global-state")
+@check("global-state", "rng")
 def settings(evidence: Evidence) -> Iterator[Finding]:
     """Compare which settings a call changes, and to what. Where one side alone raises, that is the finding.
 
-    Where eager changes a private one of torch, compiled code may do it in another way.
+    Where eager changes a private one of torch, compiled code may do it in another way. Where it draws from a generator
+    of Python or NumPy, other draws are other random numbers.
     """
     for call, (eager, compiled) in enumerate(zip(evidence.eager.calls, evidence.compiled.calls)):  # noqa: B905
         if (eager.error is None) != (compiled.error is None):
             continue
         evidence.comparisons += len(eager.settings)
         for name in {**eager.settings, **compiled.settings}:
+            where = evidence.where(call, name)
+            if name in eager.varying:
+                evidence.note(f"{where}: not compared (two eager runs leave it differently)")
+                continue
             original = (eager.settings.get(name) or compiled.settings[name])[0]
             expected, actual = (record.settings.get(name, (original, original))[1] for record in (eager, compiled))
             if expected != actual and (expected == original or is_independent(name)):
                 message = f"{original} before the call; eager leaves {expected}, compiled {actual}"
-                yield Finding("global-state", message, evidence.where(call, name))
+                is_drawn = expected != original and is_generator(name)
+                yield Finding("rng" if is_drawn else "global-state", message, where)
+
+
+@check("print", "warning")
+def messages(evidence: Evidence) -> Iterator[Finding]:
+    """Compare what the program itself prints, in order, and of what it warns, each warning once."""
+    for call, eager, compiled in evidence.pairs():
+        if MESSAGES in eager.varying:
+            evidence.note(f"{evidence.where(call, MESSAGES)}: not compared (two eager runs print or warn differently)")
+            continue
+        for oracle, is_warning in (("print", False), ("warning", True)):
+            expected, actual = ([message for message in side.messages if (message.channel == WARNING) is is_warning]
+                                for side in (eager, compiled))  # fmt: skip
+            if is_warning:
+                expected, actual = list(dict.fromkeys(expected)), list(dict.fromkeys(actual))
+            if expected != actual:
+                sides = next(pair for pair in zip_longest(expected, actual) if pair[0] != pair[1])
+                eager_text, compiled_text = (repr(side.text[:_SHOWN]) if side else "nothing" for side in sides)
+                place = next((side.channel for side in sides if side), "")
+                message = f"in eager the program says {eager_text}, compiled {compiled_text}"
+                yield Finding(oracle, message, evidence.where(call, place))
 
 
 # --- gates 4 and 5: values and gradients -----------------------------------------------------

@@ -87,6 +87,9 @@ def leaf_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf, or
         where = evidence.where(call, eager.path)
         for name, message in metadata_differences(evidence, where, eager, compiled):
             yield Finding(oracle, f"{name}: {message}", where, severity=row_of(name).severity)
+        if eager.metadata.hooks != compiled.metadata.hooks:
+            message = f"eager has {eager.metadata.hooks} hooks of autograd, compiled {compiled.metadata.hooks}"
+            yield Finding(oracle, message, where)
     for finding in value_findings(evidence, call, eager, compiled, oracle):
         yield Finding(oracle, f"{finding.oracle}: {finding.message}", finding.path, finding.numbers)
 

@@ -117,7 +117,7 @@ def _answers(switch: _Switch) -> bool:
     """Return whether this torch has the setting, and says so without arguments."""
     try:
         switch.read()
-    except (AttributeError, RuntimeError, TypeError):
+    except (AttributeError, OSError, RuntimeError, TypeError):
         return False
     return True
 
@@ -198,7 +198,7 @@ def _of_python() -> Iterator[tuple[str, _Switch]]:
             setter = functools.partial(_set, functions[f"s{name[1:]}"])
             yield f"{module.__name__}.{name}()", _Switch(functions[name], setter, public=False)
     yield "gc.isenabled()", _Switch(gc.isenabled, lambda on: gc.enable() if on else gc.disable(), public=False)
-    yield "os.getcwd()", _Switch(os.getcwd, os.chdir, public=False)
+    yield "os.getcwd()", _Switch(os.getcwd, _enter, public=False)
     yield "os.environ", _Switch(_environment, _set_environment, public=False)
     languages = functools.partial(locale.setlocale, locale.LC_ALL)
     yield LOCALE, _Switch(languages, languages, public=False)
@@ -221,6 +221,11 @@ def _set_environment(variables: Mapping[str, str]) -> None:
     for name in _environment().keys() - variables.keys():
         del os.environ[name]
     os.environ.update(variables)
+
+
+def _enter(folder: str) -> None:
+    with contextlib.suppress(OSError):  # nobody has it any more
+        os.chdir(folder)
 
 
 def _filters() -> list[Any]:
@@ -291,7 +296,7 @@ def read() -> dict[str, Any]:
     for expression, switch in switches().items():
         try:
             values[expression] = switch.read()
-        except (AttributeError, RuntimeError, Warning):
+        except (AttributeError, OSError, RuntimeError, Warning):
             continue  # torch refuses to answer where old and new functions were mixed
     return {**values, **_flags()}
 
@@ -340,6 +345,11 @@ def is_independent(expression: str) -> bool:
     return is_public(expression) or not _TORCHS.match(expression)
 
 
+def is_generator(expression: str) -> bool:
+    """Return whether what is read is the state of a generator of Python or NumPy."""
+    return expression in switches() and isinstance(switches()[expression].read(), _State)
+
+
 def _parts(pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[Any, Any]]]:
     """Yield pairs of values, and for those of dictionaries the pairs that differ in them."""
     for name, (then, now) in pairs.items():
@@ -372,7 +382,7 @@ def restore(values: Mapping[str, Any]) -> None:
     for expression, switch in _with_flags().items() if names else ():
         if expression not in names:
             continue
-        with contextlib.suppress(AttributeError, RuntimeError, Warning):
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
             if _same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])

@@ -55,6 +55,12 @@ def buffers(modules: Named) -> Iterator[tuple[str, torch.Tensor]]:
     return _tensors(modules, "_buffers")
 
 
+def unsaved_buffers(modules: Named) -> list[str]:
+    """Return the paths of the buffers that ``state_dict`` leaves out."""
+    pairs = [(prefix, vars(part).get("_non_persistent_buffers_set") or ()) for prefix, part in modules]
+    return [f"{prefix}.{name}" if prefix else name for prefix, names in pairs for name in sorted(names)]
+
+
 def _tensors(modules: Named, table: str) -> Iterator[tuple[str, Any]]:
     for prefix, part in modules:
         path = f"{prefix}." if prefix else ""

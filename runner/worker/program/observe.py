@@ -19,6 +19,7 @@ from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.gaps import Gaps, GapWatch
 from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
+from runner.worker.program.messages import Message, Messages, heard
 from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
@@ -83,6 +84,8 @@ class CallRecord:
     graphs_kept: tuple[str, ...] = ()  # results of the call in inputs and state at which no backward begins
     graphs_carried: bool = False  # state holds results of what was before the call
     settings: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # that the call changed: before, after
+    messages: tuple[Message, ...] = ()  # of the program itself
+    varying: frozenset[str] = frozenset()  # settings, and MESSAGES, that another eager run leaves differently
 
     @property
     def mutated(self) -> bool:
@@ -159,6 +162,19 @@ def observe(
     Raises:
         InvalidCase: making the inputs raised.
     """
+    with heard(loaded.module.__name__, packages) as messages:
+        return _observe(loaded, target, settings, change_inputs, packages, around_backward, messages)
+
+
+def _observe(
+    loaded: LoadedCase,
+    target: Callable[..., Any],
+    settings: Settings,
+    change_inputs: Callable[[list[Any]], list[Any]] | None,
+    packages: Collection[str],
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
+    messages: Messages,
+) -> Observation:
     observation = Observation()
     kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
     first: dict[str, Any] = {}
@@ -170,6 +186,7 @@ def observe(
         record = CallRecord()
         observation.calls.append(record)
         during = ["forward"]
+        messages.take()  # of making the inputs
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
@@ -191,6 +208,7 @@ def observe(
                     earlier,
                     original,
                 )
+            record.messages = messages.take()
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
                 record.repeated = kept.repeated([earlier for _, earlier in kept_of_calls])

@@ -29,7 +29,7 @@ class TensorMetadata:
     the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
     dimensions of a sparse one, and whether it is coalesced. ``indices`` are the dtype of the indices of a compressed
     sparse tensor, and the sizes of its blocks. ``quantizer`` is how a quantized one maps numbers to integers.
-    ``is_leaf`` holds for one that requires a gradient."""
+    ``is_leaf`` holds for one that requires a gradient. ``hooks`` is how many autograd calls of a leaf."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -46,6 +46,7 @@ class TensorMetadata:
     quantizer: tuple[Any, ...] = ()
     is_leaf: bool = False
     is_inference: bool = False
+    hooks: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,12 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         quantizer=_quantizer(tensor) if tensor.is_quantized else (),
         is_leaf=tensor.requires_grad and tensor.is_leaf,
         is_inference=tensor.is_inference(),
+        hooks=_count_hooks(tensor) if tensor.requires_grad and tensor.is_leaf else 0,
     )
+
+
+def _count_hooks(tensor: torch.Tensor) -> int:
+    return len(tensor._backward_hooks or ()) + len(getattr(tensor, "_post_accumulate_grad_hooks", None) or ())
 
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

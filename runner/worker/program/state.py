@@ -15,7 +15,7 @@ import torch
 
 from runner.worker.program import modules
 from runner.worker.program.arrays import is_array
-from runner.worker.program.values import FIXED, NOTHING, python_value
+from runner.worker.program.values import FIXED, NOTHING, is_generator, python_value
 from runner.worker.program.walk import Unread, Walk, class_name
 
 _TABLES = (dict, list, set)
@@ -142,7 +142,7 @@ def _tables_of_torch(modules: int) -> Mapping[int, Any]:
 def _is_compared(leaf: Any, module: str) -> bool:
     """Return whether a leaf of an attribute or variable is compared, or a note says why not."""
     cls = type(leaf)
-    if cls in _COMPARED or issubclass(cls, _COMPARED) or is_array(cls):
+    if cls in _COMPARED or issubclass(cls, _COMPARED) or is_array(cls) or is_generator(cls):
         return True
     return issubclass(cls, (set, frozenset)) and python_value(leaf, module) is not NOTHING
 
@@ -172,6 +172,7 @@ def state_leaves(model: torch.nn.Module, module: str, holders: Sequence[Holder] 
     state.update((f"hooks {name}", functions) for name, functions in modules.hooks(parts))
     walk = Walk(module, parts)
     structures = [f"modules in training mode: {[prefix or 'all' for prefix, part in parts if part.training]}"]
+    structures += [f"buffers outside state_dict: {names}" for names in [modules.unsaved_buffers(parts)] if names]
     leaves = []
     for name, value in state.items():
         structure, value_leaves = walk.flatten(value, name)

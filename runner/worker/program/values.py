@@ -7,6 +7,10 @@ import datetime
 import decimal
 import enum
 import fractions
+import pickle
+import random
+import sys
+import zlib
 from typing import Any
 
 import torch
@@ -20,6 +24,7 @@ FIXED = (
 )
 """Values that nothing can change."""
 
+_NUMPYS = frozenset({"Generator", "RandomState", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"})
 _NUMBERS = frozenset({bool, int, float, complex, bytes, type(None)})
 
 NOTHING = object()
@@ -47,7 +52,26 @@ def python_value(leaf: Any, module: str) -> Any:
         return leaf.typecode, leaf.tobytes()
     if issubclass(cls, type):
         return class_name(leaf, module)
+    if is_generator(cls):
+        return _generator_state(leaf)
     return _set_value(leaf, module) if issubclass(cls, (set, frozenset)) else NOTHING
+
+
+def is_generator(cls: type) -> bool:
+    """Return whether objects of a class draw random numbers: torch's, Python's and NumPy's own."""
+    is_numpys = cls.__name__ in _NUMPYS and cls is getattr(sys.modules.get("numpy.random"), cls.__name__, None)
+    return is_numpys or cls is torch.Generator or cls is random.Random
+
+
+def _generator_state(leaf: Any) -> str:
+    """Return a few digits of the state of a generator, which decides the next random number."""
+    if type(leaf) is torch.Generator:
+        state = leaf.get_state().tolist()
+    elif type(leaf) is random.Random:
+        state = leaf.getstate()
+    else:
+        state = leaf.get_state() if hasattr(leaf, "get_state") else getattr(leaf, "bit_generator", leaf).state
+    return f"the state {zlib.crc32(pickle.dumps(state)):08x}"
 
 
 def _set_value(leaf: Any, module: str) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import enum
 import functools
@@ -15,6 +16,7 @@ import itertools
 import re
 import sys
 import types
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -56,6 +58,22 @@ _UNOPENED = frozenset({"torch", "triton", "numpy", "runner"}) | (
 """Packages whose objects are part of what runs, and not of a result: loggers, kernels, graphs."""
 _OPENED = ("torch.nn.", "torch.distributions.")
 """Modules of torch whose objects are opened like those of other packages."""
+_TABLE: tuple[Any, ...] = (dict[str, int](), dict[str, int]().values(), dict[str, int]().items())
+_COPIED: tuple[type, ...] = (
+    *map(type, map(iter, ((), [], "", b"", set(), range(0), range(1 << 70)))),
+    *(type(make(view)) for view in _TABLE for make in (iter, reversed)),
+    *(reversed, type(reversed([]))),
+)
+"""Classes of iterators over Python's own containers. A copy of one gives the elements that it has left."""
+_ITERATORS: tuple[type, ...] = (
+    *(enumerate, filter, map, zip),
+    *(cls for cls in vars(itertools).values() if isinstance(cls, type) and hasattr(cls, "__next__")),
+)
+"""Classes of iterators that are made of others."""
+
+_MARKS_OF_TORCH = re.compile(r"__|_(?:\w+_)?dynamo_|_specialize_on")
+"""How attributes begin that compilers give tensors."""
+
 _SEMICOLON = "\\x3b "
 """How a key has what separates the parts of a state, as ``repr`` would write it."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -186,7 +204,7 @@ class Walk:
         if cls not in self._kinds:
             read = self._reader(cls)
             frozen = issubclass(cls, _FIXED) or getattr(vars(cls).get("__dataclass_params__"), "frozen", False)
-            name = class_name(cls, self._module)
+            name = "iterator" if cls in _COPIED else class_name(cls, self._module)
             is_leaf = issubclass(cls, torch.Tensor) or read is _attributes
             self._kinds[cls] = None if read is None else _Kind(name, read, not frozen, is_leaf)
         return self._kinds[cls]
@@ -220,6 +238,10 @@ class Walk:
             return self._with_tensors(cls, self._registered)
         if cls in (types.FunctionType, types.MethodType):
             return self._function
+        if cls in _COPIED or cls in _ITERATORS:
+            return _elements_left if cls in _COPIED else _iterator
+        if cls is types.GeneratorType:
+            return self._generator
         if cls is slice or cls in _BOUND:
             return _slice if cls is slice else _bound
         if cls in _VIEWS:
@@ -232,9 +254,9 @@ class Walk:
         return bool(self._module) and cls.__module__ == self._module
 
     def _marks(self, value: torch.Tensor) -> list[Child]:
-        """Return the attributes that a user has given a tensor. Torch's own begin with an underscore."""
+        """Return the attributes that a user has given a tensor."""
         held = object.__getattribute__(value, "__dict__")
-        return [(f".{name}", child) for name, child in held.items() if not name.startswith("_")] if held else []
+        return [(f".{name}", child) for name, child in held.items() if not _MARKS_OF_TORCH.match(name)] if held else []
 
     def _extended(self, children: list[Child], value: Any, known: Collection[str] = ()) -> list[Child]:
         """Return the elements of a builtin container and the attributes that its subclass adds, unless these are
@@ -358,6 +380,16 @@ class Walk:
         children += [(f".{name}", child) for name, child in vars(value).items() if not name.startswith("_")]
         return children or None
 
+    def _generator(self, value: types.GeneratorType[Any, Any, Any]) -> list[Child] | None:
+        """Return the line at which a generator of the case's source stands, and its variables; None for another one."""
+        frame = value.gi_frame
+        if not self._module or value.gi_code.co_filename != getattr(sys.modules.get(self._module), "__file__", None):
+            return None
+        if frame is None:
+            return []
+        variables = [(f".gi_frame.f_locals[{name!r}]", child) for name, child in frame.f_locals.items()]
+        return [(".gi_frame.f_lineno", frame.f_lineno), *variables]
+
     def _items(self, value: dict[Any, Any]) -> list[Child]:
         ordered = isinstance(value, collections.OrderedDict)
         return self._keyed(_limited((collections.OrderedDict if ordered else dict).items(value)))
@@ -455,6 +487,25 @@ def _slice(value: slice) -> list[Child] | None:
     return None if all(type(bound) in PYTHON for _, bound in bounds) else bounds
 
 
+def _elements_left(value: Any) -> list[Child] | None:
+    """Return what an iterator has left; None where its container has changed, so that it gives nothing more."""
+    try:
+        return [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(copy.copy(value))))]
+    except Refusal:
+        return None
+
+
+def _iterator(value: Any) -> list[Child] | None:
+    """Return what an iterator is made of, as pickle has it; None where this Python does not say it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            _, *parts = ask(value.__reduce__)
+        except Refusal:
+            return None
+    return [(f".__reduce__()[{index}]", part) for index, part in enumerate(parts, 1) if part is not None]
+
+
 def _bound(value: Any) -> list[Child] | None:
     """Return what a method of a builtin class is bound to, and its name; None for a function of a module."""
     owner = value.__self__
@@ -539,13 +590,15 @@ def _fields(value: Any) -> list[Child]:
 
 
 def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
-    """Return the state of an optimizer and its groups, in which numbers stand for parameters.
+    """Return the state of an optimizer, its groups, in which numbers stand for parameters, and its hooks.
 
     Compilers set ``capturable``.
     """
     saved = ask(value.state_dict)
     groups = [{name: child for name, child in group.items() if name != "capturable"} for group in saved["param_groups"]]
-    return [(".state", saved["state"]), (".param_groups", groups)]
+    tables = [(f".{name}", table) for name, table in _members(value).items() if name.endswith("_hooks") and table]
+    hooks = [(step, list(table.values())) for step, table in tables if issubclass(type(table), dict)]
+    return [(".state", saved["state"]), (".param_groups", groups), *hooks]
 
 
 def _attributes(value: Any) -> list[Child]:

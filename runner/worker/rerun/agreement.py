@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from runner.worker.comparison.compare import compare_values, equal_bits, same_python
+from runner.worker.program.messages import MESSAGES
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Tree
 from runner.worker.tensors.tolerance import tolerance_for
@@ -101,3 +102,11 @@ def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: 
         elif not same_python(first_leaf.value, second_leaf.value):
             return first_leaf.path
     return None
+
+
+def note_varying(first: Observation, second: Observation) -> None:
+    """Note in calls of ``first`` what another eager run sets or says in another way, such as the time."""
+    for one, other in zip(first.calls, second.calls):  # noqa: B905  either may have raised
+        names = {**one.settings, **other.settings}
+        varying = {name for name in names if one.settings.get(name) != other.settings.get(name)}
+        one.varying = frozenset(varying | ({MESSAGES} if one.messages != other.messages else set()))

@@ -32,7 +32,7 @@ from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
-from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, tree_disagreement
+from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, note_varying, tree_disagreement
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
@@ -222,6 +222,7 @@ class _Run:
         second_eager = observe(loaded, loaded.model, self.settings)
         place = self._disagreement(eager, second_eager)
         varying = self._varying_state(eager, second_eager) if place is not None else frozenset()
+        note_varying(eager, second_eager)
         del second_eager  # so that its tensors are gone before the backend's run
 
         self.phases.begin("backend")

@@ -49,6 +49,9 @@ CONTAINERS: Mapping[type, Any] = Door(
 ).need()
 """What torch knows of the containers that packages have registered, by their classes."""
 
+TRACING = ("torch._dynamo.convert_frame", "torch._subclasses")
+"""How modules are named below which a program's Python runs on tensors without elements, as a compiler asks it."""
+
 _COND = Door("torch._higher_order_ops.cond:cond_op", "torch.cond has no float64 reference")
 _WHILE_LOOP = Door("torch._higher_order_ops.while_loop:while_loop_op", "torch.while_loop has no float64 reference")
 _OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write where memory overlaps itself")

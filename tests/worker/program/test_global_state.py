@@ -10,6 +10,7 @@ import random
 import re
 import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -161,6 +162,14 @@ def test_a_setting_of_python_counts_beside_a_public_one() -> None:
         torch.set_default_dtype(torch.float64)
         random.random()
         assert changes(state).keys() == {"torch.get_default_dtype()", "random.getstate()"}
+
+
+def test_a_current_folder_that_is_gone_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with restored():
+        monkeypatch.chdir("/")
+        tmp_path.rmdir()
+    assert read()["os.getcwd()"] == "/"
 
 
 def test_the_filters_of_a_package_do_not_count() -> None:

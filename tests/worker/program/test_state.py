@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from worker_jobs import passes, run, source
+from worker_jobs import oracles, passes, run, source
 
 from runner.worker.program.load import Source
 from runner.worker.program.state import argument_names, state_leaves, unchanged_paths
@@ -139,7 +139,7 @@ def test_names_of_arguments():
 
 
 STATE = """
-import array, enum, numpy
+import array, enum, itertools, numpy, random
 __own = {"n": 0}
 class Outer:
     class Inner:
@@ -157,10 +157,43 @@ def make():
     return step
 def log(by, entries=[]):
     entries.append(by)
+def numbers():
+    n = 0
+    while True:
+        n += 1
+        yield n
 @torch.compiler.disable
 def leave(module, by):
     if by == 2: module.register_forward_hook(log)
+@torch.compiler.disable
+def leave_at_step(optimizer, by):
+    if by == 2: optimizer.register_step_pre_hook(log)
+@torch.compiler.disable
+def unsave(module, by):
+    if by == 2: module.register_buffer("b", module.b, persistent=False)
+@torch.compiler.disable
+def draw(generator, by):
+    for _ in range(by): getattr(generator, "random", getattr(generator, "rand", None))()
+@torch.compiler.disable
+def advance(iterator, by):
+    for _ in range(by): next(iterator)
 """
+ITERATORS = {
+    "iter([1, 2, 3])": "attribute d",
+    "iter((1, 2, 3))": "attribute d",
+    "iter({1: 2, 3: 4, 5: 6}.items())": "attribute d",
+    "iter({1, 2, 3})": "attribute d",
+    "iter(range(3))": "attribute d",
+    "reversed([1, 2, 3])": "attribute d",
+    "iter('abc')": "attribute d",
+    "itertools.count()": "attribute d.__reduce__()[1][0]",
+    "itertools.cycle([1, 2, 3])": "attribute d",
+    "itertools.chain([1], [2, 3])": "attribute d",
+    "zip([1, 2, 3])": "attribute d",
+    "map(str, [1, 2, 3])": "attribute d",
+    "filter(None, [1, 2, 3])": "attribute d",
+    "numbers()": "attribute d.gi_frame.f_locals['n']",
+}
 
 
 @pytest.mark.parametrize(
@@ -185,12 +218,51 @@ def leave(module, by):
         ("self.d = int", "self.d = float if by == 2 else str", "attribute d"),
         ("self.d = torch.nn.ReLU()", "self.d = torch.nn.Tanh() if by == 2 else torch.nn.Sigmoid()", "module d"),
         ("self.d = array.array('i', [0])", "self.d[0] = by", "attribute d"),
+        ("self.d = torch.optim.SGD([torch.ones(1)], lr=0.5)", "leave_at_step(self.d, by)", "attribute d"),
+        ("self.d = torch.Generator()", "torch.rand(by, generator=self.d)", "attribute d"),
+        ("self.d = random.Random(1)", "draw(self.d, by)", "attribute d"),
+        ("self.d = numpy.random.RandomState(1)", "draw(self.d, by)", "attribute d"),
+        ("self.d = numpy.random.default_rng(1)", "draw(self.d, by)", "attribute d"),
+        ("self.d = numpy.random.PCG64(1)", "self.d.advance(by)", "attribute d"),
+        ("self.register_buffer('b', torch.ones(3))", "unsave(self, by)", "buffers outside state_dict"),
+        ("self.d = torch.ones(3)", "self.d._mark = by", "attribute d._mark"),
+        *((f"self.d = {iterator}", "advance(self.d, by)", path) for iterator, path in ITERATORS.items()),
     ],
 )
 def test_a_wrong_write_is_seen(init, body, path):
-    body = f"by = 2 if torch.compiler.is_compiling() else 1\n{body}\nreturn x * 2"
-    record = run(source(body, init=init, definitions=STATE), "eager")
-    assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [("mutation", path)], record
+    """The same write in both is no finding."""
+    for by in ("2 if torch.compiler.is_compiling() else 1", "1", "2"):
+        record = run(source(f"by = {by}\n{body}\nreturn x * 2", init=init, definitions=STATE), "eager")
+        findings = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+        assert findings == ([("mutation", path)] if "if" in by else []), record
+
+
+@pytest.mark.parametrize(
+    "result",
+    ["iter([x, x + 1])", "zip([x], [1])", "map(torch.relu, [x])", "filter(None, [1])", "itertools.count(3)", "reversed([x])"],
+)  # fmt: skip
+def test_an_iterator_that_dynamo_makes_again_is_the_same(result):
+    assert passes(run(source(f"return x * 2, {result}", definitions=STATE), "eager"))
+
+
+@pytest.mark.parametrize("draw", ["random.random()", "self.d.random()", "torch.rand(2, generator=self.g)"])
+def test_draws_in_traced_code_leave_generators_as_eager_does(draw):
+    init = "self.d = random.Random(1); self.g = torch.Generator()"
+    for backend in ("eager", "aot_eager"):
+        assert passes(run(source(f"y = {draw}\nreturn x * y", "torch.randn(2)", init=init, definitions=STATE), backend))
+
+
+@pytest.mark.parametrize(
+    "hook",
+    ["x.register_hook(torch.neg)", "self.p.register_hook(torch.neg)", "self.p.register_post_accumulate_grad_hook(print)"],
+)  # fmt: skip
+def test_hooks_of_tensors_are_counted(hook):
+    definitions = f"@torch.compiler.disable\ndef leave(self, x): {hook}"
+    init = "self.p = torch.nn.Parameter(torch.ones(3))"
+    for condition, expected in (("torch.compiler.is_compiling()", ["mutation"]), ("True", []), ("False", [])):
+        body = f"if {condition}: leave(self, x)\nreturn x * 2"
+        record = run(source(body, "torch.ones(3, requires_grad=True)", init=init, definitions=definitions), "eager")
+        assert oracles(record) == expected, record
 
 
 def test_the_name_of_the_module_is_the_same_in_every_run():
