@@ -23,6 +23,7 @@ from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
 from runner.worker.program.state import State, argument_names, unchanged_paths
+from runner.worker.program.steps import Steps
 from runner.worker.program.threads import in_new_thread
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
@@ -145,19 +146,21 @@ def observe(
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
     packages: Collection[str] = (),
     around_backward: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    compile_step: Callable[[Any], Callable[..., Any]] | None = None,
 ) -> Observation:
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
     Inputs are made anew for each call; state carries on, and so do torch's settings until the run has ended.
     ``change_inputs`` may replace the inputs (float64, probes).
     By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a
-    context that ``around_backward`` gives.
+    context that ``around_backward`` gives. ``compile_step`` compiles the step of the case's optimizer.
 
     Raises:
         InvalidCase: making the inputs raised.
     """
     observation = Observation()
     kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
+    steps = Steps(loaded, compile_step)
     for call in range(len(loaded.makers)):
         args = loaded.make_inputs(call, settings.seed + call)
         cotangents = loaded.make_cotangents(call)
@@ -182,6 +185,7 @@ def observe(
                     cotangents,
                     around_backward,
                     earlier,
+                    steps,
                 )
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
@@ -231,12 +235,14 @@ def _run_call(
     given: Sequence[torch.Tensor | None],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
     earlier: Leaves,
+    steps: Steps,
 ) -> Leaves:
     """Call once, fill ``record``, return the values that the caller has then.
 
     ``during`` holds the phase for the handler of an error, and ``earlier`` what the caller has of earlier calls.
     """
     module, seed = loaded.module.__name__, settings.seed + call
+    steps.take(call)
     loaded.change(call)
     names = argument_names(loaded.model, len(args))
     given_inputs, state = _open(names, args, module), loaded.state_leaves()
@@ -281,6 +287,7 @@ def _run_call(
         sources += _late_parameters(loaded, tensors)
         with around_backward(), loaded.around(call):
             record.gradients, gradients = _backward(outputs, sources, settings, seed, given, loaded.python)
+        steps.keep(gradients)
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)
     else:
