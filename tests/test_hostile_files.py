@@ -97,10 +97,10 @@ FORMS: dict[str, dict[str, Any]] = {
         "return": {"r": "$z"}, "tolerance": {"gradients": {"rtol": 0.1}, "output['r']": {"atol": 0.1}, "reason": "noise"}}]},
     "calls": {"cases": [{"name": "a", "params": {"n": [2]}, "inputs": {"x": ["${n}"]}, "chain": ["F.relu"],
                          "calls": [{"params": {"n": 3}, "inputs": {"x": {"values": [1.5], "layout": ["Tensor.t"]}}}, {}]}]},
-    "callers": {"cases": [{"name": "a", "inputs": {"x": [2]}, "state": {"c": {"python": 1}, "b": [2]}, "chain": [
+    "callers": {"cases": [{"name": "a", "inputs": {"x": {"shape": [2], "requires_grad": True}}, "grad": "backward", "state": {"c": {"python": 1}, "b": [2]}, "chain": [
         {"nn.GELU": []}, {"operator.mul": ["$_", "$self.c"]}, {"operator.mul": ["$_", "$self.b"]}],
-                           "calls": [{"load": "initial", "train": True, "thread": True, "with": [{"torch.autocast": {"device_type": "cpu"}}],
-                                      "set": {"self.c": ["text"], "self.gelu.approximate": "tanh", "torch.set_flush_denormal": True}}]}]},
+                           "calls": [{"hook": {"self.gelu": {"$fn": {"args": ["y"], "chain": [{"torch.mul": ["$y", 2]}]}}}, "step": {"torch.optim.SGD": {"lr": 0.5}}, "load": "initial", "train": True, "thread": True, "with": [{"torch.autocast": {"device_type": "cpu"}}],
+                                      "set": {"self.c": ["text"], "self.gelu.approximate": "tanh", "torch.set_flush_denormal": True}}, {"train": False}]}]},
     "module": {"cases": [{"name": "a", "inputs": {"x": [2]}, "module": {"file": "model.py", "name": "Model", "args": {"size": "big"}}}]},
     "kernels": {"kernels": {"k": {"file": "kernel.py", "function": "kernel", "arguments": ["$x", "$y", "${x.numel()}"], "outputs": {"y": {"like": "x"}},
                                   "grid": ["${cdiv(x.numel(), BLOCK)}"], "constants": {"BLOCK": [16]}, "reference": [{"torch.mul": ["$x", 2]}]}},
@@ -132,7 +132,14 @@ OWN = {
         "new_full",
         "new_empty",
     )
-} | {"Name.id y", "Name.id BLOCK", "Attribute.attr state_dict", "Attribute.attr detach"}
+} | {
+    "Name.id h",
+    "Name.id y",
+    "Name.id BLOCK",
+    "Attribute.attr Parameter",
+    "Attribute.attr state_dict",
+    "Attribute.attr detach",
+}
 OWN |= {f"keyword.arg {name}" for name in ("fullgraph", "dynamic", "mode", "options", "rtol", "atol")}
 """What the builder and the script add where a value is refused or a switch is anything but false."""
 MARKDOWN = MarkdownIt("commonmark").enable("table")
@@ -229,6 +236,7 @@ def baseline(form: str) -> dict[str, list[Any]]:
     ):  # now it is Python
         template = re.sub(pattern, instead, template)
     words = shape(template).words.union(*(s.words for listed in shapes.values() for s in listed))
+    words |= set[str]().union(*(shape(w(v)).words for v in read(Path(), FORMS["callers"])[0] for w in WRITERS.values()))
     anything = Shape(Counter(dict.fromkeys(STATEMENTS, 999)), words | OWN, 999)
     return {**shapes, "any": [anything], "markdown": [outline(report_of(v)) for v in variants], "junit": elements}
 

@@ -284,6 +284,7 @@ _OTHERS: dict[str, Callable[[], str]] = {
     "builtins": lambda: _words(f"builtin.{name}" for name in operators.BUILTINS) + "\n",
     "contexts": lambda: _words(operators.CONTEXTS) + "\n",
     "attributes of callers": lambda: _words(sorted(calls.OF_SUBMODULES)) + "\n",
+    "optimizers": lambda: _words(calls.OPTIMIZERS) + "\n",
     "contexts of callers": lambda: _words(callers.CONTEXTS) + "\n",
     "settings of callers": _settings,
     "python operators": _python_operators,

@@ -1,7 +1,8 @@
 """What the caller does before a call and around it, as Python functions of the written source.
 
-``CHANGES`` holds for each call a function of the model or None, ``CONTEXTS`` a function that gives a context, and
-``THREADS`` whether a new thread makes the call. A list that says nothing is left out.
+Lists hold an entry for each call: ``STEPS`` whether the optimizer of ``make_optimizer`` steps before it, ``CHANGES`` a
+function of the model or None, ``CONTEXTS`` a function that gives a context, and ``THREADS`` whether a new thread makes
+the call. A list that says nothing is left out.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 
 from runner.builder import operators
-from runner.builder.chain import Line
+from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, call
 from runner.cases.calls import FUNCTIONS, MODES, OF_SUBMODULES
-from runner.cases.model import Call, Case, Change, Input, TensorLiteral
+from runner.cases.model import Call, Case, Change, Function, Input, TensorLiteral
 from runner.cases.problems import Problems
 from runner.diagnostics import Span, nearest
 from runner.files import read_text
@@ -26,8 +27,6 @@ CONTEXTS = (
 )
 """Contexts that a caller may enter around a call."""
 
-LISTS = ("CHANGES", "CONTEXTS", "THREADS")
-"""The lists of the source, an entry for each call."""
 _COPY = "{name: tensor.clone() for name, tensor in model.state_dict().items()}"
 _SAVE = "save_state"
 _LOADED = {"initial": f"{_SAVE}.state", "current": _COPY, "assign": f"{_COPY}, assign=True"}
@@ -36,19 +35,19 @@ _LOADED = {"initial": f"{_SAVE}.state", "current": _COPY, "assign": f"{_COPY}, a
 class CallerWriter:
     """Writes the functions of a case's further calls into ``lines``, and their names into ``lists``.
 
-    ``render`` gives what writes the values of a call. ``names`` are those that ``self`` has in a chain, and ``modes``
+    ``writer`` gives what writes the values of a call. ``names`` are those that ``self`` has in a chain, and ``modes``
     the modules with a ``train:`` of their own.
     """
 
     def __init__(
         self,
         case: Case,
-        render: Callable[[Call], Renderer],
+        writer: Callable[[Call], ChainWriter],
         problems: Problems,
         names: Mapping[str, Span],
         modes: Sequence[tuple[str, bool]],
     ) -> None:
-        self.case, self.render, self.problems, self.names, self.modes = case, render, problems, names, modes
+        self.case, self.writer, self.problems, self.names, self.modes = case, writer, problems, names, modes
         self.lines: list[Line] = []
         self.lists: dict[str, list[str]] = {}
         self._state = {item.name: item for item in case.state}
@@ -63,7 +62,9 @@ class CallerWriter:
         contexts = ["contextlib.nullcontext"]
         contexts += [self._around(number, one) for number, one in enumerate(calls, start=1)]
         threads = [literal(False), *(literal(one.thread) for one in calls)]
-        columns = {"CHANGES": changes, "CONTEXTS": contexts, "THREADS": threads}
+        steps = [literal(False), *(literal(one.step is not None) for one in calls)]
+        self._optimizer()
+        columns = {"STEPS": steps, "CHANGES": changes, "CONTEXTS": contexts, "THREADS": threads}
         self.lists = {name: texts for name, texts in columns.items() if len(set(texts)) > 1}
 
     def _function(self, name: str, parameters: str, body: list[Line], decorator: str = "") -> str:
@@ -77,10 +78,30 @@ class CallerWriter:
             self.lines += [Line(""), Line(""), *decorators, Line(f"def {name}({parameters}):"), *body]
         return self._functions[text]
 
+    def _optimizer(self) -> None:
+        """Write the function that makes the optimizer, of which a case has one."""
+        stepping = [(one, one.step) for one in self.case.calls if one.step is not None]
+        texts: set[str] = set()
+        for one, step in stepping:
+            arguments = self.writer(one).render.arguments(step.arguments, None)
+            texts.add(call(torch_flag(step.operator), ["model.parameters()", *arguments[0]], arguments[1]))
+            if len(texts) == 2:
+                self.problems.error(
+                    step.span, "the calls step with two optimizers", "a case has one, with the same arguments"
+                )
+                return
+        if stepping and all(grad.mode != "backward" for grad in self.case.grad):
+            self.problems.error(stepping[0][1].span, "a step needs gradients", "grad: backward computes them")
+        for text in texts:
+            self._function("make_optimizer", "model", [Line(f"    return {text}", stepping[0][1].span)])
+
     def _change(self, number: int, one: Call) -> str:
+        writer = self.writer(one)
         lines = [] if one.load is None else [Line(f"    model.load_state_dict({_LOADED[one.load]})", one.span)]
         for change in one.changes:
-            lines += [Line(f"    {statement}", change.span) for statement in self._statements(change, self.render(one))]
+            lines += [Line(f"    {statement}", change.span) for statement in self._statements(change, writer.render)]
+        for hook in one.hooks:
+            lines += self._hook(hook, writer)
         if one.train is not None:
             modes = [("model", one.train), *((f"model.{name}", mode) for name, mode in self.modes)]
             lines += [Line(f"    {owner}.{'train' if mode else 'eval'}()", one.span) for owner, mode in modes]
@@ -90,7 +111,9 @@ class CallerWriter:
         entered = []
         for step in one.contexts:
             if step.operator in CONTEXTS:
-                entered.append(call(dotted_name(step.operator), *self.render(one).arguments(step.arguments, None)))
+                entered.append(
+                    call(dotted_name(step.operator), *self.writer(one).render.arguments(step.arguments, None))
+                )
             else:
                 hint = nearest(step.operator, CONTEXTS) or "contexts: " + ", ".join(CONTEXTS)
                 self.problems.error(step.span, f"{step.operator!r} is no context that a call may be made in", hint)
@@ -98,6 +121,21 @@ class CallerWriter:
             return "contextlib.nullcontext"
         body = [Line(f"    with {', '.join(entered)}:", one.contexts[0].span), Line("        yield")]
         return self._function(f"around_{number}", "", body, "@contextlib.contextmanager")
+
+    def _hook(self, hook: Change, writer: ChainWriter) -> list[Line]:
+        """Return the lines that put a hook on a module, or take its hooks off."""
+        owner = dotted_name(hook.target).replace("self", "model", 1)
+        first = hook.target.split(".")[1:2]
+        modules = [name for name in self.names if name not in self._state]
+        if self.case.module is None and first and first[0] not in modules:
+            self.problems.error(hook.span, f"self has no module {first[0]!r}", nearest(first[0], modules))
+            return []
+        if not isinstance(hook.value, Function):
+            return [Line(f"    {owner}._forward_hooks.clear()", hook.span)]
+        start = len(writer.lines)
+        function = writer.render.value(hook.value)
+        put_on = f"    {owner}.register_forward_hook(lambda module, args, output: {function}(output))"
+        return [*writer.lines[start:], Line(put_on, hook.span)]
 
     def _statements(self, change: Change, render: Renderer) -> list[str]:
         kind, _, path = change.target.partition(".")

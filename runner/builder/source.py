@@ -21,7 +21,7 @@ from runner.builder.arguments import places_of_texts
 from runner.builder.callers import CallerWriter
 from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
 from runner.builder.forward import Arrangement, arrange
-from runner.builder.names_and_values import Renderer, Scope, call, python_name, temporary
+from runner.builder.names_and_values import Scope, call, python_name, temporary
 from runner.builder.tensors import TensorWriter
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
@@ -177,13 +177,13 @@ class _Builder:
     def _callers(self) -> CallerWriter:
         """The functions of what the caller does between the calls."""
 
-        def render(one: Call) -> Renderer:
+        def values(one: Call) -> ChainWriter:
             scope = self._scope(set(), {**self.variant.params, **one.params})
             scope.in_forward = False
-            return TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits).render
+            return ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
 
         names, modes = ({}, []) if self.case.module is not None else (self.names, self.modes)
-        writer = CallerWriter(self.case, render, self.problems, names, modes)
+        writer = CallerWriter(self.case, values, self.problems, names, modes)
         writer.write()
         return writer
 
@@ -486,7 +486,7 @@ FUTURE = "from __future__ import annotations"
 _FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
 _OWN = re.compile(
     r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|"
-    r"numpy|CHANGES|CONTEXTS|THREADS|contextlib|(change|around)_\d+|save_state"
+    r"numpy|STEPS|CHANGES|CONTEXTS|THREADS|contextlib|make_optimizer|(change|around)_\d+|save_state"
 )
 """Names at the top of the written source, which a kernel's file must leave alone."""
 

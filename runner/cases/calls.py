@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runner.cases.chains_and_inputs import parse_chain, parse_inputs, parse_value
+from runner.cases.chains_and_inputs import parse_arguments, parse_chain, parse_inputs, parse_value
 from runner.cases.flags import SWITCHES, Flag, refusal
 from runner.cases.model import Call, Change, Constant, Function, Literal, Step
 from runner.cases.problems import Problems
@@ -37,6 +37,12 @@ FUNCTIONS: Mapping[str, tuple[Flag, str]] = {
 GUARDED = "torch._dynamo.config."
 """The flags that compiled code looks at before each call. Others count while torch compiles: ``config:`` sets them."""
 
+OPTIMIZERS = (
+    "torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW", "torch.optim.Adamax", "torch.optim.Adagrad",
+    "torch.optim.Adadelta", "torch.optim.NAdam", "torch.optim.RAdam", "torch.optim.RMSprop",
+)  # fmt: skip
+"""Optimizers whose step takes nothing but gradients."""
+
 MODES = ("requires_grad", "training")
 """What parameters, and what modules, have of their own."""
 _IN_MODULES = (
@@ -63,16 +69,29 @@ def parse_calls(node: YamlNode | None, inputs: YamlNode | None, problems: Proble
 def _call(node: YamlNode, problems: Problems) -> Call:
     keys = fields(node)
     changes = [_change(key, value, problems) for key, value in entries(keys.get("set"))]
+    hooks = [_hook(key, value, problems) for key, value in entries(keys.get("hook"))]
     return Call(
         table(keys.get("params"), *SCALARS),
         parse_inputs(keys.get("inputs"), problems),
         node.span,
+        step=_step(keys.get("step"), problems),
         load=scalar(keys.get("load"), str),
         changes=tuple(change for change in changes if change is not None),
+        hooks=tuple(hook for hook in hooks if hook is not None),
         train=scalar(keys.get("train"), bool),
         contexts=tuple(step for step in parse_chain(keys.get("with"), problems) if isinstance(step, Step)),
         thread=scalar(keys.get("thread"), bool, default=False),
     )
+
+
+def _step(node: YamlNode | None, problems: Problems) -> Step | None:
+    for key, arguments in entries(node):
+        name = str(key.value)
+        if name in OPTIMIZERS:
+            return Step(name, parse_arguments(arguments, problems, operator=name), key.span)
+        hint = nearest(name, OPTIMIZERS) or f"optimizers: {', '.join(OPTIMIZERS)}"
+        problems.error(key.span, f"{name!r} is no optimizer that a call may step", hint)
+    return None
 
 
 def _change(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | None:
@@ -98,6 +117,19 @@ def _change(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | Non
         return problems.refuse(None, node.span, f"{target} is set to a value, and $fn is a function")
     if parts[-1] in MODES and not (isinstance(value, Literal) and isinstance(value.value, bool)):
         return problems.refuse(None, node.span, f"{target} is true or false")
+    return Change(target, value, key.span)
+
+
+def _hook(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | None:
+    """Return the hook of a module; None for another value, which is reported."""
+    target = str(key.value)
+    if not all(is_name(part, OF_MODULES) and not part.startswith("_") for part in target.split(".")[1:]):
+        return problems.refuse(None, key.span, f"{target!r} is no module", "such as self or self.first")
+    value = parse_value(node, problems)
+    is_hook = isinstance(value, Function) and len(value.args) == 1
+    if not is_hook and not (isinstance(value, Literal) and value.value is None):
+        hint = "such as {$fn: {args: [y], chain: [{torch.mul: [$y, 2]}]}}"
+        return problems.refuse(None, node.span, "a hook is a function of the output, or null", hint)
     return Change(target, value, key.span)
 
 

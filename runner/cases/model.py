@@ -225,14 +225,17 @@ class Change:
 class Call:
     """A further call of the compiled object: other params and inputs, fresh data, and what the caller does.
 
-    ``load`` says which state dict is loaded before it, and ``thread`` that a new thread makes it.
+    ``step`` is an optimizer that steps before it, ``load`` says which state dict is loaded, and ``thread`` that a new
+    thread makes it.
     """
 
     params: Mapping[str, Any]
     inputs: tuple[Input, ...]
     span: Span
+    step: Step | None = None
     load: str | None = None  # initial, current or assign
     changes: tuple[Change, ...] = ()
+    hooks: tuple[Change, ...] = ()  # of modules: a function of the output, or None
     train: bool | None = None
     contexts: tuple[Step, ...] = ()
     thread: bool = False

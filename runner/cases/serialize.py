@@ -121,8 +121,11 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
 def _call_of(call: Call) -> dict[str, Any]:
     """A further call as plain data."""
     return {
-        **_non_empty(params=dict(call.params), inputs=_inputs(call.inputs), load=call.load),
+        **_non_empty(params=dict(call.params), inputs=_inputs(call.inputs)),
+        **({} if call.step is None else {"step": {call.step.operator: _arguments(call.step.arguments) or {}}}),
+        **_non_empty(load=call.load),
         **_non_empty(set={change.target: value_of(change.value) for change in call.changes}),
+        **_non_empty(hook={hook.target: value_of(hook.value) for hook in call.hooks}),
         **_non_null(train=call.train),
         **_non_empty(**{"with": chain_of(call.contexts)}, thread=call.thread),
     }
@@ -463,8 +466,10 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     return replace(
         call,
         params={},
+        step=None if call.step is None else map_step(call.step, lambda value: change_value(value, substitute_call)),
         inputs=tuple(changed),
         changes=tuple(replace(one, value=change_value(one.value, substitute_call)) for one in call.changes),
+        hooks=tuple(replace(one, value=change_value(one.value, substitute_call)) for one in call.hooks),
         contexts=tuple(map_step(one, lambda value: change_value(value, substitute_call)) for one in call.contexts),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.model import Arithmetic, Case, Index, Input, Literal, Node, Ref, Step, Table, Value
+from runner.cases.model import Arithmetic, Case, Function, Index, Input, Literal, Node, Ref, Step, Table, Value
 from runner.cases.problems import Problems, within
 from runner.cases.walk import all_steps, parts_of, values_of
 from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
@@ -279,7 +279,9 @@ def _inputs(case: Case) -> list[Input]:
 
 
 def _chains(case: Case) -> list[tuple[Node, ...]]:
-    return [case.chain, *(item.layout for item in _inputs(case))]
+    hooks = [hook.value for call in case.calls for hook in call.hooks]
+    functions = [hook.chain for hook in hooks if isinstance(hook, Function)]
+    return [case.chain, *(item.layout for item in _inputs(case)), *functions]
 
 
 def _texts(values: list[Value]) -> Iterator[str]:

@@ -446,7 +446,7 @@ def _widest(job: Job, text: str) -> str:
 _HEAD = re.compile(
     r'"""(?P<title>[^\n]*)\n\n(?P<doc>.*?\n\n)?Written from [^\n]*\n"""\n\n(?P<imports>.*?)\n\n\n(?P<body>.*)', re.S
 )
-_LOOPED = {"CALLS": "make_inputs", "CHANGES": "change", "CONTEXTS": "around", "THREADS": "is_thread"}
+_LOOPED = {"CALLS": "make_inputs", "STEPS": "steps", "CHANGES": "change", "CONTEXTS": "around", "THREADS": "is_thread"}
 """Lists of a source, an entry for each call, and what the script calls an entry."""
 _MAKE_MODEL = re.compile(r"\n\n\ndef make_model\(\):\n(?P<lines>.*?)\n    return model\n", re.S)
 
@@ -476,6 +476,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     text = build(variant).text
     request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
     aim = aim_at(variant, request, text, result)
+    aim = replace(aim, backward=aim.backward or "\nSTEPS = [" in text)
     own = variant.case.module is not None
     title = docstring(one_line(f"{variant.id.partition('::')[2]}: {aim.title}", 300)).replace("\n", " ")
     doc = imports = early = ""
@@ -555,6 +556,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "several": several,
         "loop": _loop(lists, "case." if own else "", aim.calls) if several else "",
         "settings": [setting_of(name) for name in dict.fromkeys(settings)],
+        "make_optimizer": "case.make_optimizer" if own else "make_optimizer",
         "callers": [name for name in lists if name != "CALLS"],
         "python": own and re.search(r"\brandom\b|numpy", text) is not None,
         "seed": "seed_all" if own and re.search(r"\brandom\b|numpy", text) else "torch.manual_seed",
@@ -653,7 +655,15 @@ def _expected(request: Job) -> str:
 
 def _renamed(ours: str, theirs: str) -> str:
     """Our text with another name for each function and variable whose name the person's file uses too."""
-    contract = {"make_model", "make_inputs", "make_cotangents", "COTANGENTS", "KEYWORD_INPUTS", *_LOOPED}
+    contract = {
+        "make_model",
+        "make_inputs",
+        "make_cotangents",
+        "make_optimizer",
+        "COTANGENTS",
+        "KEYWORD_INPUTS",
+        *_LOOPED,
+    }
     used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
     used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for name in sorted(

@@ -623,7 +623,7 @@ def _tidy_once(case: Case) -> Case:
         replace(call, inputs=tuple(item for item in call.inputs if item.name in names))
         for call in _without_changes(case, gone)
     )
-    used |= {_part(change.target) for call in calls for change in call.changes}
+    used |= {_part(change.target) for call in calls for change in (*call.changes, *call.hooks)}
     return replace(
         case,
         inputs=inputs,
@@ -636,7 +636,11 @@ def _tidy_once(case: Case) -> Case:
 def _without_changes(case: Case, gone: Collection[str]) -> tuple[Call, ...]:
     """Return the calls without what they change of state and submodules that have gone."""
     return tuple(
-        replace(call, changes=tuple(change for change in call.changes if _part(change.target) not in gone))
+        replace(
+            call,
+            changes=tuple(change for change in call.changes if _part(change.target) not in gone),
+            hooks=tuple(hook for hook in call.hooks if _part(hook.target) not in gone),
+        )
         for call in case.calls
     )
 

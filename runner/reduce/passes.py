@@ -56,11 +56,13 @@ def callers(state: State) -> Iterator[Attempt]:
     """Propose further calls before which, or around which, the caller does less."""
     case = state.named
     for number, call in enumerate(case.calls):
-        fewer = [("load", {"load": None}), ("train", {"train": None}), ("thread", {"thread": False})]
-        fewer += [(f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes]
-        fewer += [(f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts]
-        for what, fields in fewer:
-            smaller = replace(call, **fields)  # type: ignore[arg-type]
+        fields: list[tuple[str, dict[str, Any]]] = [(key, {key: None}) for key in ("step", "load", "train")]
+        fields += [("thread", {"thread": False})]
+        fields += [(f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes]
+        fields += [(f"hook {one.target}", {"hooks": _without(call.hooks, one)}) for one in call.hooks]
+        fields += [(f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts]
+        for what, values in fields:
+            smaller = replace(call, **values)
             if smaller != call:
                 changed = (*case.calls[:number], smaller, *case.calls[number + 1 :])
                 yield from attempt(f"call {number + 1} without {what}", replace(case, calls=changed))

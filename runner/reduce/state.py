@@ -128,7 +128,7 @@ def size_of(data: Mapping[str, Any]) -> Size:
     )
 
 
-_OF_CALLERS = ("load", "set", "train", "with", "thread")
+_OF_CALLERS = ("step", "load", "set", "hook", "train", "with", "thread")
 _NO_SETTINGS = frozenset({"name", "chain", "return", "inputs", "state", "calls", "params", "module", KERNELS})
 
 

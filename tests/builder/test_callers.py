@@ -59,6 +59,63 @@ def test_contexts_and_threads(built: Built) -> None:
     assert "import contextlib\n\nimport torch\n" in text
 
 
+def test_hooks(built: Built) -> None:
+    hook = "{$fn: {args: [t], chain: [{torch.mul: [$t, '${k}']}]}}"
+    keys = (
+        STATE
+        + CHAIN
+        + f"params: {{k: [4]}}\ncalls: [{{hook: {{self.lin: {hook}, self: {hook}}}}}, {{hook: {{self.lin: null}}}}]"
+    )
+    assert built.part(keys, "change_1") == [
+        "def fn1(t):",
+        "    return torch.mul(t, 4)",
+        "model.lin.register_forward_hook(lambda module, args, output: fn1(output))",
+        "def fn2(t):",
+        "    return torch.mul(t, 4)",
+        "model.register_forward_hook(lambda module, args, output: fn2(output))",
+    ]
+    assert built.part(keys, "change_2") == ["model.lin._forward_hooks.clear()"]
+
+
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ("{self.lim: null}", "self has no module 'lim' | did you mean 'lin'?"),
+        ("{self.scale: null}", "self has no module 'scale'"),
+        ("{self: {$fn: {args: [y], chain: [{torch.add: [$y, $x]}]}}}", "nothing is called 'x'"),
+        (
+            "{self: {$fn: {args: [y], chain: [{nn.Linear: [2, 2]}]}}}",
+            "nn.Linear is a module; only functions stand here",
+        ),
+    ],
+)
+def test_hooks_that_are_refused(built: Built, hook: str, message: str) -> None:
+    (problem,) = built.problems(STATE + CHAIN + f"calls: [{{hook: {hook}}}]")
+    assert problem.partition(": ")[2].startswith(message)
+
+
+def test_an_optimizer(built: Built) -> None:
+    keys = (
+        STATE
+        + CHAIN
+        + "grad: backward\ncalls: [{step: {torch.optim.SGD: {lr: 0.5}}}, {}, {step: {torch.optim.SGD: {lr: 0.5}}}]"
+    )
+    assert built.part(keys, "make_optimizer") == ["return torch.optim.SGD(model.parameters(), lr=0.5)"]
+    assert "STEPS = [False, True, False, True]" in built.source(keys)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("grad: backward\ncalls: [{step: {torch.optim.SGD: {lr: 1}}}, {step: {torch.optim.SGD: {lr: 2}}}]", "the calls step with two optimizers | a case has one, with the same arguments"),
+        ("calls: [{step: {torch.optim.SGD: {}}}]", "a step needs gradients | grad: backward computes them"),
+    ],
+)  # fmt: skip
+def test_optimizers_that_are_refused(built: Built, keys: str, message: str) -> None:
+    (problem,) = built.problems(STATE + CHAIN + keys)
+    assert problem.partition(": ")[2] == message
+
+
 def test_a_param_of_the_call_itself(built: Built) -> None:
     keys = STATE + CHAIN + "params: {k: [4]}\ncalls: [{params: {k: 5}, set: {self.scale: '${k + 1}'}}]"
     assert built.part(keys, "change_1") == ["model.scale = 6"]

@@ -51,6 +51,10 @@ def test_a_call_that_says_nothing_is_as_before(files: Files) -> None:
         ("set: {torch._dynamo.config.replay_record_enabled: true}", "3:20: a call may not set torch._dynamo.config.replay_record_enabled: it writes files, or says where they are"),
         ("set: {os.environ: 1}", "3:20: the key 'os.environ' does not fit: expected self.<attribute>, global.<variable> or a setting of torch, such as self.scale"),
         ("set: {scale: 1}", "3:20: the key 'scale' does not fit: "),
+        ("step: {torch.optim.LBFGS: {}}", "3:21: 'torch.optim.LBFGS' is no optimizer that a call may step | "),
+        ("hook: {self.first: 1}", "3:33: a hook is a function of the output, or null | such as {$fn: {args: [y], chain: "),
+        ("hook: {self._first: null}", "3:21: 'self._first' is no module | such as self or self.first"),
+        ("hook: {self.first: {$fn: {args: [a, b], chain: [torch.sin]}}}", "3:33: a hook is a function of the output, or null"),
         ("load: first", "3:20: 'first' is not one of initial, current, assign"),
         ("train: 1", "3:21: expected true or false"),
     ],
@@ -62,8 +66,10 @@ def test_what_is_refused(files: Files, call: str, message: str) -> None:
 
 def test_a_case_that_calls_numpy_sets_no_text(files: Files) -> None:
     keys = "inputs: {x: [3]}\nstate: {a: {python: 1}}\nchain: [Tensor.numpy, {numpy.add: [$_, $self.a]}]\n"
-    (problem,) = files.errors(keys + "calls: [{set: {self.a: f8}}]")
-    assert "a case that calls numpy may hold no text, such as 'f8'" in problem
+    hook = "{$fn: {args: [y], chain: [Tensor.numpy, {numpy.add: [$_, f8]}]}}"
+    for call in ("set: {self.a: f8}", f"hook: {{self: {hook}}}"):
+        (problem,) = files.errors(keys + f"calls: [{{{call}}}]")
+        assert "a case that calls numpy may hold no text, such as 'f8'" in problem
 
 
 def test_every_function_that_sets_has_one_that_reads() -> None:

@@ -94,7 +94,8 @@ EVERYTHING = """
       - torch.clone: []
     return: {z: $_, parts: [$part, "$several[0]", $self.c, "${u.numel() * 2}", "$f.grad", {}], text: {$text: "$5"}}
     calls: [{}, {params: {n: 7}}, {inputs: {u: {shape: [4], init: eye}}},
-            {load: assign, set: {self.count: 2, self.lin.p: {$text: "$5"}, torch.set_default_dtype: torch.float64}, train: false,
+            {step: {torch.optim.SGD: {lr: 0.5}}, load: assign, set: {self.count: 2, self.lin.p: {$text: "$5"}, torch.set_default_dtype: torch.float64}, train: false,
+             hook: {self.lin: null, self: {$fn: {args: [t], chain: [torch.sin]}}},
              with: [torch.no_grad, {torch.autocast: {device_type: $device}}], thread: true}]
     requires: {torch: ">=2.6", device: [cpu], package: [numpy]}
     compile: {fullgraph: true, mode: max-autotune, options: {max_fusion_size: 3}, timeout: 1m}

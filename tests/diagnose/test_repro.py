@@ -153,6 +153,21 @@ def _own_buffers(graph: Any, inputs: Any) -> Any:
     return run
 
 
+def _first_parameters(graph: Any, inputs: Any) -> Any:
+    """Computes with the parameters of the first call."""
+    names = [node.name for node in graph.graph.nodes if node.op == "placeholder"]
+    places = [place for place, name in enumerate(names) if "_parameters_" in name]
+    kept: dict[int, Any] = {}
+
+    def run(*args: Any) -> Any:
+        for place in places:
+            kept.setdefault(place, args[place].detach().clone())
+        values = [arg + (kept[n] - arg).detach() if n in kept else arg for n, arg in enumerate(args)]
+        return graph(*values)
+
+    return run
+
+
 def _of_its_thread(graph: Any, inputs: Any) -> Any:
     """Right in the main thread only."""
 
@@ -167,6 +182,7 @@ HERE = ModuleType("planted_for_scripts")
 HERE.stale = _stale(lambda graph, inputs: graph.forward)  # type: ignore[attr-defined]
 HERE.stale_aot = _stale(aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward)))  # type: ignore[attr-defined]
 HERE.own_buffers, HERE.of_its_thread, HERE.without_autocast = _own_buffers, _of_its_thread, _without_autocast  # type: ignore[attr-defined]
+HERE.first_parameters = _first_parameters  # type: ignore[attr-defined]
 HERE.with_first_dtype = _with_first_dtype  # type: ignore[attr-defined]
 HERE.asks_for_gradients = after(lambda out: out.requires_grad_())  # type: ignore[attr-defined]
 HERE.cut, HERE.keyed, HERE.off_in_later_calls = _cut, _keyed, _off_in_later_calls  # type: ignore[attr-defined]
@@ -403,6 +419,8 @@ CALLERS = {
     "a context": ("inputs: {x: {shape: [4], requires_grad: true}}\nchain: [torch.sin]\ncalls: [{with: [torch.enable_grad]}]\ngrad: off", "stale_aot", "requires-grad"),
     "autocast": ("inputs: {x: [4, 3]}\ngrad: off\nchain: [{nn.Linear: [3, 2]}]\ncalls: [{with: [{torch.autocast: {device_type: cpu, dtype: torch.bfloat16}}]}]", "without_autocast", "dtype"),
     "another thread": (X + "chain: [torch.sin]\ncalls: [{thread: true, with: [torch.no_grad]}]", "of_its_thread", "value"),
+    "an optimizer's step": ("inputs: {x: [4, 3]}\ngrad: backward\nchain: [{nn.Linear: [3, 2]}, torch.tanh]\ncalls: [{step: {torch.optim.SGD: {lr: 0.5}}}]", "first_parameters", "value"),
+    "a hook": (X + "chain: [{nn.Identity: [], id: first}, torch.sin]\nconfig: {torch._dynamo.config.skip_nnmodule_hook_guards: false}\ncalls: [{hook: {self.first: {$fn: {args: [y], chain: [{torch.mul: [$y, 2]}]}}}}]", "stale", "value"),
     "a state dict": (X + "state: {c: {shape: [5], init: zeros}}\nchain: [{Tensor.add_: [$self.c, 1]}, {torch.add: [$x, $_]}]\ncalls: [{load: initial}]", "own_buffers", "value"),
 }  # fmt: skip
 PLANTED |= {

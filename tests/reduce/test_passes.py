@@ -195,22 +195,23 @@ def test_outputs_inputs_and_calls(tmp_path: Path) -> None:
 CALLER = """
     state: {scale: {python: 1.0}}
     chain: [{nn.Dropout: 0.5, id: drop}, {operator.mul: [$_, $self.scale]}, torch.sin]
-    calls: [{load: current, train: true, set: {self.scale: 2.0, self.drop.p: 0.1}, with: [torch.no_grad], thread: true}]
+    grad: backward
+    calls: [{step: {torch.optim.SGD: {}}, hook: {self.drop: null}, load: current, train: true, set: {self.scale: 2.0, self.drop.p: 0.1}, with: [torch.no_grad], thread: true}]
     """
 
 
 def test_a_caller_does_less(tmp_path: Path) -> None:
-    start = state(tmp_path, "inputs: {x: [4]}\n" + textwrap.dedent(CALLER))
+    start = state(tmp_path, "inputs: {x: {shape: [4], requires_grad: true}}\n" + textwrap.dedent(CALLER))
     (call,) = start.data["calls"]
     proposals = [a.data["calls"][0] for a in passes.callers(start)]
-    assert [set(call) - set(fewer) for fewer in proposals[:3]] == [{"load"}, {"train"}, {"thread"}]
-    assert [fewer["set"] for fewer in proposals[3:5]] == [{"self.drop.p": 0.1}, {"self.scale": 2.0}]
-    assert set(call) - set(proposals[5]) == {"with"} and len(proposals) == 6
+    assert [set(call) - set(fewer) for fewer in proposals[:4]] == [{"step"}, {"load"}, {"train"}, {"thread"}]
+    assert [fewer["set"] for fewer in proposals[4:6]] == [{"self.drop.p": 0.1}, {"self.scale": 2.0}]
+    assert [set(call) - set(fewer) for fewer in proposals[6:]] == [{"hook"}, {"with"}]
     assert all(size_of(a.data) < size_of(start.data) for a in passes.callers(start))
 
 
 def test_what_is_set_goes_with_its_state_and_keeps_its_module(tmp_path: Path) -> None:
-    first = case(tmp_path, "inputs: {x: [4]}\n" + textwrap.dedent(CALLER))
+    first = case(tmp_path, "inputs: {x: {shape: [4], requires_grad: true}}\n" + textwrap.dedent(CALLER))
     sums = {name: tensor(4) for name in ("x", "v1", "v2", "v3")}
     fewer, without_module = (remove_steps(named(first), steps, sums) for steps in ({0, 2}, {1, 2}))
     assert fewer is not None and without_module is not None

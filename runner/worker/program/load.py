@@ -30,7 +30,7 @@ from runner.worker.torch_private.caches import load_flags
 from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
 
 MAKE_INPUTS = "make_inputs"
-CALLERS = ("CHANGES", "CONTEXTS", "THREADS")
+CALLERS = ("STEPS", "CHANGES", "CONTEXTS", "THREADS")
 """Lists of a source, an entry for each call: what the caller does before it, its contexts, and who makes it."""
 _numbers = itertools.count()
 _NO_CONTEXT = contextlib.nullcontext()
@@ -52,6 +52,8 @@ class LoadedCase:
     python: contextlib.AbstractContextManager[None] = _NO_CONTEXT  # in which the case's Python runs
     stance: str = ""  # in which the model is called
     keywords: tuple[str, ...] = ()  # by which the last inputs go to the model
+    make_optimizer: Callable[[torch.nn.Module], torch.optim.Optimizer] | None = None
+    steps: tuple[bool, ...] = ()  # whether the optimizer steps before a call
     changes: tuple[Callable[[torch.nn.Module], None] | None, ...] = ()  # one a call, where the caller changes something
     contexts: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = ()  # one a call
     threads: tuple[bool, ...] = ()  # whether a new thread makes the call
@@ -180,7 +182,7 @@ class Source:
         cotangents = tuple(getattr(module, "COTANGENTS", ()))
         stance = "" if launching else self.stance
         keywords = tuple(getattr(module, "KEYWORD_INPUTS", ()))
-        changes, contexts, threads = (tuple(getattr(module, name, ())) for name in CALLERS)
+        callers = (tuple(getattr(module, name, ())) for name in CALLERS)
         return LoadedCase(
             module,
             self.path,
@@ -191,9 +193,8 @@ class Source:
             self._python,
             stance,
             keywords,
-            changes,
-            contexts,
-            threads,
+            getattr(module, "make_optimizer", None),
+            *callers,
         )
 
     def close(self) -> None:

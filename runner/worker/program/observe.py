@@ -24,6 +24,7 @@ from runner.worker.program.places import Places
 from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
 from runner.worker.program.state import State, unchanged_paths
+from runner.worker.program.steps import Steps
 from runner.worker.program.threads import in_new_thread
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
@@ -151,19 +152,21 @@ def observe(
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
     packages: Collection[str] = (),
     around_backward: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
+    compile_step: Callable[[Any], Callable[..., Any]] | None = None,
 ) -> Observation:
     """Run ``target`` (the model or its compiled form) over every call of the case; stop after the first error.
 
     Inputs are made anew for each call; state carries on, and so do torch's settings until the run has ended.
     ``change_inputs`` may replace the inputs (float64, probes).
     By ``packages``, those of the backend's code, an error is put down to it or to torch. Each backward runs in a
-    context that ``around_backward`` gives.
+    context that ``around_backward`` gives. ``compile_step`` compiles the step of the case's optimizer.
 
     Raises:
         InvalidCase: making the inputs raised.
     """
     with heard(loaded.module.__name__, packages) as messages:
-        return _observe(loaded, target, settings, change_inputs, packages, around_backward, messages)
+        steps = Steps(loaded, compile_step)
+        return _observe(loaded, target, settings, change_inputs, packages, around_backward, messages, steps)
 
 
 def _observe(
@@ -174,6 +177,7 @@ def _observe(
     packages: Collection[str],
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
     messages: Messages,
+    steps: Steps,
 ) -> Observation:
     observation = Observation()
     kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
@@ -207,6 +211,7 @@ def _observe(
                     around_backward,
                     earlier,
                     original,
+                    steps,
                 )
             record.messages = messages.take()
             if len(loaded.makers) > 1 or settings.grad == "backward":
@@ -260,6 +265,7 @@ def _run_call(
     around_backward: Callable[[], contextlib.AbstractContextManager[None]],
     earlier: Leaves,
     original: Mapping[str, Any],
+    steps: Steps,
 ) -> Leaves:
     """Call once, fill ``record``, return the values that the caller has then.
 
@@ -267,6 +273,7 @@ def _run_call(
     ``original`` torch's settings before the caller changes any.
     """
     module, seed = loaded.module.__name__, settings.seed + call
+    steps.take(call)
     loaded.change(call)
     names = loaded.argument_names(len(args))
     given_inputs, state = _open(names, args, module), loaded.state_leaves()
@@ -315,6 +322,7 @@ def _run_call(
             roots = _roots([*_open(names, args, module).leaves, *loaded.state_leaves().leaves], settings.roots)
         with around_backward(), loaded.around(call):
             record.gradients, gradients = _backward(outputs + roots, sources, settings, seed, given, loaded.python)
+        steps.keep(gradients)
         record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
         synchronize(settings.device)
     else:

@@ -171,8 +171,14 @@ def observe_backend(
     validate_distributions(False)
     target = compile_module(loaded.model)
     with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
-        names = backends.packages(str(job.backend["backend"]))
-        compiled = observe(loaded, target, settings, change_inputs, packages=names)
+        compiled = observe(
+            loaded,
+            target,
+            settings,
+            change_inputs,
+            packages=backends.packages(str(job.backend["backend"])),
+            compile_step=None if isinstance(target, backends.PlainLaunch) else compile_module,
+        )
     validate_distributions(True)
     read_counts(compiled)
     compiled.replays = counted.count

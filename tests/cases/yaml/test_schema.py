@@ -430,7 +430,7 @@ def test_schemas_and_dataclasses_agree() -> None:
     assert keys("kernel") == kernel
     assert keys("kernelOutput") == fields(model.Output, "name", "span")
     assert keys("case.module") == fields(model.PythonModule, "span")
-    call = fields(model.Call, "span", changes="set", contexts="with")
+    call = fields(model.Call, "span", changes="set", hooks="hook", contexts="with")
     assert set(DEFINITIONS["case.calls"]["items"]["properties"]) == call
     assert keys("gradMode") == fields(model.Grad, "mode", "given")
     assert keys("backend") == fields(model.Backend, "span")
