@@ -81,12 +81,13 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
     """
     names: dict[str, list[Any]] = {}
     for entry in entries():
-        for name in _names(entry):
+        for name in names_of(entry):
             names.setdefault(name, []).append(entry)
     return {name: tuple(names[name]) for name in sorted(names)}
 
 
-def _names(entry: Any) -> list[str]:
+def names_of(entry: Any) -> list[str]:
+    """Return the names by which the format may call the operator of an entry: a function's first, then a method's."""
     space, _, member = entry.name.rpartition(".")
     if any(part in entry.name for part in _UNFIT) or member.startswith("_") or entry.name.startswith("torch.ops"):
         return []
