@@ -54,9 +54,11 @@ def flag_modules() -> list[Any]:
 
 
 def flag_overrides(module: Any) -> list[Any] | None:
-    """Return what has been set of a module's flags, in their order; None where this torch keeps it in another form."""
+    """Return what decides on the values of a module's flags, in an order that stays: what has been set, and what is
+    forced. Return None where this torch keeps it in another form."""
     try:
-        held = [entry.user_override for entry in module._config.values()]
+        entries = module._config.values()
+        held = [entry.user_override for entry in entries] + [entry.env_value_force for entry in entries]
     except AttributeError:
         return None
     values = [value.get(None) if isinstance(value, contextvars.ContextVar) else value for value in held]

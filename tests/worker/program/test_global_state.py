@@ -21,7 +21,8 @@ import torch._inductor.config
 from runner.contract.global_setting import FILTERS, LOCALE, NESTING, Setting
 from runner.worker.program import global_state
 from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
-from runner.worker.torch_private.caches import flag_modules
+from runner.worker.program.graph_cache import FORCED
+from runner.worker.torch_private.caches import entry_of_flag, flag_modules
 
 OTHER: dict[str, Any] = {
     "torch.is_grad_enabled()": False,
@@ -135,7 +136,7 @@ def test_a_flag_that_stands_for_one_of_another_module_is_read_with_it(monkeypatc
 
     class Flags:
         def __init__(self, name: str) -> None:
-            self.__name__, self._config = name, {"flag": SimpleNamespace(user_override=False)}
+            self.__name__, self._config = name, {"flag": SimpleNamespace(user_override=False, env_value_force=None)}
 
         def get_config_copy(self) -> dict[str, Any]:
             alias = {} if self is target else {"alias": target._config["flag"].user_override}
@@ -148,6 +149,16 @@ def test_a_flag_that_stands_for_one_of_another_module_is_read_with_it(monkeypatc
     state = read()
     other._config["flag"].user_override = True
     assert differences(state).keys() == {"other"} and changes(state).keys() == {"other.get('flag')"}
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_flags_that_are_forced_are_read_anew(monkeypatch: pytest.MonkeyPatch, value: bool) -> None:
+    """As those of the caches of graphs are, between the run in eager and the compiled one."""
+    entry = entry_of_flag("torch._inductor.config.fx_graph_cache")
+    monkeypatch.setattr(entry, FORCED, not value)
+    read()
+    monkeypatch.setattr(entry, FORCED, value)
+    assert read()["torch._inductor.config"]["fx_graph_cache"] is value
 
 
 def test_what_torch_sets_in_the_environment_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
