@@ -23,7 +23,8 @@ class Job:
     """One process's work: the reference runs, one backend, the comparison.
 
     ``source`` defines ``make_model()``, ``make_inputs()`` and, for several calls, ``CALLS``, a list of functions
-    like ``make_inputs``. ``timeout`` is in seconds, ``memory`` in bytes on top of what torch itself takes.
+    like ``make_inputs``. Lists beside it say what the caller does for each call. ``timeout`` is in seconds,
+    ``memory`` in bytes on top of what torch itself takes.
     """
 
     key: str
