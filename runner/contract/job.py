@@ -23,8 +23,9 @@ class Job:
     """One process's work: the reference runs, one backend, the comparison.
 
     ``source`` defines ``make_model()``, ``make_inputs()`` and, for several calls, ``CALLS``, a list of functions
-    like ``make_inputs``. ``KEYWORD_INPUTS`` may name keywords, by which the last inputs go to the model.
-    ``timeout`` is in seconds, ``memory`` in bytes on top of what torch itself takes.
+    like ``make_inputs``. Lists beside it say what the caller does for each call, and ``KEYWORD_INPUTS`` may name
+    keywords, by which the last inputs go to the model. ``timeout`` is in seconds, ``memory`` in bytes on top of what
+    torch itself takes.
     """
 
     key: str

@@ -188,6 +188,7 @@ def test_no_allowed_flag_speaks_of_files_programs_or_servers() -> None:
     exceptions = {
         "torch._dynamo.config.trace_autograd_ops",  # Dynamo's tracing, no trace of a run
         "torch._dynamo.config.trace_numpy",
+        "torch._dynamo.config.skip_nnmodule_hook_guards",  # whether compiled code looks at a module's own hooks
         "torch._dynamo.config.enable_trace_contextlib",
         "torch._dynamo.config.enable_trace_load_build_class",
         "torch._dynamo.config.enable_trace_unittest",
