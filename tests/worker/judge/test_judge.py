@@ -178,6 +178,15 @@ def test_other_draws_from_a_generator_that_eager_draws_from_are_other_random_num
     assert passes(run(text))
 
 
+def test_what_dynamo_draws_in_place_of_numpy_has_a_note() -> None:
+    text = source("numbers = numpy.random.rand(2)\nreturn x * 2", definitions="import numpy")
+    record = run(text, "aot_eager")
+    assert passes(record) and "Dynamo draws NumPy's numbers" in " ".join(record["notes"])
+    body = "by = 2 if torch.compiler.is_compiling() else 1\ndraw(by)\nreturn x * 2"
+    definitions = "import numpy\n@torch.compiler.disable\ndef draw(by): numpy.random.rand(by)"
+    assert oracles(run(source(body, definitions=definitions), "eager")) == ["rng"]
+
+
 def test_a_setting_that_eager_leaves_differently_each_time_is_not_compared() -> None:
     body = "torch._dynamo.graph_break(); os.environ['WHEN'] = str(time.time_ns()); random.seed()\nreturn x * 2"
     record = run(source(body, definitions="import os, random, time"))
