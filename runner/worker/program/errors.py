@@ -90,6 +90,10 @@ class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""
 
 
+class BrokenCompilerError(Exception):
+    """A module of the compiler raised while it was imported, which is the cause. It counts as raised by compiling."""
+
+
 def describe(
     error: BaseException, source: str = "", module: str = "", during: str = "forward", packages: Collection[str] = ()
 ) -> ErrorRecord:
@@ -115,7 +119,8 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     chain = list(_chain(error))
     causes = list(_chain(error, contexts=False))
     bases = _qualified_bases(type(error), module)
-    own = any(_of_compiler(name) for name in bases) and RUNTIME_ERROR not in bases
+    is_broken = isinstance(error, BrokenCompilerError)
+    own = is_broken or (any(_of_compiler(name) for name in bases) and RUNTIME_ERROR not in bases)
     folder = source.rpartition("/")[0] + "/" if "/" in source else ""
     message = _clean(_message(error), folder)
     # Frames only: the message stands beside them, and a C++ compiler's would push them out of the last lines.
@@ -132,7 +137,7 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     return ErrorRecord(
         info=info,
         bases=bases,
-        compiling=any(_of_compiler(name) for name in bases) or any(_compiling_frames(link) for link in causes),
+        compiling=own or any(_of_compiler(name) for name in bases) or any(_compiling_frames(link) for link in causes),
         compilers_own=own,
         unsupported=any(UNSUPPORTED in _qualified_bases(type(link), module) for link in causes),
         recompiled=bool(RECOMPILE_ERRORS & set(bases)),
