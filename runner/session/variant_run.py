@@ -23,7 +23,7 @@ from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes
-from runner.verdict.operators import first_operator
+from runner.verdict.operators import named_part
 from runner.verdict.outcomes import describe
 from runner.verdict.policy import (
     AS_USER,
@@ -461,7 +461,7 @@ class _Attempt:
             host=(main.host or None) if main else None,
             spent=dict(self.spent),
             model_runs=self.model_runs or None,
-            operator=first_operator(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
+            operator=named_part(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
         )
 
     def _strip(self) -> dict[str, str]:

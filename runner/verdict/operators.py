@@ -1,9 +1,11 @@
-"""The operator that findings speak of, as far as the text of the case's chain says it: nothing runs."""
+"""The operator that findings speak of, as far as the text of the case's chain says it, or the model in Python: nothing
+runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 from runner.builder.operators import IN_PLACE
 from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value
@@ -17,6 +19,19 @@ _CALL = re.compile(r"^call \d+(?:, |$)")
 _PART = re.compile(r"\[(?:(\d+)|'([^']*)')\]")
 _GRADIENT = re.compile(r"^gradient of (\w+)")
 _INPUT = re.compile(r"^input (\w+)")
+_STATE = re.compile(r"^(?:attribute|buffer|parameter|variable) [\w.]+")
+
+
+def named_part(case: Case, findings: Sequence[Finding]) -> str:
+    """Return what tells a failure from others of its oracle: the first operator, or the model in Python.
+
+    A model is named by its file and its name there, with the attribute that the first finding is about.
+    """
+    if case.module is None:
+        return first_operator(case, findings)
+    model = f"{PurePath(case.module.file).name}:{case.module.name}"
+    part = _STATE.match(_CALL.sub("", findings[0].path)) if findings else None
+    return f"{model}, {part[0]}" if part else model
 
 
 def first_operator(case: Case, findings: Iterable[Finding]) -> str:

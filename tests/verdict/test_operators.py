@@ -9,7 +9,7 @@ import pytest
 
 from runner.cases.suites import Reader
 from runner.contract.finding import Finding
-from runner.verdict.operators import first_operator, written_input
+from runner.verdict.operators import first_operator, named_part, written_input
 from tests.handmade import loaded, written
 
 CHAIN = """\
@@ -115,3 +115,30 @@ def test_the_input_that_a_chain_writes_into(tmp_path: Path, chain: str, name: st
     path = written(tmp_path, text)
     (case,) = Reader().spec(path, None)
     assert written_input(case) == name
+
+
+MODELS = """import torch
+class Counter(torch.nn.Module):
+    def forward(self, x):
+        return x
+class Gate(Counter):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("output", "models.py:{}"),
+        ("call 1, output[0]", "models.py:{}"),
+        ("call 1, attribute seen.sizes[2]", "models.py:{}, attribute seen.sizes"),
+        ("buffer inner.total", "models.py:{}, buffer inner.total"),
+        ("", "models.py:{}"),
+    ],
+)
+def test_a_model_in_python_is_named_with_the_part_that_differs(tmp_path: Path, path: str, name: str) -> None:
+    (tmp_path / "models.py").write_text(MODELS)
+    cases = [f"  - {{name: {n}, inputs: {{x: [2]}}, module: {{file: models.py, name: {n}}}}}" for n in ("Counter", "Gate")]
+    suite = loaded(written(tmp_path, "cases:\n" + "\n".join(cases)), allow_python=True)
+    names = [named_part(variant.case, [Finding("value", "", path)]) for variant in suite.variants]
+    assert names == [name.format("Counter"), name.format("Gate")]
