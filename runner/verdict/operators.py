@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from runner.builder.operators import IN_PLACE
+from runner.builder.operators import IN_PLACE, Operator, resolve
 from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value
 from runner.cases.walk import names_used, steps_of, values_of
 from runner.contract.finding import Finding
@@ -32,6 +32,19 @@ def named_part(case: Case, findings: Sequence[Finding]) -> str:
     model = f"{PurePath(case.module.file).name}:{case.module.name}"
     part = _STATE.match(_CALL.sub("", findings[0].path)) if findings else None
     return f"{model}, {part[0]}" if part else model
+
+
+def plain_form(operator: str) -> str:
+    """Return the name of an operator that makes a new tensor, for one in place: ``torch.log1p`` for ``Tensor.log1p_``.
+
+    One that has no such form keeps its name.
+    """
+    space, _, member = operator.rpartition(".")
+    if not member.endswith("_") or member.endswith("__"):
+        return operator
+    spaces = ("torch", "Tensor") if space == "Tensor" else (space,)
+    names = [f"{each}.{member.removesuffix('_')}" for each in spaces]
+    return next((name for name in names if isinstance(resolve(name), Operator)), operator)
 
 
 def first_operator(case: Case, findings: Iterable[Finding]) -> str:
