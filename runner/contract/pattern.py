@@ -33,7 +33,8 @@ _WRAPPERS = re.compile(
 )
 """Frames through which a call of any operator passes, as ``file:function``, and helpers that raise for their callers.
 
-Comprehensions are among them: Python 3.12 has no frames for them. A module that is imported is not. Seen on torch 2.6 and 2.13."""
+Comprehensions are among them: Python 3.12 has no frames for them. A module that is imported is not one.
+Seen on torch 2.6 and 2.13."""
 
 _DIAGNOSIS = re.compile(r"\berror: .*")
 """What a C++ compiler says, after its command line."""
