@@ -18,13 +18,14 @@ SEVERITIES: Mapping[str, str] = MappingProxyType(
         "wrong-error": "Eager raises. The compiled code raises another class of error, or none.",
         "exception": "The compiler or the compiled code raises where eager returns.",
         "alias": "Memory is shared in another way than in eager, so a later write shows elsewhere.",
+        "other-random-numbers": "Other random numbers are drawn; with the same ones, all agrees.",
         "metadata": "Strides, offset, layout, requires_grad, a tensor's identity or the generator's state differ.",
         "capture": "A bound on graphs, graph breaks or recompilations is passed.",
     }
 )
 """What a finding is worth, the worst first, each with its meaning."""
 
-WRONG, CRASH, ERROR, EXCEPTION, ALIAS, METADATA, CAPTURE = SEVERITIES
+WRONG, CRASH, ERROR, EXCEPTION, ALIAS, OTHER_NUMBERS, METADATA, CAPTURE = SEVERITIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import time
@@ -35,6 +36,7 @@ from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, 
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.run.random_stream import weigh_random
 from runner.worker.tensors.tolerance import missing_place
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
@@ -237,7 +239,7 @@ class _Run:
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         self.phases.begin("judge")
-        self._judge(eager, compiled, place, varying)
+        self._judge(eager, compiled, place, varying, compile_module)
         if self.agree.varied:
             self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
@@ -293,7 +295,10 @@ class _Run:
         evidence = Evidence(self.job, eager, compiled, reference)
         return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
 
-    def _judge(self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str]) -> None:
+    def _judge(
+        self, eager: Observation, compiled: Observation, place: str | None, varying: frozenset[str],
+        compile_module: backends.Compile,
+    ) -> None:  # fmt: skip
         """Compare and fill the record.
 
         ``place`` is where two eager runs disagreed, if they did, and ``varying`` the parts of the state, where it was
@@ -319,6 +324,8 @@ class _Run:
             reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
+        run = functools.partial(observe_backend, self.job, self.source, eager=eager)
+        findings = weigh_random(evidence, findings, self.source, self.settings, compile_module, run, self.phases.begin)
         note_autocast(evidence, findings)
         if kept := sorted({path for call in eager.calls for path in call.graphs_kept}):
             evidence.note(f"{', '.join(kept)}: gradients from there on are not compared (no output)")
