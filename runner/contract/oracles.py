@@ -271,6 +271,14 @@ EXCEPTIONS = frozenset(row.name for row in ORACLES if row.crash and row.message)
 BUDGETS: Mapping[str, str] = MappingProxyType({row.budget: row.name for row in ORACLES if row.budget})
 """A key of ``expect:`` to the oracle that it bounds."""
 
+CHOICES: Mapping[str, str] = MappingProxyType(
+    {
+        "padding": "Whether Inductor pads the operands of a matrix product.",
+        "autotuning": "Which kernel Inductor takes for a product or a convolution.",
+    }
+)
+"""What torch chooses by a benchmark, so that machines differ, each with its meaning."""
+
 NEARER = "nearer-to-float64"
 NOISE = "within-float64-noise"
 ROUNDING = "within-rounding-of-inputs"

@@ -38,6 +38,7 @@ from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.tensors.tolerance import missing_place
+from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
 from runner.worker.torch_private.dynamo import CompileWatch
@@ -233,8 +234,9 @@ class _Run:
                   break_reasons=tuple(compiled.break_reasons))  # fmt: skip
         if self.job.backend["backend"] == "inductor":
             self.record = replace(
-                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays
-            )
+                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays,
+                benchmarked=counters.benchmarked(),
+            )  # fmt: skip
             if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
