@@ -23,7 +23,7 @@ from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes
-from runner.verdict.operators import named_part
+from runner.verdict.operators import BEFORE, entering_operator, named_part, observed_case, uncertain
 from runner.verdict.outcomes import describe
 from runner.verdict.policy import (
     AS_USER,
@@ -135,11 +135,38 @@ class _Attempt:
     labels: list[str] = field(default_factory=list)
     harness_errors: list[str] = field(default_factory=list)
     float64: bool = True  # until a process dies of the reference; then no further one computes it
+    operator: str = ""  # of a wrong value, as far as a look at the steps' values told
     spent: dict[str, float] = field(default_factory=dict)
     model_runs: int = 0
 
     def run(self) -> Steps[Verdict]:
-        """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that."""
+        """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that.
+
+        Where a value is wrong, the values of all steps are looked at once, so that no later operator is blamed.
+        """
+        verdict = yield from self._run()
+        if verdict.word == "FAIL" and self.findings and not self.is_stale(verdict):
+            yield from self._find_operator()
+        return verdict
+
+    def _find_operator(self) -> Steps[None]:
+        """Find at which operator the difference enters, if the worst finding is about a value of the chain."""
+        variant, worst = self.planned.variant, worst_findings(self.findings)
+        self.operator = uncertain(variant.case, worst, named_part(variant.case, worst))
+        case = observed_case(variant.case) if self.operator.startswith(BEFORE) else None
+        if case is None:
+            return
+        observed = replace(variant, case=case)
+        source = build(observed, limits=self.context.limits)
+        if any(diagnostic.severity == "error" for diagnostic in source.diagnostics):
+            return
+        steps = replace(self, planned=replace(self.planned, variant=observed), source=source)
+        (outcome,) = yield from self._outcomes([steps._job("steps", self._isolation())])
+        findings, _ = outcomes.read(outcome, source)
+        self.operator = entering_operator(case, findings) or self.operator
+
+    def _run(self) -> Steps[Verdict]:
+        """Run the variant until its verdict stands."""
         if skipped := skip(self.planned):
             return skipped
         self.source = build(self.planned.variant, limits=self.context.limits)
@@ -486,7 +513,8 @@ class _Attempt:
             host=(main.host or None) if main else None,
             spent=dict(self.spent),
             model_runs=self.model_runs or None,
-            operator=named_part(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
+            operator=self.operator
+            or (named_part(self.planned.variant.case, worst_findings(self.findings)) if self.findings else ""),
         )
 
     def _strip(self) -> dict[str, str]:
