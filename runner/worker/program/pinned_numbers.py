@@ -19,6 +19,9 @@ from runner.worker.torch_private.dispatch import kernels_replaced
 _STEP, _SHIFT = 0.6180339887498949, 0.4142135623730951
 """Multiples of either, without their whole parts, lie evenly between zero and one."""
 
+_PARTS = 2**20
+"""Numbers are odd multiples of half a part: float32 holds them too, so that comparisons with them agree."""
+
 Kernel = Callable[..., torch.Tensor]
 
 
@@ -40,7 +43,8 @@ class Draws:
         shift = 1.0 + self.counts[size] * self._counted
         self.counts[size] += 1
         places = torch.arange(1, size + 1, dtype=torch.float64, device=like.device)
-        return (places * _STEP + shift * _SHIFT).frac().reshape(like.shape)
+        fractions = (places * _STEP + shift * _SHIFT).frac()
+        return (((fractions * _PARTS).floor() + 0.5) / _PARTS).reshape(like.shape)
 
     def normal(self, like: torch.Tensor) -> torch.Tensor:
         """Return a draw from the standard normal distribution."""

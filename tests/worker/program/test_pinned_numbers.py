@@ -58,6 +58,17 @@ def test_each_draw_of_a_size_has_its_own_numbers_if_they_are_counted() -> None:
         assert torch.equal(first, second) is not counted
 
 
+def test_a_comparison_with_the_numbers_themselves_does_not_depend_on_their_dtype() -> None:
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        with pinned_numbers("cpu", Draws(counted=False)):
+            chances = torch.rand(1000)
+            results.append(torch.rand(1000, dtype=dtype) < chances)
+        with pinned_numbers("cpu", Draws(counted=False)):
+            results.append(torch.bernoulli(torch.rand(1000)).bool())
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
 def test_a_decomposed_draw_is_the_draw() -> None:
     pairs = (
         (lambda: torch.bernoulli(P), lambda: (torch.rand_like(P) < P).float()),
