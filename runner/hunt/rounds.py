@@ -207,8 +207,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        takes_modes = all(stage_of(name) != "backend" for name in self.settings.backend)
-        drawn_cases = self._draw(number) if takes_modes else map(_without_mode, self._draw(number))
+        drawn_cases = _fitting(self._draw(number), self.settings.backend)
         cases = [_limited(case, self.head.timeout) for case in drawn_cases]
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
@@ -329,6 +328,12 @@ def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:
 def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:
     """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none."""
     return replace(case, data={**case.data, "timeout": case.data.get("timeout", timeout)}) if timeout else case
+
+
+def _fitting(cases: Sequence[GeneratedCase], backends: Sequence[str]) -> Sequence[GeneratedCase]:
+    """Return cases that all backends can be asked about: modes are left out unless all are torch's own."""
+    is_foreign = any(stage_of(name) == "backend" for name in backends)
+    return [*map(_without_mode, cases)] if is_foreign else cases
 
 
 def _without_mode(case: GeneratedCase) -> GeneratedCase:
