@@ -70,6 +70,16 @@ def test_one_entry_of_a_suite_holds_for_cases_with_entries_of_their_own(tmp_path
     assert (code, verdicts(events)[0].verdict) == (1, "FAIL")
 
 
+def test_suites_with_and_without_the_entry_can_run_together(tmp_path: Path) -> None:
+    variants(tmp_path, "")
+    plain = written(tmp_path, "suite: p\nspecs: [a.spec.yaml]\n", "p.suite.yaml")
+    text = f"suite: s\nspecs: [a.spec.yaml]\ndefaults:\n  known: [{ENTRY}]\n"
+    suite = written(tmp_path, text, "s.suite.yaml")
+    for order in ([plain, suite], [suite, plain]):
+        (variant,) = loaded(*order).variants
+        assert [known.choice for known in variant.case.known] == ["padding"] and len(variant.suites) == 2
+
+
 def test_a_failure_that_a_fresh_process_does_not_show_is_known_too(tmp_path: Path) -> None:
     chosen = variants(tmp_path, f"known:\n  - {ENTRY}")
 
