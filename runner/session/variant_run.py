@@ -400,7 +400,7 @@ class _Attempt:
         for choice in explained.choices(main.record.benchmarked, stage, variant.config):
             jobs = [self._job(f"{choice}-{way}", main.job.isolation, config=dict(flags))
                     for way, flags in enumerate(explained.PINS[choice], 1)]  # fmt: skip
-            runs = []
+            runs: list[list[Finding]] = []
             for outcome in (yield from self._outcomes(jobs)):
                 findings, doubt = outcomes.read(outcome, self.source)
                 runs += [findings] if findings or (outcome.ended == "result" and not doubt) else []

@@ -22,7 +22,7 @@ _STEP, _SHIFT = 0.6180339887498949, 0.4142135623730951
 _PARTS = 2**20
 """Numbers are odd multiples of half a part: float32 holds them too, so that comparisons with them agree."""
 
-Kernel = Callable[..., torch.Tensor]
+Kernel = Callable[..., Any]
 
 
 class Draws:
