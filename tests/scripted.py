@@ -35,7 +35,7 @@ class FakeEngine:
         assert self.queue, "the session waits for nothing"
         job = self.queue.pop(self.place)
         fields = {"ended": "result", "phase": "judge", "seconds": 1.0, **self.script(job, purpose(job))}
-        parts = ("findings", "trust", "labels", "notes", "stored_graphs", "unchecked")
+        parts = ("findings", "trust", "labels", "notes", "stored_graphs", "unchecked", "benchmarked")
         record = {key: fields.pop(key) for key in parts if key in fields}
         return [Outcome(job, result=record, **fields)]
 

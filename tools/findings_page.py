@@ -17,11 +17,13 @@ sys.path.insert(0, str(REPOSITORY))
 from runner.cases.limits import Limits  # noqa: E402
 from runner.cases.model import Case  # noqa: E402
 from runner.cases.suites import Reader  # noqa: E402
-from runner.contract.oracles import rank_of, row_of  # noqa: E402
+from runner.contract.oracles import OTHER_NUMBERS, rank_of, row_of  # noqa: E402
 from runner.verdict.stages import STAGES  # noqa: E402
 
 SPECS = REPOSITORY / "specs" / "found"
 PAGE = SPECS / "README.md"
+_STREAM = "only the stream of random numbers differs"
+_CAUSE = re.compile(r"the cause of (\w+)")
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 
@@ -36,24 +38,40 @@ def cases() -> list[Case]:
 
 
 def severity(case: Case) -> str:
-    """Return the severity of the first oracle that the case's ledger names."""
-    return row_of(case.known[0].oracle[0]).severity
+    """Return the severity of the first oracle that the case's ledger names, or that of other random numbers."""
+    entry = case.known[0]
+    return OTHER_NUMBERS if _STREAM in (entry.reason or "") else row_of(entry.oracle[0]).severity
 
 
 def table() -> str:
     """Return the rows, and a line that counts them."""
     rows = ["| severity | stage | case | what goes wrong | torch | report |", "| --- | --- | --- | --- | --- | --- |"]
-    unreported = 0
     for case in cases():
         entry = case.known[0]
-        unreported += not entry.issue
         link = f"[{'/'.join(entry.issue.split('/')[-2:])}]({entry.issue})" if entry.issue else "none found"
         place = Path(case.file).name
         rows.append(
             f"| {severity(case)} | {entry.stage} | [`{case.name}`]({place}) | {case.doc} | {entry.torch} | {link} |"
         )
-    count = f"{len(rows) - 2} defects; no public report was found of {unreported}.\n"
-    return f"\n{count}\n" + "\n".join(rows) + "\n\n"
+    return f"\n{counts(cases())}\n\n" + "\n".join(rows) + "\n\n"
+
+
+def cause(case: Case) -> str:
+    """Return what cases of one cause have in common: the public report, or the case that the reason names."""
+    entry = case.known[0]
+    named = _CAUSE.search(entry.reason or "")
+    return entry.issue or (named[1] if named else case.name)
+
+
+def counts(cases: list[Case]) -> str:
+    """Return a line that counts the cases, their causes in torch.compile, and those without a public report."""
+    own = [case for case in cases if case.known[0].why == "bug"]
+    causes = {cause(case) for case in own}
+    unreported = {cause(case) for case in own if not case.known[0].issue}
+    return (
+        f"{len(cases)} cases of {len(causes)} causes in torch.compile, and {len(cases) - len(own)} of eager's own. "
+        f"No public report was found of {len(unreported)} causes."
+    )
 
 
 def page(text: str) -> str:

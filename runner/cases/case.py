@@ -150,11 +150,18 @@ def parse_case(
 
 
 def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:
-    """Return the mapping with every key of ``defaults`` that it lacks; earlier defaults win."""
+    """Return the mapping with every key of ``defaults`` that it lacks; earlier defaults win.
+
+    Entries of a ledger about a choice of torch's benchmarks hold beside the case's own: they are about any case.
+    """
     merged: dict[str, tuple[YamlScalar, YamlNode]] = {}
     for mapping in (node, *defaults):
         for key, value in entries(mapping):
-            merged.setdefault(str(key.value), (key, value))
+            earlier = merged.setdefault(str(key.value), (key, value))[1]
+            if key.value == "known" and earlier is not value:
+                more = tuple(item for item in items(value) if "choice" in fields(item))
+                both = YamlSequence((*items(earlier), *more), earlier.span)
+                merged["known"] = (merged["known"][0], both)
     return YamlMapping(tuple(merged.values()), node.span)
 
 
@@ -308,7 +315,10 @@ def _memory(node: YamlNode | None, problems: Problems) -> int | None:
 
 def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
-    texts = {key: scalar(keys.get(key), str) for key in ("stage", "error", "torch", "issue", "reason", "why", "review")}
+    texts = {
+        key: scalar(keys.get(key), str)
+        for key in ("stage", "error", "torch", "issue", "reason", "why", "review", "choice")
+    }
     if texts["torch"] is not None:
         _range(keys["torch"], problems)
     if texts["error"] is not None:
@@ -330,6 +340,7 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
         reason=texts["reason"],
         why=texts["why"] or "bug",
         sometimes=scalar(keys.get("sometimes"), bool, default=False),
+        choice=texts["choice"],
         review=texts["review"],
     )
 

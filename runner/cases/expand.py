@@ -105,6 +105,9 @@ def expand(
                         "their defaults: differ; run them one at a time",
                     )
                 alike.add(pair)
+                if more := tuple(entry for entry in case.known if entry.choice and entry not in earlier.case.known):
+                    earlier = replace(earlier, case=replace(earlier.case, known=(*earlier.case.known, *more)))
+                    variants[place] = earlier
                 if suite.name not in earlier.suites:
                     variants[place] = replace(earlier, suites=joined(earlier.suites))
             ranges.append(range(start, len(variants)))
@@ -116,8 +119,9 @@ def _refuse(case: Case, message: str, hint: str) -> NoReturn:
 
 
 def _meaning(case: Case) -> Case:
-    """What decides about verdicts."""
-    return replace(case, doc="", tags=(), links=(), timeout=None, memory=None)
+    """What decides about verdicts. Entries about a benchmark's choice may come from one suite of several."""
+    known = tuple(entry for entry in case.known if entry.choice is None)
+    return replace(case, doc="", tags=(), links=(), timeout=None, memory=None, known=known)
 
 
 def _combinations(case: Case) -> int:

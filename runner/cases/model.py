@@ -310,6 +310,7 @@ class Known:
     reason: str | None = None
     why: str = "bug"
     sometimes: bool = False  # it shows only now and then
+    choice: str | None = None  # of a benchmark of torch, which brings the failure about; then too it shows now and then
     review: str | None = None
 
 

@@ -174,7 +174,7 @@ class Reader:
             select=select,
             manual=scalar(node.get("manual"), bool, default=False),
             select_span=None if selecting is None else selecting.span,
-            has_defaults=defaults is not None,
+            has_defaults=any(key.value != "known" for key, _ in entries(defaults)),
         )
 
     def _named(self, pattern: YamlNode, path: Path, problems: Problems) -> list[Path]:
@@ -226,7 +226,9 @@ class Reader:
                 continue
             errors_before = problems.errors
             merged = with_defaults(item, *defaults)
-            repeated += sum(sizes[id(value)] for _, value in merged.entries[len(item.entries) :])
+            own = {id(value) for _, value in item.entries}
+            added = (value for _, value in merged.entries if id(value) not in own)
+            repeated += sum(sizes.get(id(value)) or count_nodes(value) for value in added)
             if repeated > self.limits.expanded_nodes:
                 return problems.refuse(
                     (),

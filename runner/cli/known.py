@@ -16,6 +16,7 @@ from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import has_latest, read_events
 from runner.session.collect import split_paths
 from runner.text import draw_table, in_line, one_line, plural
+from runner.verdict.policy import shows_sometimes
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")
 
@@ -38,7 +39,7 @@ def _row(entry: Entry) -> list[str]:
     known = entry.known
     names = [case.name for case in entry.cases]
     why = f"{known.why}: " if known.why != "bug" else ""
-    why += "sometimes: " * known.sometimes
+    why += "sometimes: " * shows_sometimes(known)
     cells = [
         f"{shown_path(known.span.file)}:{known.span.line}",
         names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",

@@ -17,7 +17,8 @@ class Finding:
     output[1]``). ``numbers`` are JSON-safe. ``error`` holds ``type``, ``message``, ``chain`` (class names of the
     exception and its causes) and ``trace``. ``stage`` is the first stage of the ladder that shows it. ``place`` is the
     YAML ``file:line:column`` where known, the file absolute. ``severity`` is None where it is that of the oracle's row.
-    ``line`` is of the generated source, where no error names it.
+    ``line`` is of the generated source, where no error names it. ``choice`` is what a benchmark of torch chose, where
+    the other choice does not show the finding: one of ``oracles.CHOICES``, and control's to fill.
     """
 
     oracle: str
@@ -29,11 +30,12 @@ class Finding:
     place: str | None = None
     severity: str | None = None
     line: int | None = None
+    choice: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as a plain dict; ``line`` only where there is one."""
+        """Return the finding as a plain dict; ``line`` and ``choice`` only where there is one."""
         data = {name: getattr(self, name) for name in _FIELDS}
-        return data if self.line is not None else {name: data[name] for name in _FIELDS if name != "line"}
+        return {name: value for name, value in data.items() if value is not None or name not in ("line", "choice")}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Finding:

@@ -18,13 +18,14 @@ SEVERITIES: Mapping[str, str] = MappingProxyType(
         "wrong-error": "Eager raises. The compiled code raises another class of error, or none.",
         "exception": "The compiler or the compiled code raises where eager returns.",
         "alias": "Memory is shared in another way than in eager, so a later write shows elsewhere.",
-        "metadata": "Strides, offset, layout, requires_grad, a tensor's identity, random numbers or warnings differ.",
+        "other-random-numbers": "Other random numbers are drawn; with the same ones, all agrees.",
+        "metadata": "Strides, offset, layout, requires_grad, identity, the generator's state or warnings differ.",
         "capture": "A bound on graphs, graph breaks or recompilations is passed.",
     }
 )
 """What a finding is worth, the worst first, each with its meaning."""
 
-WRONG, CRASH, ERROR, EXCEPTION, ALIAS, METADATA, CAPTURE = SEVERITIES
+WRONG, CRASH, ERROR, EXCEPTION, ALIAS, OTHER_NUMBERS, METADATA, CAPTURE = SEVERITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,14 @@ EXCEPTIONS = frozenset(row.name for row in ORACLES if row.crash and row.message)
 
 BUDGETS: Mapping[str, str] = MappingProxyType({row.budget: row.name for row in ORACLES if row.budget})
 """A key of ``expect:`` to the oracle that it bounds."""
+
+CHOICES: Mapping[str, str] = MappingProxyType(
+    {
+        "padding": "Whether Inductor pads the operands of a matrix product.",
+        "autotuning": "Which kernel Inductor takes for a product or a convolution.",
+    }
+)
+"""What torch chooses by a benchmark, so that machines differ, each with its meaning."""
 
 NEARER = "nearer-to-float64"
 NOISE = "within-float64-noise"

@@ -29,11 +29,12 @@ _WRAPPERS = re.compile(
     r"|fx/interpreter|fx/experimental/(proxy_tensor|symbolic_shapes)|nn/modules/module|_prims_common/(__init__|"
     r"wrappers)"
     r"|_subclasses/(fake_tensor|functional_tensor)|utils/(_python_dispatch|_stats|_contextlib))\.py:"
-    r"|:(inner|inner_fn|new_func|wrapped|wrapper|_fn|<\w+>)$"
+    r"|:(inner|inner_fn|new_func|wrapped|wrapper|_fn|<(?!module>)\w+>)$"
 )
 """Frames through which a call of any operator passes, as ``file:function``, and helpers that raise for their callers.
 
-Comprehensions are among them: Python 3.12 has no frames for them. Seen on torch 2.6 and 2.13."""
+Comprehensions are among them: Python 3.12 has no frames for them. A module that is imported is not one.
+Seen on torch 2.6 and 2.13."""
 
 _DIAGNOSIS = re.compile(r"\berror: .*")
 """What a C++ compiler says, after its command line."""

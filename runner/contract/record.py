@@ -46,6 +46,7 @@ class Record:
     kernels: int | None = None  # that Inductor generated; None under another backend
     vectorized: int | None = None  # those of C++ with vector instructions
     replays: int | None = None  # of CUDA graphs
+    benchmarked: tuple[str, ...] = ()  # what a benchmark of torch chose, of ``oracles.CHOICES``
     stored_graphs: int = 0  # that were loaded: an earlier job had compiled them
     model_runs: int = 0  # how often a model was made and run: in eager, for the float64 reference, compiled
     reached: tuple[str, ...] = ()  # where the job asks for it: KIND NAME, such as "lowering aten.relu"

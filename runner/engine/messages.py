@@ -168,6 +168,7 @@ def _record_check() -> Check:
             "trust": {"type": ["object", "null"], "required": ["verdict", "reason"], "properties": members},
             "eager_error": error,
             "seconds": {"type": "object", "additionalProperties": {"type": "number", **_SECONDS}},
+            "benchmarked": {"type": "array", "items": {"type": "string"}},
             "stored_graphs": _COUNT,
             "model_runs": _COUNT,
             "drew_random": {"type": "boolean"},

@@ -37,6 +37,7 @@ from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line
 from runner.verdict.signature import assess, worst_findings
+from runner.verdict.stages import stage_of
 
 MUTANTS = 0.5
 """Part of a round's cases that are mutants, where there is a parent."""
@@ -206,7 +207,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        cases = [_limited(case, self.head.timeout) for case in self._draw(number)]
+        drawn_cases = _fitting(self._draw(number), self.settings.backend)
+        cases = [_limited(case, self.head.timeout) for case in drawn_cases]
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
         results, variants = self._results(path, number, cases) if cases else ([], {})
@@ -326,6 +328,19 @@ def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:
 def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:
     """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none."""
     return replace(case, data={**case.data, "timeout": case.data.get("timeout", timeout)}) if timeout else case
+
+
+def _fitting(cases: Sequence[GeneratedCase], backends: Sequence[str]) -> Sequence[GeneratedCase]:
+    """Return cases that all backends can be asked about: modes are left out unless all are torch's own."""
+    is_foreign = any(stage_of(name) == "backend" for name in backends)
+    return [*map(_without_mode, cases)] if is_foreign else cases
+
+
+def _without_mode(case: GeneratedCase) -> GeneratedCase:
+    """Return a case without a mode of torch.compile: a backend of another package need not take one."""
+    own = {key: value for key, value in case.data.get("compile", {}).items() if key != "mode"}
+    rest = {key: value for key, value in case.data.items() if key != "compile"}
+    return replace(case, data={**rest, "compile": own} if own else rest)
 
 
 def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:

@@ -17,7 +17,7 @@ from runner.cases.versions import matches, release_of
 from runner.contract.finding import Finding
 from runner.diagnostics import Span
 from runner.record.events import Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
-from runner.verdict.policy import answering, applies, explains, ranked, unexplained
+from runner.verdict.policy import answering, applies, explains, ranked, shows_sometimes, unexplained
 from runner.verdict.stages import contains
 
 STATES = ("changed", "fixed", "stale", "matched", "elsewhere", "not-run")
@@ -175,7 +175,7 @@ def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
     entries = applying(judged)
     if judged.answer != "failed":
         for entry in entries:
-            yield entry, "absent" if judged.answer == "passed" and entry.sometimes else judged.answer
+            yield entry, "absent" if judged.answer == "passed" and shows_sometimes(entry) else judged.answer
         return
     if answering(entries, judged.findings) is None:
         for entry in entries:

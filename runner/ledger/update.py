@@ -353,7 +353,7 @@ def _diff(name: str, old: str, new: str) -> str:
 
 ORDER = (
     "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue",
-    "reason", "why", "sometimes", "review",
+    "reason", "why", "sometimes", "choice", "review",
 )  # fmt: skip
 """The order in which people write the keys of an entry."""
 

@@ -134,6 +134,8 @@ def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
         title += f" at {finding.path}"
     if finding.stage and finding.stage != stage:
         title += f" ({finding.stage})"
+    if finding.choice:
+        title += f" (a benchmark chose: {finding.choice})"
     # The headline often is this message; twice on one screen is noise.
     message = one_line(finding.message, 400)
     if message and message not in summary:

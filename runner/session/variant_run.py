@@ -23,7 +23,7 @@ from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes
-from runner.verdict.operators import first_operator
+from runner.verdict.operators import BEFORE, entering_operator, named_part, observed_case, uncertain
 from runner.verdict.outcomes import describe
 from runner.verdict.policy import (
     AS_USER,
@@ -34,6 +34,7 @@ from runner.verdict.policy import (
     excuse_wavering,
     headline,
     ranked,
+    shows_sometimes,
 )
 from runner.verdict.signature import assess, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
@@ -129,15 +130,43 @@ class _Attempt:
     as_user: Outcome | None = None  # of a run as a user runs the variant
     user: list[Finding] | None = None  # what that found, where it gave an answer
     policies: list[str] = field(default_factory=list)  # flags under which the findings vanish
+    pinned: dict[str, tuple[list[Finding], list[Finding]]] = field(default_factory=dict)  # by a benchmark's choice
     notes: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     harness_errors: list[str] = field(default_factory=list)
     float64: bool = True  # until a process dies of the reference; then no further one computes it
+    operator: str = ""  # of a wrong value, as far as a look at the steps' values told
     spent: dict[str, float] = field(default_factory=dict)
     model_runs: int = 0
 
     def run(self) -> Steps[Verdict]:
-        """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that."""
+        """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that.
+
+        Where a value is wrong, the values of all steps are looked at once, so that no later operator is blamed.
+        """
+        verdict = yield from self._run()
+        if verdict.word == "FAIL" and self.findings and not self.is_stale(verdict):
+            yield from self._find_operator()
+        return verdict
+
+    def _find_operator(self) -> Steps[None]:
+        """Find at which operator the difference enters, if the worst finding is about a value of the chain."""
+        variant, worst = self.planned.variant, worst_findings(self.findings)
+        self.operator = uncertain(variant.case, worst, named_part(variant.case, worst))
+        case = observed_case(variant.case) if self.operator.startswith(BEFORE) else None
+        if case is None:
+            return
+        observed = replace(variant, case=case)
+        source = build(observed, limits=self.context.limits)
+        if any(diagnostic.severity == "error" for diagnostic in source.diagnostics):
+            return
+        steps = replace(self, planned=replace(self.planned, variant=observed), source=source)
+        (outcome,) = yield from self._outcomes([steps._job("steps", self._isolation())])
+        findings, _ = outcomes.read(outcome, source)
+        self.operator = entering_operator(case, findings) or self.operator
+
+    def _run(self) -> Steps[Verdict]:
+        """Run the variant until its verdict stands."""
         if skipped := skip(self.planned):
             return skipped
         self.source = build(self.planned.variant, limits=self.context.limits)
@@ -307,7 +336,7 @@ class _Attempt:
     def _may_waver(self) -> bool:
         """Return whether the ledger expects a failure of this variant now and then."""
         known = self.planned.variant.case.known
-        return not self.context.settings.no_known and any(entry.sometimes for entry in known)
+        return not self.context.settings.no_known and any(map(shows_sometimes, known))
 
     def _compare(self, main: Outcome) -> Steps[tuple[Outcome, str]]:
         """Hold fresh processes against the shared one: the last of them, and how it is flaky if it is."""
@@ -354,6 +383,7 @@ class _Attempt:
         )
         if users:
             self.as_user = answers.pop(0)
+        yield from self._pin_choices(main)
         for (stage, _), outcome in zip(rungs, answers, strict=False):
             findings, doubt = outcomes.read(outcome, self.source)
             if findings or not (doubt and doubt.verdict in NO_ANSWER):
@@ -362,6 +392,27 @@ class _Attempt:
             findings, doubt = outcomes.read(outcome, self.source)
             if outcome.ended == "result" and not findings and not doubt:
                 self.policies.append(flag)
+
+    def _pin_choices(self, main: Outcome) -> Steps[None]:
+        """Run again what a benchmark of torch chose, with the choice pinned one way and the other."""
+        variant = self.planned.variant
+        stage = stage_of(variant.backend.backend)
+        for choice in explained.choices(main.record.benchmarked, stage, variant.config):
+            jobs = [self._job(f"{choice}-{way}", main.job.isolation, config=dict(flags))
+                    for way, flags in enumerate(explained.PINS[choice], 1)]  # fmt: skip
+            runs: list[list[Finding]] = []
+            for outcome in (yield from self._outcomes(jobs)):
+                findings, doubt = outcomes.read(outcome, self.source)
+                runs += [findings] if findings or (outcome.ended == "result" and not doubt) else []
+            if len(runs) == len(jobs):
+                self.pinned[choice] = (runs[0], runs[1])
+
+    def _located(self, findings: list[Finding]) -> list[Finding]:
+        """Return findings with their stages and, where one brings them about, with a benchmark's choice."""
+        located = locate(findings, self.planned.variant.backend.backend, self.stages)
+        for choice, runs in self.pinned.items():
+            located = explained.decided(located, choice, runs)
+        return ranked(located)
 
     def _decide(self, flaky: str) -> Verdict:
         if self.doubt and self.doubt.verdict == "BROKEN":
@@ -373,7 +424,9 @@ class _Attempt:
         if flaky:
             self.policies = []  # what passes now and then passes under any
             return self._expected_wavering() or Verdict("FLAKY", flaky)
-        self.findings = ranked(locate(self.findings, variant.backend.backend, self.stages))
+        self.findings = self._located(self.findings)
+        chosen = {finding.choice for finding in self.findings}
+        self.notes += [explained.choice_note(name, runs) for name, runs in self.pinned.items() if name in chosen]
         if self.policies:
             self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
             self.findings = []
@@ -386,9 +439,8 @@ class _Attempt:
         readings = [outcomes.read(outcome, self.source) for outcome in (self.main, self.shared) if outcome is not None]
         if not self._may_waver() or any(doubt for _, doubt in readings):
             return None
-        variant = self.planned.variant
-        runs = [ranked(locate(f, variant.backend.backend, self.stages)) for f, _ in readings if f]
-        verdict = excuse_wavering(variant, self.planned.environment.torch, runs)
+        runs = [self._located(f) for f, _ in readings if f]
+        verdict = excuse_wavering(self.planned.variant, self.planned.environment.torch, runs)
         if verdict is not None:
             self.findings = runs[0]
         return verdict
@@ -412,7 +464,7 @@ class _Attempt:
         if alone.ended in outcomes.NO_WORD or alike(main, alone):
             return verdict
         if machine_made(main):  # too slow or too big beside others: what it does alone counts
-            self.shared, self.stages, self.policies, self.user = main, {}, [], None
+            self.shared, self.stages, self.policies, self.pinned, self.user = main, {}, [], {}, None
             return (yield from self._judge(alone))
         self._note_difference(main, alone)
         return replace(verdict, word="FLAKY", reason=disagreement(verdict.reason, alone))
@@ -462,7 +514,8 @@ class _Attempt:
             host=(main.host or None) if main else None,
             spent=dict(self.spent),
             model_runs=self.model_runs or None,
-            operator=first_operator(self.planned.variant.case, worst_findings(self.findings)) if self.findings else "",
+            operator=self.operator
+            or (named_part(self.planned.variant.case, worst_findings(self.findings)) if self.findings else ""),
         )
 
     def _strip(self) -> dict[str, str]:

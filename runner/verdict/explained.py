@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from runner.contract.finding import Finding
@@ -11,6 +12,16 @@ from runner.contract.settings import FALLBACK_RANDOM
 
 EMULATE_CASTS = "torch._inductor.config.emulate_precision_casts"
 RANDOM = FALLBACK_RANDOM
+
+_GEMM = "torch._inductor.config.max_autotune_gemm_backends"
+_PADDING = "torch._inductor.config.shape_padding"
+_FORCED = "torch._inductor.config.force_shape_pad"
+
+PINS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
+    "padding": ({_PADDING: False}, {_PADDING: True, _FORCED: True}),
+    "autotuning": ({_GEMM: "ATEN"}, {_GEMM: "TRITON"}),
+}
+"""The flags that pin what a benchmark of torch chooses, one way and the other."""
 
 ULPS = 16
 """How many units in the last place of the lower precision a fused cast may move a value, on the scale of the tensor.
@@ -42,6 +53,35 @@ def candidates(
     if own_numbers and all(row.random if drew_random else row.name == "rng" for row in oracles):
         flags.append(RANDOM)
     return flags
+
+
+def choices(benchmarked: Sequence[str], stage: str, config: Mapping[str, Any]) -> list[str]:
+    """Return which choices of a benchmark are worth asking again with either pin: those that the case leaves open."""
+    if stage != "inductor":
+        return []
+    return [choice for choice, pins in PINS.items() if choice in benchmarked and not {*pins[0], *pins[1]} & {*config}]
+
+
+def decided(
+    findings: Sequence[Finding], choice: str, pinned: tuple[Sequence[Finding], Sequence[Finding]]
+) -> list[Finding]:
+    """Return the findings, those with the choice that show in one of both pinned runs alone.
+
+    ``pinned`` are the findings of the two runs under ``PINS``.
+    """
+    groups = [{row_of(finding.oracle).group for finding in run} for run in pinned]
+    alone = groups[0] ^ groups[1]
+    return [replace(f, choice=choice) if row_of(f.oracle).group in alone else f for f in findings]
+
+
+def choice_note(choice: str, pinned: tuple[Sequence[Finding], Sequence[Finding]]) -> str:
+    """Return what the two pinned runs say, for people."""
+    runs = []
+    for flags, run in zip(PINS[choice], pinned, strict=True):
+        name, value = [*flags.items()][-1]
+        flag = name.rpartition(".")[2]
+        runs.append(f"with {flag}={value} {', '.join(dict.fromkeys(f.oracle for f in run)) or 'it passes'}")
+    return f"torch chose by a benchmark ({choice}), so machines differ: {', '.join(runs)}"
 
 
 def low_precision(source: str, dtype: str) -> float:

@@ -1,14 +1,19 @@
-"""The operator that findings speak of, as far as the text of the case's chain says it: nothing runs."""
+"""The operator that findings speak of, as far as the text of the case's chain says it, or the model in Python: nothing
+runs."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
-from runner.builder.operators import IN_PLACE
+from runner.builder.operators import IN_PLACE, Operator, resolve
 from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value
 from runner.cases.walk import names_used, steps_of, values_of
 from runner.contract.finding import Finding
+from runner.contract.oracles import row_of
 
 _WRITING = frozenset({*IN_PLACE, "setitem", "delitem"})
 """Operators of Python that write into their first operand."""
@@ -17,6 +22,84 @@ _CALL = re.compile(r"^call \d+(?:, |$)")
 _PART = re.compile(r"\[(?:(\d+)|'([^']*)')\]")
 _GRADIENT = re.compile(r"^gradient of (\w+)")
 _INPUT = re.compile(r"^input (\w+)")
+_STATE = re.compile(r"^(?:attribute|buffer|parameter|variable) [\w.]+")
+
+
+BEFORE = "somewhere before "
+BEHIND = "somewhere behind "
+"""How the name of an operator begins where the difference enters at one of several: on the way to its result, or
+from its argument on, for a gradient."""
+
+
+def observed_case(case: Case) -> Case | None:
+    """Return the case with the values of all its steps as outputs, in their order.
+
+    None where that tells nothing: for one step, blocks, steps that write, and names that are given twice.
+    """
+    steps = [node for node in case.chain if isinstance(node, Step)]
+    names = [name for step in steps for name in step.out if name != "_"]
+    is_plain = len(steps) == len(case.chain) > 1 and len(names) == len({*names})
+    if not is_plain or any(_targets(step) for step in steps) or any(name.startswith("self.") for name in names):
+        return None
+    free = (name for number in itertools.count() if (name := f"value_{number}") not in names)
+    named = [
+        replace(step, out=tuple(next(free) if name == "_" else name for name in step.out or ("_",))) for step in steps
+    ]
+    values = tuple(_values(step) for step in named)
+    tolerance = replace(case.tolerance, by_place={})
+    return replace(case, chain=tuple(named), result=Items(values), tolerance=tolerance, known=())
+
+
+def _values(step: Step) -> Value:
+    refs = tuple(Ref(name, (), step.span) for name in step.out)
+    return Items(refs) if step.unpack or len(refs) > 1 else refs[0]
+
+
+def entering_operator(case: Case, findings: Iterable[Finding]) -> str:
+    """Return the operator of the first step whose value differs, by the findings of its ``observed_case``; else
+    nothing."""
+    paths = [_CALL.sub("", finding.path) for finding in findings if row_of(finding.oracle).group == "values"]
+    numbers = [int(match[1]) for path in paths if (match := re.match(r"output\[(\d+)\]", path))]
+    steps = [*steps_of(case.chain)]
+    return steps[min(numbers)].operator if numbers and min(numbers) < len(steps) else ""
+
+
+def uncertain(case: Case, findings: Sequence[Finding], operator: str) -> str:
+    """Return the operator at which the main finding shows, and that the difference may enter at another one, if so."""
+    steps = [*steps_of(case.chain)]
+    if not operator or len(steps) < 2 or not findings:
+        return operator
+    if findings[0].severity not in (None, row_of(findings[0].oracle).severity):
+        return operator  # which no signature names
+    if findings[0].oracle == "grad":
+        return f"{BEHIND}{operator}"
+    is_first = 0 in [_number(case, steps, finding) for finding in findings]
+    return operator if is_first or row_of(findings[0].oracle).group != "values" else f"{BEFORE}{operator}"
+
+
+def named_part(case: Case, findings: Sequence[Finding]) -> str:
+    """Return what tells a failure from others of its oracle: the first operator, or the model in Python.
+
+    A model is named by its file and its name there, with the attribute that the first finding is about.
+    """
+    if case.module is None:
+        return first_operator(case, findings)
+    model = f"{PurePath(case.module.file).name}:{case.module.name}"
+    part = _STATE.match(_CALL.sub("", findings[0].path)) if findings else None
+    return f"{model}, {part[0]}" if part else model
+
+
+def plain_form(operator: str) -> str:
+    """Return the name of an operator that makes a new tensor, for one in place: ``torch.log1p`` for ``Tensor.log1p_``.
+
+    One that has no such form keeps its name.
+    """
+    space, _, member = operator.rpartition(".")
+    if not member.endswith("_") or member.endswith("__"):
+        return operator
+    spaces = ("torch", "Tensor") if space == "Tensor" else (space,)
+    names = [f"{each}.{member.removesuffix('_')}" for each in spaces]
+    return next((name for name in names if isinstance(resolve(name), Operator)), operator)
 
 
 def first_operator(case: Case, findings: Iterable[Finding]) -> str:

@@ -66,7 +66,7 @@ def decide(
         return Verdict(word, headline(first))
     if trust and doubt:
         return Verdict(doubt, trust.reason)
-    certain = [entry for entry in entries if not entry.sometimes]
+    certain = [entry for entry in entries if not shows_sometimes(entry)]
     if certain:
         return _used(certain[0], "XPASS", f"passes, and the ledger says it fails: {_signature(certain[0])}")
     return Verdict("PASS")
@@ -78,7 +78,7 @@ def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Findin
     ``runs`` are the findings, with their stages, of each process that failed. None means that no entry expects one of
     them.
     """
-    entries = [k for k in variant.case.known if k.sometimes and applies(k, variant, torch)]
+    entries = [k for k in variant.case.known if shows_sometimes(k) and applies(k, variant, torch)]
     answers = [answering(entries, findings) for findings in runs]
     if not answers or answers[0] is None or None in answers:
         return None
@@ -134,13 +134,19 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
     )
 
 
+def shows_sometimes(entry: Known) -> bool:
+    """Return whether a pass is no surprise: the entry says so, or is about what a benchmark chooses."""
+    return entry.sometimes or entry.choice is not None
+
+
 def explains(entry: Known, finding: Finding) -> bool:
-    """Whether a finding has the signature that an entry pins: stage, oracle, exception."""
+    """Whether a finding has the signature that an entry pins: stage, oracle, exception, a benchmark's choice."""
     error = finding.error or {}
     lines = [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
     return (
         (entry.stage is None or finding.stage == entry.stage)
         and (not entry.oracle or finding.oracle in entry.oracle)
+        and (entry.choice is None or finding.choice == entry.choice)
         and (entry.error is None or matches_anywhere(entry.error, "\n".join(lines)[:_SEARCHED]))
     )
 
@@ -153,6 +159,7 @@ def _signature(entry: Known) -> str:
     parts = [" or ".join(entry.oracle) or "a failure"]
     parts += [f"at stage {entry.stage}"] if entry.stage else []
     parts += [f"with {entry.error}"] if entry.error else []
+    parts += [f"by a benchmark ({entry.choice})"] if entry.choice else []
     parts += [f"(line {entry.span.line})"]
     return " ".join(parts)
 

@@ -28,7 +28,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from runner.cases.suites import SPEC, SUITE
-from runner.contract.oracles import SEVERITIES, rank_of
+from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES
 from runner.exit_codes import UsageError
 from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, start_of, variants_of
 from runner.text import in_line
@@ -61,10 +61,14 @@ FAILED = ("XFAIL", "FAIL", "ERROR")
 UNPROVEN = ("VACUOUS", "FLAKY", "INVALID")
 JUDGED = (*PASSED, *FAILED, *UNPROVEN)
 
-CREDITS: Mapping[str, int] = {severity: rank_of(severity) for severity in SEVERITIES}
-"""What a failure of a severity keeps of a pass, in parts of ``UNIT``."""
+_STEPS = [severity for severity in SEVERITIES if severity != OTHER_NUMBERS]
 
-UNIT = len(SEVERITIES)
+CREDITS: Mapping[str, int] = {
+    severity: _STEPS.index(METADATA if severity == OTHER_NUMBERS else severity) for severity in SEVERITIES
+}
+"""What a failure of a severity keeps of a pass, in parts of ``UNIT``: of other random numbers, what metadata keep."""
+
+UNIT = len(_STEPS)
 """The credit of a pass."""
 
 

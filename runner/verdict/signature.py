@@ -19,6 +19,7 @@ from runner.contract.finding import Finding
 from runner.contract.oracles import rank_of, row_of
 from runner.contract.pattern import mark_of, pattern_of
 from runner.record.events import RED, VariantFinished
+from runner.verdict.operators import BEFORE, BEHIND, plain_form
 from runner.verdict.policy import ranked
 
 _DTYPES = re.compile(
@@ -134,7 +135,8 @@ def _of_finding(finding: Finding, operator: str) -> str:
     usual = severity_of(finding) == row.severity
     named = bool(operator) and usual and not row.message and not origin.get("frame")
     text = finding.oracle if usual else f"{finding.oracle} ({finding.severity})"
-    text += f" of {operator}" * named + f" at {finding.stage}" * bool(finding.stage)
+    way = next((way for way in (BEFORE, BEHIND) if operator.startswith(way)), "of ")
+    text += f" {way}{plain_form(operator.removeprefix(way))}" * named + f" at {finding.stage}" * bool(finding.stage)
     text = ": ".join(filter(None, (text, kind, _general(message))))
     return text + (f" in {origin['frame']}" if origin.get("frame") else "")
 

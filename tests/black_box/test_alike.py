@@ -32,7 +32,7 @@ FILES = {
 
 
         def wrong(graph, inputs):
-            return lambda *args: tuple(out + 1 for out in graph(*args))
+            return lambda *args: (*(outs := graph(*args))[:-1], outs[-1] + 1)  # the last operator is to blame
         """,
     "alike.spec.yaml": """
         cases:

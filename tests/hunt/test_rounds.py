@@ -17,7 +17,7 @@ from runner.generate.generator import GeneratedCase, Parents, text_of
 from runner.generate.mutations import Case
 from runner.hunt import rounds
 from runner.hunt.groups import CASE, SCRIPT, Ledger, folder_of, spec_of
-from runner.hunt.rounds import Guidance, Rounds, _limited, is_rare, parents_in, reached_by_text
+from runner.hunt.rounds import Guidance, Rounds, _fitting, _limited, _without_mode, is_rare, parents_in, reached_by_text
 from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
@@ -277,3 +277,19 @@ def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
     guided = Guidance(7, Parents(()))
     guided.learn_again(tmp_path, history, Limits())
     assert [case["name"] for case in guided.own] == ["wide_7_00005", "wide_7_00006", "wide_7_00007"]
+
+
+@pytest.mark.parametrize(
+    ("backends", "keeps"),
+    [((), True), (("inductor", "aot_eager"), True), (("inductor", "pkg:mine"), False), (("openvino",), False)],
+)
+def test_modes_are_for_torch_s_own_backends(backends: tuple[str, ...], keeps: bool) -> None:
+    case = GeneratedCase(1, {"name": "a", "compile": {"mode": "default"}})
+    assert ("compile" in _fitting([case], backends)[0].data) is keeps
+
+
+def test_a_mode_is_left_out_and_the_rest_of_compile_stays() -> None:
+    case = GeneratedCase(1, {"name": "a", "compile": {"mode": "default", "fullgraph": True}})
+    assert _without_mode(case).data == {"name": "a", "compile": {"fullgraph": True}}
+    assert _without_mode(replace(case, data={"name": "a", "compile": {"mode": "default"}})).data == {"name": "a"}
+    assert _without_mode(replace(case, data={"name": "a"})).data == {"name": "a"}

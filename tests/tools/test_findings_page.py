@@ -17,3 +17,18 @@ def test_no_case_has_more_than_five_operators() -> None:
     assert len(cases) == len({case.name for case in cases}) >= 40
     assert [case.name for case in cases if len(case.chain) > 5] == []
     assert all(len(case.known) == 1 and case.known[0].stage and case.known[0].oracle for case in cases)
+
+
+def test_causes_are_counted_and_not_cases() -> None:
+    findings = script_module("findings_page")
+    cases = {case.name: case for case in findings.cases()}
+    for pair in (
+        ("as_strided_after_a_write", "strides_after_scatter_add"),  # one report
+        ("view_of_a_changed_base", "view_of_a_changed_input"),  # without one
+    ):
+        assert len({findings.cause(cases[name]) for name in pair}) == 1
+        assert findings.counts([cases[name] for name in pair]).startswith("2 cases of 1 causes in torch.compile, and 0")
+    assert findings.counts([cases["addbmm_into_a_scalar"]]).startswith(
+        "1 cases of 0 causes in torch.compile, and 1 of eager"
+    )
+    assert findings.severity(cases["uniform_in_channels_last"]) == "other-random-numbers"

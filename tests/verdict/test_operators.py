@@ -9,7 +9,7 @@ import pytest
 
 from runner.cases.suites import Reader
 from runner.contract.finding import Finding
-from runner.verdict.operators import first_operator, written_input
+from runner.verdict.operators import first_operator, named_part, plain_form, written_input
 from tests.handmade import loaded, written
 
 CHAIN = """\
@@ -115,3 +115,50 @@ def test_the_input_that_a_chain_writes_into(tmp_path: Path, chain: str, name: st
     path = written(tmp_path, text)
     (case,) = Reader().spec(path, None)
     assert written_input(case) == name
+
+
+MODELS = """import torch
+class counter(torch.nn.Module):
+    def forward(self, x):
+        return x
+class gate(counter):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("output", "models.py:{}"),
+        ("call 1, output[0]", "models.py:{}"),
+        ("call 1, attribute seen.sizes[2]", "models.py:{}, attribute seen.sizes"),
+        ("buffer inner.total", "models.py:{}, buffer inner.total"),
+        ("", "models.py:{}"),
+    ],
+)
+def test_a_model_in_python_is_named_with_the_part_that_differs(tmp_path: Path, path: str, name: str) -> None:
+    (tmp_path / "models.py").write_text(MODELS)
+    cases = [
+        f"  - {{name: {n}, inputs: {{x: [2]}}, module: {{file: models.py, name: {n}}}}}" for n in ("counter", "gate")
+    ]
+    suite = loaded(written(tmp_path, "cases:\n" + "\n".join(cases)), allow_python=True)
+    names = [named_part(variant.case, [Finding("value", "", path)]) for variant in suite.variants]
+    assert names == [name.format("counter"), name.format("gate")]
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("Tensor.log1p_", "torch.log1p"),
+        ("torch.relu_", "torch.relu"),
+        ("F.elu_", "F.elu"),
+        ("Tensor.uniform_", "Tensor.uniform_"),  # it has no other form
+        ("torch.log1p", "torch.log1p"),
+        ("operator.iadd", "operator.iadd"),
+        ("Tensor.__ior__", "Tensor.__ior__"),
+        ("models.py:Net_", "models.py:Net_"),
+        ("", ""),
+    ],
+)
+def test_an_operator_in_place_is_named_as_its_plain_form(name: str, plain: str) -> None:
+    assert plain_form(name) == plain

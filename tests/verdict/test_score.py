@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runner.contract.oracles import SEVERITIES
+from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES
 from runner.exit_codes import UsageError
 from runner.record.events import GREEN, RED, Event, RunFinished, VariantFinished
 from runner.verdict.score import CREDITS, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
@@ -86,7 +86,9 @@ def test_a_failure_keeps_the_credit_of_its_worst_severity() -> None:
 
 
 def test_credits_descend_from_just_under_a_pass_to_nothing() -> None:
-    assert [CREDITS[severity] for severity in SEVERITIES] == list(range(UNIT))
+    others = [severity for severity in SEVERITIES if severity != OTHER_NUMBERS]
+    assert [CREDITS[severity] for severity in others] == list(range(UNIT))
+    assert CREDITS[OTHER_NUMBERS] == CREDITS[METADATA]
 
 
 def test_a_severity_that_nobody_knows_and_a_doubt_earn_nothing() -> None:

@@ -138,6 +138,13 @@ def test_the_worst_finding_speaks_and_says_where_it_is_worth_less_than_usual() -
     assert result.signature_id == id_of(result.signature)
 
 
+def test_an_operator_and_its_form_in_place_are_one_group() -> None:
+    texts = {
+        assess(failure(findings=(finding(),), operator=name)).signature for name in ("torch.log1p", "Tensor.log1p_")
+    }
+    assert texts == {"value of torch.log1p at inductor"}
+
+
 @pytest.mark.parametrize("verdict", ["INVALID", "VACUOUS", "FLAKY", "XPASS"])
 def test_a_doubt_speaks_by_its_reason(verdict: str) -> None:
     first = assess(finished(verdict, reason="3 runs disagree: 2 PASS (a.yaml:3:1)", findings=(finding(),)))

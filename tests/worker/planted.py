@@ -87,6 +87,31 @@ def scribbled_input(graph: Graph, inputs: list[Any]) -> Function:
     return run
 
 
+def other_stream(graph: Graph, inputs: list[Any]) -> Function:
+    """Draws from another seed than eager."""
+
+    def run(*args: Any) -> Any:
+        torch.manual_seed(99)
+        return graph(*args)
+
+    return run
+
+
+def other_stream_and_wrong(graph: Graph, inputs: list[Any]) -> Function:
+    """The same, and the numbers are off by a percent."""
+    return lambda *args: tuple(out * 1.01 for out in other_stream(graph, inputs)(*args))
+
+
+def one_draw_for_all(graph: Any, inputs: list[Any]) -> Function:
+    """Makes the first ``rand_like`` of a graph, from another seed, and takes its numbers for all others."""
+    first, *others = (node for node in graph.graph.nodes if node.target is torch.rand_like)
+    for node in others:
+        node.replace_all_uses_with(first)
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return other_stream(graph, inputs)
+
+
 def first_twice(graph: Graph, inputs: list[Any]) -> Function:
     """Gives the first output's storage to all of them."""
 

@@ -16,7 +16,7 @@ from runner.worker.generate.chain import FAMILIES, Chain
 from runner.worker.generate.database import add_step
 from runner.worker.program.load import seed_all
 
-VERSION = 14
+VERSION = 15
 """Of the generator. A case is the same for the same version, wish, seed and number, on the same torch."""
 
 Case = dict[str, Any]

@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial, reduce
 from typing import Any
 
@@ -69,6 +69,8 @@ _POINTWISE = ("UnaryUfuncInfo", "BinaryUfuncInfo")
 """Classes of the database's entries."""
 
 _SPACES = {"nn.functional": "F", "": "torch"}
+_SHARED = ("", "nn.functional")
+"""Namespaces that have many functions in common: an entry of one is tried by its name in the other too."""
 _DROPPED = ("layout", "pin_memory", "generator")
 
 
@@ -76,8 +78,8 @@ _DROPPED = ("layout", "pin_memory", "generator")
 def operators() -> Mapping[str, tuple[Any, ...]]:
     """Return the names by which the format may call operators of the database, each with its entries there.
 
-    An entry is known as a function, as a method, by its form in place, and as an operator of ATen. Raises ImportError
-    as ``entries`` does.
+    An entry is known as a function, as a method, by its forms in place, by its aliases, and as an operator of ATen.
+    Raises ImportError as ``entries`` does.
     """
     names: dict[str, list[Any]] = {}
     for entry in entries():
@@ -88,22 +90,29 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
 
 def names_of(entry: Any) -> list[str]:
     """Return the names by which the format may call the operator of an entry: a function's first, then a method's."""
-    space, _, member = entry.name.rpartition(".")
-    if any(part in entry.name for part in _UNFIT) or member.startswith("_") or entry.name.startswith("torch.ops"):
+    if entry.name.rpartition(".")[2].startswith("_") or entry.name.startswith("torch.ops"):
         return []
-    names = []
-    holder = reduce(lambda module, part: getattr(module, part, None), filter(None, space.split(".")), torch)
-    if callable(getattr(holder, member, None)):
-        names.append(f"{_SPACES.get(space, f'torch.{space}')}.{member}")
-    method = getattr(entry.method_variant, "__name__", member)
-    if not space and callable(getattr(torch.Tensor, method, None)):
-        names.append(f"Tensor.{method}")
-    in_place = getattr(entry.inplace_variant, "__name__", "")
-    if in_place.endswith("_") and hasattr(torch.Tensor, in_place):
-        names.append(f"Tensor.{in_place}")
+    names = [name for spelling in (entry.name, *(alias.name for alias in entry.aliases)) for name in _spelt(spelling)]
+    for variant in (entry.method_variant, entry.inplace_variant):  # which may be called in another way
+        member = getattr(variant, "__name__", "")
+        names += [f"Tensor.{member}"] if callable(getattr(torch.Tensor, member, None)) else []
     if hasattr(torch.ops.aten, entry.aten_name) and not entry.aten_name.startswith("_"):
         names.append(f"aten.{entry.aten_name}")
-    return [name for name in names if name not in _CARELESS]
+    is_unfit = any(part in entry.name for part in _UNFIT)
+    return [] if is_unfit else [name for name in dict.fromkeys(names) if name not in _CARELESS]
+
+
+def _spelt(name: str) -> Iterator[str]:
+    """Yield the names of public functions and methods for a name of the database, with their forms in place."""
+    space, _, member = name.rpartition(".")
+    for each in _SHARED if space in _SHARED else (space,):
+        holder = reduce(lambda module, part: getattr(module, part, None), filter(None, each.split(".")), torch)
+        for form in (member, f"{member}_"):
+            if callable(getattr(holder, form, None)):
+                yield f"{_SPACES.get(each, f'torch.{each}')}.{form}"
+    for form in (member, f"{member}_") if space in _SHARED else ():
+        if callable(getattr(torch.Tensor, form, None)):
+            yield f"Tensor.{form}"
 
 
 def add_step(chain: Chain, name: str) -> bool:
@@ -148,7 +157,7 @@ def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
     kwargs = {key: pattern.argument(arg) for key, arg in sample.kwargs.items() if key not in _DROPPED}
     if "device" in kwargs:
         kwargs["device"] = torch.device("cpu")
-    if name.startswith("Tensor.") and name.endswith("_"):
+    if name.endswith("_") and not name.startswith("aten."):
         target = args[0]
         if not isinstance(target, Value):
             raise RefusedStepError("nothing to write into")

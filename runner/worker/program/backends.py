@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
-from runner.worker.program.errors import BackendNotFound, InvalidCase
+from runner.worker.program.errors import BackendNotFound, BrokenCompilerError, InvalidCase
 from runner.worker.program.raisers import packages_of
 from runner.worker.torch_private.registry import backend_names
 
@@ -52,11 +53,28 @@ def build(backend: Mapping[str, Any]) -> Compile:
         try:
             compiled: Callable[..., Any] = torch.compile(model, backend=target, **arguments)
             return compiled
-        except Exception as error:  # it only checks its arguments here; nothing is compiled before the first call
+        except Exception as error:  # it checks its arguments and imports the compiler; the first call compiles
+            if _is_of_import(error):
+                return _raiser(error)
             given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
 
     return compile_module
+
+
+def _is_of_import(error: BaseException) -> bool:
+    """Return whether a module that was being imported raised, or could not be had."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return isinstance(error, ImportError) or any(frame.f_code.co_name == "<module>" for frame, _ in frames)
+
+
+def _raiser(error: Exception) -> Callable[..., Any]:
+    """Return what stands for a model whose compiler cannot be imported: its first call says so."""
+
+    def fail(*args: Any) -> Any:
+        raise BrokenCompilerError(f"the compiler cannot be imported: {type(error).__name__}: {error}") from error
+
+    return fail
 
 
 def make_operators(model: torch.nn.Module) -> None:

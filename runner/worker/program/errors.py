@@ -95,6 +95,10 @@ class BackendNotFound(InvalidCase):
     """No backend of that name can be had here."""
 
 
+class BrokenCompilerError(Exception):
+    """A module of the compiler raised while it was imported, which is the cause. It counts as raised by compiling."""
+
+
 def describe(
     error: BaseException, source: str = "", module: str = "", during: str = "forward", packages: Collection[str] = ()
 ) -> ErrorRecord:
@@ -120,7 +124,8 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     chain = list(_chain(error))
     causes = list(_chain(error, contexts=False))
     bases = _qualified_bases(type(error), module)
-    own = any(_of_compiler(name) for name in bases) and not {RUNTIME_ERROR, UNSUPPORTED} & set(bases)
+    is_broken = isinstance(error, BrokenCompilerError)
+    own = is_broken or (any(_of_compiler(name) for name in bases) and not {RUNTIME_ERROR, UNSUPPORTED} & set(bases))
     folder = source.rpartition("/")[0] + "/" if "/" in source else ""
     message = _clean(_message(error), folder)
     # Frames only: the message stands beside them, and a C++ compiler's would push them out of the last lines.
@@ -137,7 +142,8 @@ def _facts(error: BaseException, source: str, module: str, during: str, packages
     return ErrorRecord(
         info=info,
         bases=bases,
-        compiling=any(_of_compiler(name) for name in bases)
+        compiling=own
+        or any(_of_compiler(name) for name in bases)
         or any(_has_frames(link, COMPILING_FILES) for link in causes),
         compilers_own=own,
         unsupported=any(UNSUPPORTED in _qualified_bases(type(link), module) for link in causes),

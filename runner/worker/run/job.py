@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import os
 import time
@@ -37,8 +38,10 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import Change, batch, vary
 from runner.worker.tensors.tolerance import missing_place
+from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
 from runner.worker.torch_private.dynamo import CompileWatch
@@ -245,14 +248,15 @@ class _Run:
                   break_reasons=tuple(compiled.break_reasons))  # fmt: skip
         if self.job.backend["backend"] == "inductor":
             self.record = replace(
-                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays
-            )
+                self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays,
+                benchmarked=counters.benchmarked(),
+            )  # fmt: skip
             if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
                 compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         again = self._vary(eager, compiled, compile_module) if place is None else []
         self.phases.begin("judge")
-        self._judge(eager, compiled, place, varying, again)
+        self._judge(eager, compiled, place, varying, again, compile_module)
         if self.agree.varied:
             self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
@@ -342,6 +346,7 @@ class _Run:
         place: str | None,
         varying: frozenset[str],
         again: Sequence[Finding],
+        compile_module: backends.Compile,
     ) -> None:
         """Compare and fill the record.
 
@@ -368,6 +373,8 @@ class _Run:
             reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
+        run = functools.partial(observe_backend, self.job, self.source, eager=eager)
+        findings = weigh_random(evidence, findings, self.source, self.settings, compile_module, run, self.phases.begin)
         note_autocast(evidence, findings)
         if eager.roots:
             evidence.note(

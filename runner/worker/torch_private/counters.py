@@ -30,6 +30,9 @@ _VECTORIZED = Door("torch._inductor.metrics:generated_cpp_vec_kernel_count", "ke
 for _door in (_COUNTERS, _METRICS, _LIMIT, _CLEAR):
     _door.find()  # before a case can replace it
 
+_BENCHMARKS = {"padding": "pad_mm_bench", "autotuning": "select_algorithm_autotune"}
+"""Inductor's counts of benchmarks, by what they choose. torch 2.6 counts none of padding."""
+
 COUNTS = ("graphs", "graph_breaks", "recompiles")
 """What a case may bound, by the names that ``expect`` has for it."""
 
@@ -58,6 +61,15 @@ def of(kind: str) -> dict[str, int] | None:
 def everything() -> dict[str, dict[str, int]]:
     """Return all counts by kind and name."""
     return {kind: of(kind) or {} for kind in list(_COUNTERS.find() or ())}
+
+
+def benchmarked() -> tuple[str, ...]:
+    """Return what torch has chosen by a benchmark since ``start_counting``, of the contract's CHOICES.
+
+    What it chose by a benchmark of an earlier compilation in this process is left out.
+    """
+    counts = of("inductor") or {}
+    return tuple(choice for choice, name in _BENCHMARKS.items() if counts.get(name))
 
 
 def graphs() -> int | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -54,6 +56,7 @@ TRACING = ("torch._dynamo.convert_frame", "torch._subclasses")
 
 _COND = Door("torch._higher_order_ops.cond:cond_op", "torch.cond has no float64 reference")
 _WHILE_LOOP = Door("torch._higher_order_ops.while_loop:while_loop_op", "torch.while_loop has no float64 reference")
+_LIBRARY = Door("torch.library:_scoped_library", "another stream of random numbers counts as a wrong result")
 _OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write where memory overlaps itself")
 
 
@@ -80,6 +83,21 @@ def run_branches(mode: type, choose: Callable[..., Any], repeat: Callable[..., A
     for door, function in ((_COND, choose), (_WHILE_LOOP, repeat)):
         if (operator := door.find()) is not None:
             operator.py_impl(mode)(function)
+
+
+@contextlib.contextmanager
+def kernels_replaced(kernels: Mapping[str, Callable[..., Any]], key: str) -> Iterator[None]:
+    """Let operators of ATen, by name and overload, run these functions under a dispatch key while the block lasts.
+
+    Raises:
+        ImportError: this torch cannot do so.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, that these operators have kernels already
+        with _LIBRARY.need()("aten", "IMPL") as library:
+            for name, kernel in kernels.items():
+                library.impl(name, kernel, key)
+            yield
 
 
 def is_said_to_overlap(tensor: torch.Tensor) -> bool:

@@ -43,6 +43,23 @@ def test_more_than_a_thousand_names_are_known_and_the_format_takes_nearly_all(na
 
 
 @pytest.mark.slow
+def test_a_function_has_all_its_public_names(names: list[str]) -> None:
+    assert {
+        "torch.relu", "torch.relu_", "F.relu", "F.relu_", "Tensor.relu", "Tensor.relu_", "aten.relu",
+        "torch.absolute", "Tensor.absolute_", "torch.special.expit", "torch.conv1d", "F.sigmoid", "torch.clip",
+    } <= {*names}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_function_in_place_writes_into_its_first_argument() -> None:
+    chain = chain_of()
+    value = chain.input([5])
+    assert database.add_step(chain, "torch.relu_")
+    (name,) = chain.steps[-1].keys() - {"out"}
+    assert name == "torch.relu_" and value.name in str(chain.steps)
+
+
+@pytest.mark.slow
 def test_nearly_every_name_can_be_drawn(names: list[str]) -> None:
     every_20th = names[::20]
     reached = [name for name in every_20th if any(database.add_step(chain_of(seed), name) for seed in range(6))]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
 from worker_jobs import passes, run, source
 
+from runner.contract.oracles import CHOICES
+from runner.verdict.explained import PINS
 from runner.worker.torch_private import counters, doors
 from runner.worker.torch_private.doors import Door
 
@@ -82,3 +86,26 @@ def test_kernels_that_are_not_counted_are_unknown(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(counters, "_KERNELS", Door("torch._inductor.metrics:kernel_total", "kernels are not counted"))
     record = run(TEXT, "inductor")
     assert passes(record) and record["kernels"] is None and "kernels are not counted" in record["unchecked"][0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "choices"),
+    [
+        ({"pad_mm_bench": 3, "benchmarking.InductorBenchmarker.benchmark_gpu": 8}, ("padding",)),
+        ({"select_algorithm_autotune": 1, "pad_mm_bench": 0}, ("autotuning",)),
+        ({"extern_calls": 4}, ()),
+    ],
+)
+def test_what_a_benchmark_chose_is_counted(
+    monkeypatch: pytest.MonkeyPatch, counts: dict[str, int], choices: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(counters, "_COUNTERS", SimpleNamespace(find=lambda: {"inductor": counts}))
+    assert counters.benchmarked() == choices
+
+
+def test_every_choice_can_be_pinned_by_flags_of_torch() -> None:
+    assert {*counters._BENCHMARKS} == {*PINS} == {*CHOICES}
+    for pins in PINS.values():
+        for name in {*pins[0], *pins[1]}:
+            module, _, flag = name.rpartition(".")
+            assert hasattr(importlib.import_module(module), flag)
