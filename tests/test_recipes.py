@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -28,7 +29,10 @@ RECIPES = (
     "training_step",
     "custom_operator",
     "kernel",
+    "decoder",
 )
+
+OWN_PYTHON = {"kernel", "decoder"}
 
 format_page = script_module("format_page")
 FILES = {example.name: example.text for example in format_page.examples(TEXT)}
@@ -68,10 +72,17 @@ def finished(folder: Path, *options: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 def test_every_recipe_passes_under_aot_eager(folder: Path) -> None:
-    names = [f"{recipe}.spec.yaml" for recipe in RECIPES if recipe != "kernel"]
+    names = [f"{recipe}.spec.yaml" for recipe in RECIPES if recipe not in OWN_PYTHON]
     events = finished(folder, *names, "--import", "my_operators", "--backend", "aot_eager")
-    assert {name.partition(".")[0] for name in events} == {*RECIPES} - {"kernel"}
+    assert {name.partition(".")[0] for name in events} == {*RECIPES} - OWN_PYTHON
     assert {name: event["verdict"] for name, event in events.items() if event["verdict"] != "PASS"} == {}
+
+
+@pytest.mark.slow
+def test_the_decoder_is_skipped_where_its_package_is_missing(folder: Path) -> None:
+    events = finished(folder, "decoder.spec.yaml", "--allow-python", "--backend", "aot_eager")
+    installed = importlib.util.find_spec("transformers") is not None
+    assert {event["verdict"] for event in events.values()} == {"PASS" if installed else "SKIP"}
 
 
 @pytest.mark.slow

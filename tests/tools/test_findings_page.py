@@ -16,7 +16,9 @@ def test_no_case_has_more_than_five_operators() -> None:
     cases = script_module("findings_page").cases()
     assert len(cases) == len({case.name for case in cases}) >= 40
     assert [case.name for case in cases if len(case.chain) > 5] == []
-    assert all(len(case.known) == 1 and case.known[0].stage and case.known[0].oracle for case in cases)
+    assert all(case.known and all(entry.stage and entry.oracle for entry in case.known) for case in cases)
+    # The table shows the first; only a defect that shows in another way under another backend has a second.
+    assert all(entry.backend for case in cases if len(case.known) > 1 for entry in case.known)
 
 
 def test_causes_are_counted_and_not_cases() -> None:

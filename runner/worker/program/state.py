@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import linecache
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +25,9 @@ _COMPARED = (torch.Tensor, torch.nn.Parameter, Unread, bytearray, array.array, t
 
 _HIDDEN = re.compile(r"__\w*__|__\w*\d\w*")
 """Names that Python gives a module or a class, and those that Dynamo adds, as of functions: they are numbered."""
+
+_BY_NAME = r"\b(globals|setattr|vars|exec|__dict__|sys\.modules|import_module)\b"
+"""How Python code makes a variable whose name it may compute."""
 
 _LONGEST = 1000
 """Elements of a container in a variable of the file beyond which it counts as a table that nobody changes: reading it
@@ -55,8 +59,18 @@ class Holder(NamedTuple):
         held = _variables(self.space)
         others = sorted(held.keys() - self.ignored.union(self.names))
         added = (name for name in others if name.isidentifier() and not name.startswith("__"))
-        own = (name for name in added if _is_read(held[name]) and self._is_own(held[name]))
+        own = (name for name in added if _is_read(held[name]) and self._is_own(held[name]) and self._may_make(name))
         return ((self.prefix + name, held[name]) for name in (*self.names, *own) if name in held)
+
+    def _may_make(self, name: str) -> bool:
+        """Return whether the file may make a variable: it names it, or reaches variables by their names.
+
+        Dynamo keeps constants of functions of any file in the one whose code it compiles.
+        """
+        if not isinstance(self.space, ModuleType):
+            return True
+        text = "".join(linecache.getlines(self.space.__file__ or ""))
+        return not text or re.search(rf"(?<![.\w]){re.escape(name)}\b|{_BY_NAME}", text) is not None
 
     def _is_own(self, value: Any) -> bool:
         """Return whether a value may be the file's own: Triton's interpreter adds its classes to a kernel's file."""

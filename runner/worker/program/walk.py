@@ -288,6 +288,8 @@ class Walk:
 
         Private attributes without tensors are the package's own affair.
         """
+        if id(value) in self._bare or next(self._tensors(value), None) is None:
+            return None
         children = _foreign_members(value) or _elements_of_protocols(value)
         held = {step for step, child in children if next(self._tensors(child), None) is not None}
         kept = [(step, child) for step, child in children

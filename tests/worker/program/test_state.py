@@ -64,7 +64,9 @@ class Model(torch.nn.Module):
 
 from collections import OrderedDict
 def make_model(): return Model()
-def make_inputs(): return [torch.ones(1)]
+def make_inputs():
+    global added
+    return [torch.ones(1)]
 """
 
 
@@ -72,6 +74,7 @@ def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     loaded = Source(FILE, "case", str(tmp_path)).load(0)
     loaded.module.CACHE["k"], loaded.module.Model.limit = 7, 2
     loaded.module.added = loaded.module.__added = vars(loaded.module)["_1_c0/0"] = 1  # Dynamo adds the last two
+    loaded.module.constant_0 = 1  # and what a function gives once
     del loaded.module.COUNT
     structure, leaves, _ = state_leaves(loaded.model, loaded.module.__name__, loaded.holders)
     assert structure.startswith(
@@ -79,7 +82,10 @@ def test_variables_of_the_file_and_of_its_classes_hold_state(tmp_path):
     )
     names = {path.split("[")[0] for path, _ in leaves}
     assert {"global CACHE", "global WEIGHT", "global Model.limit"} <= names
-    assert not {"global TABLE", "global name", "global __added", "global _1_c0/0", "global COUNT"} & names
+    assert (
+        not {"global TABLE", "global name", "global __added", "global _1_c0/0", "global constant_0", "global COUNT"}
+        & names
+    )
     assert "global added" in names
     assert "global Model.seen: list()" in structure
     as_loaded = unchanged_paths(loaded.holders, leaves)
@@ -132,6 +138,13 @@ def test_an_optimizer_has_moments():
     model.optimizer.step()
     paths = [path for path, _ in state_leaves(model, "")[1]]
     assert "attribute optimizer.state[0]['exp_avg_sq']" in paths
+
+
+@pytest.mark.parametrize("more", ["", "@torch.compiler.assume_constant_result\ndef constant_answer(): return 3"])
+def test_a_constant_that_dynamo_keeps_in_the_file_is_no_state(more):
+    text = source("return x * constant_answer()", definitions=more or "import another_package")
+    text = text if more else text.replace("constant_answer", "another_package.constant_answer")
+    assert passes(run(text, "eager"))
 
 
 def test_names_of_arguments():
