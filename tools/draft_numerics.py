@@ -159,7 +159,10 @@ def ledgers(path: Path) -> dict[str, str]:
     """Return what follows the chain of each case of a file, by the case's name."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     blocks = re.findall(r"(?ms)^  - name: (\w+)\n(.*?)(?=^  - name: |\Z)", text)
-    return {name: "".join(re.findall(r"(?ms)^    (?:doc|known):.*?(?=^    \w|\Z)", body)) for name, body in blocks}
+    kept = {
+        name: re.findall(r"(?ms)^    (?:doc|known):.*?(?=^    \w|\Z)", body.rstrip() + "\n") for name, body in blocks
+    }
+    return {name: "".join(parts) for name, parts in kept.items()}
 
 
 def main() -> int:

@@ -69,19 +69,25 @@ def table(numbers: Mapping[Key, Mapping[str, Mapping[str, Any]]]) -> str:
     steps = [f"to {step:g}" for step in STEPS[:SHOWN]] + ["beyond", "largest", "other NaN or inf", "other zero"]
     head = ["operator", "dtype", "inputs", "run", *steps, "other bits than eager"]
     rows = [head, ["---"] * len(head)]
-    plain: dict[str, None] = {}
+    plain: dict[tuple[str, str], list[str]] = defaultdict(list)
     for (name, dtype, kind), backends in numbers.items():
         entries = {backend: entry for backend, entry in sorted(backends.items()) if "eager" in entry}
         if all(is_plain(entry) for entry in backends.values()):
-            plain[f"`{name}` {dtype}" + ("" if kind == "patterns" else f" {kind}")] = None
+            plain[dtype, kind].append(f"`{name}`")
             continue
         for entry in [*entries.values()][:1]:
             rows.append([f"`{name}`", dtype, kind, "eager", *counts(entry["eager"]), ""])
         for backend, entry in entries.items():
             if entry["different"]:
                 rows.append(["", "", "", backend, *counts(entry["compiled"]), str(entry["different"])])
-    rest = f"These are rounded right in eager, and have eager's bits under each backend:\n{', '.join(plain)}.\n"
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + f"\n\n{rest}"
+    exact = [["dtype", "inputs", "rounded right in eager, with eager's bits under each backend"], ["---"] * 3]
+    exact += [[dtype, kind, ", ".join(names)] for (dtype, kind), names in sorted(plain.items())]
+    return (
+        "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        + "\n\n"
+        + "\n".join(f"| {' | '.join(row)} |" for row in exact)
+        + "\n"
+    )
 
 
 def is_plain(entry: Mapping[str, Any]) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
-from runner.text import draw_table, in_line, one_line, plural
+from runner.text import draw_table, in_line, number, one_line, plural
 from runner.verdict.signature import worst_findings
 
 STARRED = "PASS*"
@@ -60,10 +61,21 @@ def compared_lines(event: VariantFinished) -> list[str]:
         lines.append(
             f"compared {outputs}, {plural(counts['gradients'], 'gradient')}, {plural(counts['elements'], 'element')}"
         )
+    lines += map(_accuracy, event.accuracy)
     lines += [f"label {label}" for label in event.labels]
     lines += [f"note {note}" for note in event.notes]
     return [one_line(line) for line in lines]
 
+
+def _accuracy(entry: Mapping[str, Any]) -> str:
+    """Return the numbers of one output or gradient in a line; an entry may lack all but its path."""
+    parts = [f"{entry.get('different', '?')} of {entry.get('elements', '?')} elements have other bits"]
+    parts += [f"{side} off by {number(entry[side].get('largest', '?'))} units" for side in _SIDES if side in entry]
+    parts.append(f"signal to noise {number(entry.get('sqnr', '?'))} dB")
+    return f"accuracy of {entry['path']}: {', '.join(parts)}"
+
+
+_SIDES = ("eager", "compiled")
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from runner.record.events import Event
-from runner.report.table import build_grid, render_table, uncompared, wrap_id
+from runner.report.table import build_grid, compared_lines, render_table, uncompared, wrap_id
 from tests.report.events_sample import every_verdict, failure, finished, planned, started
 
 
@@ -175,3 +175,18 @@ def test_nothing_went_wrong_in_a_long_run() -> None:
     assert render_table(events, limit=4) == (
         "the table is left out: none of its 5 rows holds anything but PASS, SKIP and NOT-RUN"
     )
+
+
+def test_the_numbers_of_a_rule_for_values_have_a_line_for_each_output() -> None:
+    entry = {
+        "path": "output",
+        "different": 3,
+        "elements": 20,
+        "sqnr": 41.5,
+        "eager": {"largest": 0.5},
+        "compiled": {"largest": 2.0},
+    }
+    assert compared_lines(finished(accuracy=(entry, {"path": "gradient of x"}))) == [
+        "accuracy of output: 3 of 20 elements have other bits, eager off by 0.5 units, compiled off by 2 units, signal to noise 41.5 dB",
+        "accuracy of gradient of x: ? of ? elements have other bits, signal to noise ? dB",
+    ]

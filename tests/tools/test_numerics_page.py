@@ -36,4 +36,4 @@ def test_a_backend_with_other_bits_has_a_row() -> None:
 def test_what_is_rounded_right_everywhere_is_named_alone() -> None:
     events = [event("neg", "inductor", 0, errors(10, 0, 0, 0, 0, 0, 0))]
     events[0].accuracy[0]["eager"] = errors(10, 0, 0, 0, 0, 0, 0)
-    assert page.table(page.measured(events)).splitlines()[-1] == "`neg` float16."
+    assert page.table(page.measured(events)).splitlines()[-1] == "| float16 | patterns | `neg` |"

@@ -50,9 +50,9 @@ off_by_batch = after(lambda out: out * (1 + out.shape[0] * 2e-7) if out.ndim els
 off_by_autotuning = after(lambda out: out * (1 + torch._inductor.config.max_autotune * 4e-7))
 
 
-def adds_one_by_one(graph: Graph, inputs: list[Any]) -> Function:
-    """Sums the rows of its argument in order, where eager adds in a cascade."""
-    return lambda *args: (args[-1].cumsum(1)[:, -1].contiguous(),)
+def adds_in_four_lanes(graph: Graph, inputs: list[Any]) -> Function:
+    """Sums the rows of its argument in order, as four vector lanes do. Eager adds in a cascade."""
+    return lambda *args: (functools.reduce(operator.add, args[-1].unflatten(1, (-1, 4)).unbind(1)).sum(1),)
 
 
 def off_by_compilation(graph: Graph, inputs: list[Any]) -> Function:
