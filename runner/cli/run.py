@@ -347,7 +347,7 @@ HARMLESS = frozenset({
     "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
     "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
     "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
-    "--verbose",
+    "--values", "--verbose",
 })  # fmt: skip
 """Long options that are taken from anybody: they run no code, name no file and open no connection.
 

@@ -594,7 +594,7 @@ def test_a_healthy_backend_sees_what_the_caller_does(name: str, tmp_path: Path) 
     target = variant(tmp_path, CALLERS[name][0], CLEAN)
     _, record = recorded(dataclasses.replace(target, backend=Backend("aot_eager", "aot_eager")))
     assert record["findings"] == [] and not record["trust"]
-    assert global_state.differences(original) == {}
+    assert [name for name in global_state.differences(original) if "random" not in name] == []
 
 
 def test_a_backend_that_does_not_see_a_variable_of_a_file(tmp_path: Path) -> None:

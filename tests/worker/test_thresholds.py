@@ -15,7 +15,7 @@ from runner.worker.thresholds import Threshold
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {name: row for name, row in vars(thresholds).items() if isinstance(row, Threshold)}
 
-SIZES = {"PIECE", "SWEEP", "_SWEEP", "_MOST", "SECOND_SEED", "FIRST_MOVED", "UNIT", "_BITS"}
+SIZES = {"_SHOWN", "PIECE", "SWEEP", "_SWEEP", "_MOST", "SECOND_SEED", "FIRST_MOVED", "UNIT", "_BITS"}
 """Numbers that decide nothing: how much is done in one piece, seeds and draws, a fact about float32, what is written out."""
 
 

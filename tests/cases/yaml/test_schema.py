@@ -436,7 +436,7 @@ def test_schemas_and_dataclasses_agree() -> None:
     assert keys("backend") == fields(model.Backend, "span")
     assert (
         keys("case.tolerance")
-        == fields(model.Tolerance, "by_dtype", by_place="gradients") | {"rtol", "atol"} | BOTH_SPELLINGS
+        == fields(model.Tolerance, "by_dtype", "bound", by_place="gradients") | {"rtol", "atol"} | BOTH_SPELLINGS
     )
     step = fields(model.Step, "operator", "arguments", "span", "unpack")
     blocks = fields(model.With, "span", contexts="with") | fields(model.If, "span", condition="if", otherwise="else")

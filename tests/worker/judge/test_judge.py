@@ -523,8 +523,7 @@ def test_a_kept_input_that_a_later_call_writes_into():
     places = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
     assert places == [("mutation", "call 0, input x")]
     assert passes(run(text, **OFF))
-    (lone,) = run(source("return x * 2"), "planted:inputs_reused", **OFF)["findings"]
-    assert lone["severity"] == "metadata", "one call writes what stands there, and moves the version alone"
+    assert passes(run(source("return x * 2"), "planted:inputs_reused", **OFF))
 
 
 def test_a_model_may_write_into_an_input_of_an_earlier_call():
