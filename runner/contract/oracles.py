@@ -266,6 +266,15 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
     ),
+    Oracle(
+        "twin",
+        "twin",
+        WRONG,
+        "An equal program, compiled, gives something else.",
+        "gives something else for an equal program",
+        measured=True,
+        float64=True,
+    ),
 )
 """The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more
 than a value."""
