@@ -69,6 +69,11 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
     return Source("", (), tuple(problems.diagnostics))
 
 
+def has_twin(source: Source) -> bool:
+    """Return whether a source defines an equal program beside its model."""
+    return "\ndef make_twin():\n" in source.text
+
+
 @contextlib.contextmanager
 def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
     """Raise InputError, at the case's place, for a value that has no place in Python text. ``lines`` are its file's."""

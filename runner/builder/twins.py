@@ -1,7 +1,8 @@
 """The twin of a model as Python: rewrites of a chain that leave each result bit for bit as it is.
 
 A rewrite stands where a step gives a value with memory of its own (``runner/cases/twins.py``). Each is a function that
-gives an equal tensor with equal strides. It leaves alone what is no dense tensor, or has a dtype for which it is not
+gives an equal tensor with equal strides and memory of its own: as_strided() after a view is refused when something is
+written there. It leaves alone what is no dense tensor, or has a dtype for which it is not
 exact. In a backward it gives equal gradients too.
 """
 
@@ -48,7 +49,7 @@ def _twin_negate(x):
 """,
     "reshape": """
 def _twin_reshape(x):
-    return x.reshape(-1).reshape(x.shape) if _twin_is_plain(x) and x.is_contiguous() else x
+    return x.reshape(-1).reshape(x.shape).clone() if _twin_is_plain(x) and x.is_contiguous() else x
 """,
     "split": """
 def _twin_split(x):
@@ -61,7 +62,7 @@ def _twin_split(x):
 def _twin_transpose(x):
     if not _twin_is_plain(x) or x.ndim < 2 or not x.is_contiguous():
         return x
-    return x.transpose(0, -1).contiguous().transpose(0, -1).contiguous()
+    return x.transpose(0, -1).contiguous().transpose(0, -1).clone(memory_format=torch.contiguous_format)
 """,
 }
 

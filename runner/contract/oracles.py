@@ -283,6 +283,9 @@ ROWS: Mapping[str, Oracle] = MappingProxyType({row.name: row for row in ORACLES}
 
 GATES: Mapping[str, int] = MappingProxyType({row.name: place for place, row in enumerate(ORACLES)})
 
+TWIN = "twin"
+"""The oracle whose findings begin with the oracle that speaks of the twin."""
+
 CRASHES = frozenset(row.name for row in ORACLES if row.crash)
 
 NUMERIC = frozenset(row.name for row in ORACLES if row.numeric)

@@ -377,6 +377,7 @@ _PLAIN = (
     "param_dtype",
     "dtypes",
     "strides",
+    "twin",
     "requires",
     "timeout",
     "memory",
@@ -392,6 +393,9 @@ def settings(state: State) -> Iterator[Attempt]:
         yield Attempt("default settings", _without_cotangents(functools.reduce(without, reversed(paths), data), data))
     for path in paths:
         yield Attempt(f"default {path_text(path)}", _without_cotangents(without(data, path), data))
+    twin = data.get("twin")
+    for name in twin if isinstance(twin, list) and len(twin) > 1 else ():
+        yield Attempt(f"twin: [{name}]", {**data, "twin": [name]})
     grad = data.get("grad")
     if isinstance(grad, dict) or grad == "forward":
         yield Attempt("grad: backward", _without_cotangents({**data, "grad": "backward"}, data))

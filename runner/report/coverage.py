@@ -21,7 +21,7 @@ from runner.cases.serialize import resolve_axes
 from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
-from runner.contract.oracles import BUDGETS, ORACLES, Oracle
+from runner.contract.oracles import BUDGETS, ORACLES, TWIN, Oracle
 from runner.contract.policies import RULED
 from runner.text import draw_table, in_line, plural
 from runner.verdict.score import Share
@@ -240,7 +240,7 @@ def can_fire(oracle: Oracle, variant: Variant) -> bool:
         return oracle.crash
     if oracle.gradients:
         return variant.grad.mode == "backward" or (name == "requires-grad" and variant.grad.mode == "forward")
-    if name == "twin":
+    if name == TWIN:
         return bool(case.twin)
     if name in RULED:
         return case.tolerance.values == RULED[name]

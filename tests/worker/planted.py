@@ -751,3 +751,21 @@ def first_filled(number: float) -> Any:
 
 first_far_away = first_filled(12345.0)
 first_nan = first_filled(float("nan"))
+
+
+def _with_wrong(function: Any, wrong: Any) -> Any:
+    """A backend that calls ``wrong`` wherever a graph calls a function of torch."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        for node in graph.graph.nodes:
+            if node.target is function:
+                node.target = wrong
+        graph.recompile()
+        return graph.forward  # type: ignore[no-any-return]
+
+    return backend
+
+
+wrong_cat = _with_wrong(torch.cat, lambda parts: torch.concat([*parts][::-1]))
+wrong_where = _with_wrong(torch.where, lambda mask, x, y: torch.zeros_like(x))
+wrong_negation = _with_wrong(operator.neg, lambda x: x * -1.25)

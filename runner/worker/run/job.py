@@ -17,7 +17,7 @@ from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.loaded_code import find_loaded_code
-from runner.contract.oracles import row_of
+from runner.contract.oracles import TWIN, row_of
 from runner.contract.policies import RULED
 from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
@@ -333,7 +333,7 @@ class _Run:
 
     def _judge_twin(self, evidence: Evidence, excluded: frozenset[str]) -> list[Finding]:
         """Return what the compiled twin of the case shows, if it has one and may be compared with it."""
-        if not self.source.has_twin or twins.ORACLE in self.job.ignore:
+        if not self.source.has_twin or TWIN in self.job.ignore:
             return []
         self.phases.begin("judge")  # so that the seconds so far are booked
         reason = twins.reason_against(self.job, evidence, self.phases.seconds)

@@ -12,14 +12,12 @@ from dataclasses import replace
 
 from runner.contract.finding import Finding
 from runner.contract.job import Job
-from runner.contract.oracles import row_of
+from runner.contract.oracles import TWIN, row_of
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-
-ORACLE = "twin"
 
 ORACLES = frozenset(
     ("compile-error", "runtime-error", "structure", "shape", "dtype", "mutation", "nonfinite", "value", "grad")
@@ -75,4 +73,4 @@ def _raises_in_eager(source: Source, settings: Settings) -> bool:
 
 def _renamed(finding: Finding) -> Finding:
     severity = finding.severity or row_of(finding.oracle).severity
-    return replace(finding, oracle=ORACLE, message=f"{finding.oracle}: {finding.message}", severity=severity)
+    return replace(finding, oracle=TWIN, message=f"{finding.oracle}: {finding.message}", severity=severity)

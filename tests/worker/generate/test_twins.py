@@ -1,0 +1,93 @@
+"""Twins of drawn cases: eager gives the same for both programs, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from runner.builder.source import build, has_twin
+from runner.cases.suites import SPEC
+from runner.cases.twins import REWRITES
+from runner.generate.generator import text_of
+from runner.session.collect import load
+from runner.session.plan import Environment, Planned, job
+from runner.worker.generate import cases
+from runner.worker.generate.cases import Wish
+from runner.worker.program.load import open_source
+from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.agreement import find_disagreement
+
+HERE = Environment("0", "python", torch.__version__, torch.__version__, "3")
+PROFILES = ("wide", "mutation", "training", "layout", "dynamic")
+
+
+def disagreements(folder: Path, drawn: list[Mapping[str, Any]]) -> tuple[dict[str, str], int]:
+    """Where eager's runs of a case and its twin disagree, by the case's name; and how many twins ran."""
+    path = folder / f"a{SPEC}"
+    path.write_text(text_of(drawn), encoding="utf-8")
+    places, count = {}, 0
+    for variant in load([str(path)], everything=True).variants:
+        source = build(variant)
+        if not has_twin(source):
+            continue
+        request = job(Planned(variant, HERE), source)
+        first, second = (_run(request, twin) for twin in (False, True))
+        count += first.error is None
+        if first.error is None and (place := find_disagreement(first, second)):
+            places[variant.case.name] = f"{place} {second.error and second.error.summary}"
+    return places, count
+
+
+def _run(request: Any, twin: bool) -> Observation:
+    settings = Settings.of(request)
+    with open_source(request) as source:
+        loaded = source.load(settings.seed, twin=twin)
+        run = observe(loaded, loaded.model, settings)
+    for call in run.calls:
+        for name in ("outputs", "inputs", "state"):
+            tree = getattr(call, name)
+            setattr(call, name, replace(tree, leaves=tuple(map(_with_significant_strides, tree.leaves))))
+        call.gradients = {path: leaf and _with_significant_strides(leaf) for path, leaf in call.gradients.items()}
+    return run
+
+
+def _with_significant_strides(leaf: Leaf) -> Leaf:
+    """A leaf without the strides of dimensions of one element, which each operator chooses for itself."""
+    metadata = leaf.metadata
+    if metadata is None or metadata.stride is None:
+        return leaf
+    stride = tuple(step if size > 1 else 0 for step, size in zip(metadata.stride, metadata.shape, strict=True))
+    return replace(leaf, metadata=replace(metadata, stride=stride))
+
+
+def draw(seed: int, count: int, twin: list[str]) -> list[Mapping[str, Any]]:
+    """Cases of all profiles on the CPU, each with this twin."""
+    wishes = [Wish(name, depth=(2, 8)) for name in PROFILES]
+    drawn = [cases.draw_case(seed, number, wishes[number % len(wishes)]) for number in range(count)]
+    return [{**case, "twin": twin} for case in drawn if case is not None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REWRITES)
+def test_a_rewrite_leaves_what_eager_gives(tmp_path: Path, name: str) -> None:
+    is_rare = name in ("double", "reorder")
+    places, count = disagreements(tmp_path, draw(REWRITES.index(name), 300 if is_rare else 60, [name]))
+    assert places == {}
+    assert count >= (3 if is_rare else 15)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(20, 26))
+def test_all_rewrites_together_leave_what_eager_gives(tmp_path: Path, seed: int) -> None:
+    places, count = disagreements(tmp_path, draw(seed, 100, [*REWRITES]))
+    assert places == {}
+    assert count > 40
