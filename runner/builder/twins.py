@@ -1,9 +1,9 @@
 """The twin of a model as Python: rewrites of a chain that leave each result bit for bit as it is.
 
 A rewrite stands where a step gives a value with memory of its own (``runner/cases/twins.py``). Each is a function that
-gives an equal tensor with equal strides and memory of its own: as_strided() after a view is refused when something is
-written there. It leaves alone what is no dense tensor, or has a dtype for which it is not
-exact. In a backward it gives equal gradients too.
+gives an equal tensor with equal strides and memory of its own: torch refuses some writes through views of views.
+It leaves alone what is no dense tensor, or has a dtype for which it is not exact. Gradients are equal too, but a copy
+may lay them out in another way, in which a product behind it rounds in another way.
 """
 
 from __future__ import annotations

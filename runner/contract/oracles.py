@@ -272,6 +272,7 @@ ORACLES: tuple[Oracle, ...] = (
         WRONG,
         "An equal program, compiled, gives something else.",
         "gives something else for an equal program",
+        numeric=True,
         measured=True,
         float64=True,
     ),

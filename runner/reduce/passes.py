@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, nodes_of, steps_of, values_of
-from runner.contract.oracles import row_of
+from runner.contract.oracles import TWIN, row_of
 from runner.reduce.chains import (
     named,
     remove_steps,
@@ -415,7 +415,7 @@ def _without_cotangents(data: Data, original: Data) -> Data:
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
     row = row_of(oracle)
     for key in _PLAIN:
-        if key in data and not (row.limit and key == oracle):
+        if key in data and not ((row.limit or oracle == TWIN) and key == oracle):
             yield (key,)
     for key in _TABLES:
         table = data.get(key)

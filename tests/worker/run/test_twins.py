@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -119,8 +120,6 @@ def test_where_a_twin_says_nothing_a_note_gives_the_reason() -> None:
 
 
 def test_without_time_for_it_the_twin_is_left_out() -> None:
-    from types import SimpleNamespace
-
     evidence: Any = SimpleNamespace(eager=SimpleNamespace(error=None, calls=[]))
     assert reason_against(job(timeout=9.0), evidence, {"eager": 1.0, "backend": 3.0}) == "too little time is left"
     assert reason_against(job(timeout=11.0), evidence, {"eager": 1.0, "backend": 3.0}) == ""
