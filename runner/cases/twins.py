@@ -6,7 +6,7 @@ A twin is the program of a case after rewrites that change none of its results. 
 from __future__ import annotations
 
 from runner.cases.model import Case, Literal, Ref, Step
-from runner.cases.walk import all_steps
+from runner.cases.walk import steps_of
 
 REWRITES = ("double", "mask", "negate", "reorder", "reshape", "split", "transpose")
 
@@ -55,4 +55,4 @@ def doubled_value(step: Step) -> Ref | None:
 
 def has_place(case: Case) -> bool:
     """Return whether one step at least may be rewritten."""
-    return any(map(gives_fresh, all_steps(case.chain)))
+    return any(map(gives_fresh, steps_of(case.chain)))

@@ -45,14 +45,14 @@ def test_rewrites_stand_at_fresh_values(built: Built) -> None:
 )
 def test_views_writes_and_random_numbers_are_left_alone(built: Built, chain: str) -> None:
     assert built.errors(f"{X}chain: {chain}\ntwin: [{', '.join(REWRITES)}]") == [
-        "5:5: warning: no step of the chain can be rewritten, so there is no twin | take twin: out"
+        "5:11: warning: no step of the chain can be rewritten, so there is no twin | take twin: out"
     ]
 
 
 def test_models_in_python_have_no_twin(built: Built) -> None:
     built.write("m.py", "class M: pass\n")
     assert built.errors("inputs: {x: [2]}\nmodule: {file: m.py, name: M}\ntwin: [mask]") == [
-        "5:5: a twin is made of a chain of torch's operators alone | take twin: out"
+        "5:11: a twin is made of a chain of torch's operators alone | take twin: out"
     ]
 
 
