@@ -29,6 +29,7 @@ from runner.worker.rerun.agreement import find_disagreement
 from runner.worker.tensors.tolerance import tolerance_for
 
 HERE = Environment("0", "python", torch.__version__, torch.__version__, "3")
+DTYPES = ("float16", "int8", "uint8", "int64", "bool", "complex64")
 PROFILES = ("wide", "mutation", "training", "layout", "dynamic")
 
 
@@ -82,6 +83,27 @@ def draw(seed: int, count: int, twin: list[str]) -> list[Mapping[str, Any]]:
     wishes = [Wish(name, depth=(2, 8)) for name in PROFILES]
     drawn = [cases.draw_case(seed, number, wishes[number % len(wishes)]) for number in range(count)]
     return [{**case, "twin": twin} for case in drawn if case is not None]
+
+
+@pytest.mark.parametrize("name", REWRITES)
+def test_a_rewrite_leaves_special_values_and_layouts(tmp_path: Path, name: str) -> None:
+    special = {"values": [[float("nan"), -0.0, 1e-45], [float("-inf"), 0.0, 3e38]]}
+    inputs: list[dict[str, Any]] = [
+        special,
+        {**special, "layout": [{"Tensor.t": ["$_"]}]},
+        {"shape": [2, 3, 4, 5], "layout": [{"torch.permute": ["$_", [0, 3, 1, 2]]}]},
+        *({"shape": shape, "dtype": dtype} for shape in ([], [0], [1, 3], [2, 0, 3]) for dtype in DTYPES),
+    ]
+    chain = [
+        {"torch.mul": ["$x", 2], "out": "a"},
+        {"operator.add": ["$x", "$x"], "out": "b"},
+        {"torch.eq": ["$x", "$x"]},
+    ]
+    drawn: list[Mapping[str, Any]] = [
+        {"name": f"c{place}", "inputs": {"x": one}, "chain": chain, "return": ["$a", "$b", "$_"], "twin": [name]}
+        for place, one in enumerate(inputs)
+    ]
+    assert disagreements(tmp_path, drawn) == ({}, len(inputs))
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ ALL = "double, mask, negate, reorder, reshape, split, transpose"
         case(ALL, "{x: {shape: [4], dtype: complex64}}"),
         case("mask, split", chain="[{torch.add: [$x, 1]}, {Tensor.mul_: [$_, 3]}, {Tensor.t: [$_]}]"),
         case(
-            "reshape, transpose",
+            "reshape",
             "{x: [4, 4]}",
             "[{torch.clone: [$x], out: a}, {Tensor.fill_diagonal_: [$a, 0]}, {torch.neg: $a}]",
         ),
