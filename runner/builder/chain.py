@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from runner.builder import operators
 from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
 from runner.builder.names_and_values import Renderer, Scope, call, fill, python_name
 from runner.builder.operators import Operator, Refusal
+from runner.builder.twins import REORDER, are_independent, rewritten
 from runner.cases import expressions
 from runner.cases.model import (
     Arguments,
@@ -27,6 +28,7 @@ from runner.cases.model import (
     Value,
     With,
 )
+from runner.cases.twins import doubled_value, gives_fresh
 from runner.cases.walk import places_made
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
@@ -68,23 +70,42 @@ class Modules:
 class ChainWriter:
     """Writes nodes into ``lines``. ``modules`` is None where no nn modules can be made (layouts)."""
 
-    def __init__(self, scope: Scope, dtype: str, device: str, modules: Modules | None, indent: int) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        dtype: str,
+        device: str,
+        modules: Modules | None,
+        indent: int,
+        rewrites: Collection[str] = (),
+    ) -> None:
         self.scope, self.dtype, self.device, self.modules, self.indent = scope, dtype, device, modules, indent
+        self.rewrites = rewrites
         self.lines: list[Line] = []
         self.render = Renderer(scope, dtype, device, self._function)
 
     def write(self, nodes: tuple[Node, ...], result: Value | None, returns: bool) -> None:
         """Write every node and, if ``returns``, a return statement for ``result`` (``$_`` when None)."""
+        starts = self._write(nodes, result, returns)
+        if REORDER in self.rewrites:
+            self._exchange(nodes, starts)
+
+    def _write(self, nodes: tuple[Node, ...], result: Value | None, returns: bool) -> list[int]:
+        """Return where the lines of each node begin, and where those of the last one end."""
+        starts = []
         for place, node in enumerate(nodes):
+            starts.append(len(self.lines))
             last = place == len(nodes) - 1
             direct = returns and last and _is_previous(result) and isinstance(node, Step) and not node.out
             self._node(node, direct)
             if direct and self.lines and self.lines[-1].text.lstrip().startswith("return "):
                 self.scope.note_dropped()
-                return
+                return [*starts, len(self.lines)]
+        starts.append(len(self.lines))
         if returns:
             self._return(result)
             self.scope.note_dropped()
+        return starts
 
     def _return(self, result: Value | None) -> None:
         if result is None:
@@ -120,13 +141,32 @@ class ChainWriter:
         check_arguments(step, operator, self.scope)
         if operator.kind == "operator" and self._statement(step, operator.python):
             return
-        text = self._expression(step, operator)
+        text = self._rewritten(step, self._expression(step, operator))
         if step.operator in STATEMENTS:
             self._line(text, step.span)
         elif direct:
             self._line(f"return {text}", step.span)
         else:
             self._bind(step, text)
+
+    def _rewritten(self, step: Step, text: str) -> str:
+        """The text of a step's value, in a twin after the rewrites that may stand there."""
+        if not self.rewrites:
+            return text
+        value = doubled_value(step)
+        return rewritten(step, text, "" if value is None else self.render.operand(value), self.rewrites)
+
+    def _exchange(self, nodes: Sequence[Node], starts: Sequence[int]) -> None:
+        """Let pairs of steps change places whose lines, from ``starts`` on, follow each other and are independent."""
+        place = 0
+        while place + 1 < len(nodes):
+            start, end = starts[place], starts[place + 2]
+            pair = self.lines[start:end]
+            pure = all(isinstance(node, Step) and gives_fresh(node) for node in nodes[place : place + 2])
+            is_free = pure and len(pair) == 2 and are_independent(pair[0].text, pair[1].text)
+            if is_free:
+                self.lines[start:end] = reversed(pair)
+            place += 2 if is_free else 1
 
     def _bind(self, step: Step, text: str) -> None:
         """Give the value its name; it is ``$_`` from here on."""

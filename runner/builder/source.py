@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_mad
 from runner.builder.forward import Arrangement, arrange
 from runner.builder.names_and_values import Scope, call, python_name, temporary
 from runner.builder.tensors import TensorWriter
+from runner.builder.twins import REORDER, functions_of
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
@@ -81,6 +82,11 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
         except (OSError, SyntaxError, UnicodeDecodeError) as error:  # another case of the run may have changed the file
             problems.error(variant.case.span, f"its Python file has changed, and cannot be read any more: {error}")
     return Source("", (), tuple(problems.diagnostics))
+
+
+def has_twin(source: Source) -> bool:
+    """Return whether a source defines an equal program beside its model."""
+    return "\ndef make_twin():\n" in source.text
 
 
 @contextlib.contextmanager
@@ -208,16 +214,33 @@ class _Builder:
         self.dropped = scope.dropped
         self.chain_params = set(scope.used_params)
         self.names = scope.state
+        self.twin = self._twin(forward)
         state = self._state()
         made = [*modules.lines, *state]
         head = [Line("    def __init__(self):"), Line("        super().__init__()"), *made, Line("")] if made else []
         lines = [Line("class Model(torch.nn.Module):"), *head, *forward]
         if self.case.kernels:
             lines += [Line(""), Line(""), Line("class KernelModel(Model):"), *self._forward(launches=True)[1]]
+        if self.twin:
+            functions = map(Line, functions_of(line.text for line in self.twin))
+            lines += [Line(""), *functions, Line(""), Line(""), Line("class Twin(Model):"), *self.twin]
         return lines
 
-    def _forward(self, launches: bool) -> tuple[Modules, list[Line], Scope]:
-        """The chain as a method, which launches the kernels or calls what they are held against."""
+    def _twin(self, forward: list[Line]) -> list[Line]:
+        """The chain as a method after its rewrites; empty where it would be the same, or is written in vain."""
+        rewrites = set(self.case.twin)
+        if self.variant.grad.mode == "backward":  # gradients would be summed in another order
+            rewrites.discard(REORDER)
+        if not rewrites or self.case.kernels or self.problems.errors:
+            return []
+        twin = self._forward(launches=False, rewrites=rewrites)[1]
+        return twin if [line.text for line in twin] != [line.text for line in forward] else []
+
+    def _forward(self, launches: bool, rewrites: Collection[str] = ()) -> tuple[Modules, list[Line], Scope]:
+        """The chain as a method, which launches the kernels or calls what they are held against.
+
+        A twin's has ``rewrites``.
+        """
         case, variant = self.case, self.variant
         passed = [i for i in case.inputs if not i.hidden]
         names = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
@@ -233,7 +256,7 @@ class _Builder:
         dtype = self._param_dtype() or variant.dtype
         suffix = f".to({torch_name(dtype)})" if dtype in FLOATING and dtype != "float32" else ""
         modules = Modules(ids={item.name for item in case.state} | {"forward"}, suffix=suffix)
-        writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2)
+        writer = ChainWriter(scope, variant.dtype, variant.device, modules, 2, sorted(rewrites))
         writer.write(case.chain, case.result, returns=True)
         parameters = ", ".join(["self", *(python_name(i.name) for i in passed)])
         return modules, [Line(f"    def forward({parameters}):"), *writer.lines], scope
@@ -284,6 +307,8 @@ class _Builder:
         lines = ["def make_model():", f"    model = {construction}", *setup, "    return model"]
         if case.kernels:
             lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *setup, "    return model"]
+        if case.module is None and self.twin:
+            lines += ["", "", "def make_twin():", "    model = Twin()", *setup, "    return model"]
         return [Line(line) for line in lines]
 
     def _functions(

@@ -35,6 +35,7 @@ from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import is_name
 from runner.cases.texts import check_numpy
+from runner.cases.twins import has_place
 from runner.cases.versions import parse_range
 from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import (
@@ -128,7 +129,10 @@ def parse_case(
             for axis in (declared if key == "params" else [key])
             if key in ("params", "devices", *MODE_AXES)
         ),
+        twin=tuple(dict.fromkeys(listed(keys.get("twin"), str))),
     )
+    if case.twin:
+        _check_twin(case, keys["twin"].span, problems)
     check_numpy(case, problems)
     if "grad" in keys:
         check_leaves(case, keys["grad"].span, problems)
@@ -147,6 +151,14 @@ def parse_case(
     if has_model and GRADIENTS in case.tolerance.by_place and all(grad.mode != "backward" for grad in case.grad):
         problems.warning(keys["tolerance"].span, "no gradients are compared here", "grad: backward compares them")
     return case
+
+
+def _check_twin(case: Case, place: Span, problems: Problems) -> None:
+    """Report a twin that would be the same program, or none. ``place`` is where ``twin:`` stands."""
+    if case.has_python:
+        problems.error(place, "a twin is made of a chain of torch's operators alone", "take twin: out")
+    elif not has_place(case):
+        problems.warning(place, "no step of the chain can be rewritten, so there is no twin", "take twin: out")
 
 
 def with_defaults(node: YamlMapping, *defaults: YamlNode | None) -> YamlMapping:

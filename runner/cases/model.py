@@ -420,6 +420,7 @@ class Case:
     memory: int | None = None  # bytes
     known: tuple[Known, ...] = ()
     axes: tuple[str, ...] = ()  # the axes in the order declared: params' names, train, grad, ..., devices
+    twin: tuple[str, ...] = ()  # the rewrites that make an equal program of the chain
 
     @property
     def has_python(self) -> bool:

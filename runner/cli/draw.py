@@ -89,6 +89,7 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
         help="change the cases of these spec files instead of drawing new ones; repeat for several",
     )
     add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
+    _add_twins(parser)
     parser.add_argument(
         "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
     )
@@ -106,6 +107,15 @@ def add_generate(parser: argparse.ArgumentParser) -> None:
     )
     add_settings(parser, "python", help="the Python whose torch draws the cases (default: this one)")
     add_settings(parser, "jobs")
+
+
+def _add_twins(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--twins",
+        action="store_true",
+        help="give about half of the cases a twin: an equal program, whose compiled form is compared with the "
+        "case's own",
+    )
 
 
 def depth(text: str) -> tuple[int, int]:
@@ -129,7 +139,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     environment = find_environments(settings.python)[0]
     request = Request(
         arguments.seed, arguments.count, arguments.first, arguments.profile, arguments.ops, arguments.depth,
-        tuple(arguments.mutate), settings.allow_python,
+        tuple(arguments.mutate), settings.allow_python, arguments.twins,
     )  # fmt: skip
     if request.mutate and (request.ops or request.depth or arguments.list_ops):
         raise exit_codes.UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
@@ -249,6 +259,7 @@ def add_hunt(parser: argparse.ArgumentParser) -> None:
         help="change the cases of these spec files too (implies --guided); repeat for several",
     )
     add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
+    _add_twins(parser)
     add_settings(
         parser,
         "coverage_lines",
@@ -362,7 +373,7 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
         arguments.seed, arguments.profile, arguments.batch or BATCH, torch, arguments.ops, tuple(arguments.depth or ()),
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
         arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
-        arguments.coverage_lines, arguments.timeout or 0.0, settings.allow_python,
+        arguments.coverage_lines, arguments.timeout or 0.0, settings.allow_python, arguments.twins,
     )  # fmt: skip
 
 
@@ -379,7 +390,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         write_empty_triage(folder)
         return State(head)
     names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
-                              "timeout", "allow_python", "shard", "torch")
+                              "timeout", "allow_python", "twins", "shard", "torch")
              if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
     names += ["batch"] if batch not in (None, found.head.batch) else []
     if names:

@@ -269,6 +269,16 @@ ORACLES: tuple[Oracle, ...] = (
     Oracle(
         "rng", "rng", METADATA, "Other random numbers are drawn.", "leaves the generator in another state", random=True
     ),
+    Oracle(
+        "twin",
+        "twin",
+        WRONG,
+        "An equal program, compiled, gives something else.",
+        "gives something else for an equal program",
+        numeric=True,
+        measured=True,
+        float64=True,
+    ),
 )
 """The order is that of the judge's gates: a signal says more than an error, an error more than a shape, a shape more
 than a value."""
@@ -276,6 +286,9 @@ than a value."""
 ROWS: Mapping[str, Oracle] = MappingProxyType({row.name: row for row in ORACLES})
 
 GATES: Mapping[str, int] = MappingProxyType({row.name: place for place, row in enumerate(ORACLES)})
+
+TWIN = "twin"
+"""The oracle whose findings begin with the oracle that speaks of the twin."""
 
 CRASHES = frozenset(row.name for row in ORACLES if row.crash)
 

@@ -30,7 +30,7 @@ from runner.contract.finding import Finding
 from runner.contract.global_setting import Setting
 from runner.contract.job import Job
 from runner.contract.operators import DRAWING
-from runner.contract.oracles import EXCEPTIONS, is_excuse, row_of
+from runner.contract.oracles import EXCEPTIONS, TWIN, is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.quote import (
     QuoteError,
@@ -127,12 +127,23 @@ def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
         return _declared(variant, job, text, result)
     place = _Place.of(finding.path, variant, job)
     fired_as_user = result.stages.get(AS_USER, "").split()
-    aim = replace(_at_finding(finding, place, variant, job, text), defaults=finding.oracle in fired_as_user)
+    aim = replace(_at_finding(_of_model(finding), place, variant, job, text), defaults=finding.oracle in fired_as_user)
     if not aim.keeps and place.call is not None:
         aim = replace(aim, calls=place.call + 1)
     if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
         aim = replace(aim, kind="raises")
     return replace(aim, title=_title(finding, result.torch))
+
+
+def _is_of_twin(result: Result | None) -> bool:
+    """Return whether a result speaks of the twin of a case."""
+    return result is not None and bool(result.findings) and ranked(result.findings)[0].oracle == TWIN
+
+
+def _of_model(finding: Finding) -> Finding:
+    """Return a finding about a twin as the same one about a model, which the script compiles in place of the model."""
+    oracle, _, message = finding.message.partition(": ")
+    return replace(finding, oracle=oracle, message=message) if finding.oracle == TWIN else finding
 
 
 def _title(finding: Finding, torch: str) -> str:
@@ -473,6 +484,9 @@ def script(variant: Variant, result: Result | None = None, seed: int = 0) -> str
 
 
 def _script(variant: Variant, result: Result | None, seed: int) -> str:
+    has_twin = _is_of_twin(result)
+    if not has_twin:
+        variant = replace(variant, case=replace(variant.case, twin=()))
     text = build(variant).text
     request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
     aim = aim_at(variant, request, text, result)
@@ -483,6 +497,8 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     body, make = (_without_main(text), "case.make_model") if own else (text, "make_model")
     if variant.case.kernels:
         make = "(make_kernel_model if compiled else make_model)"
+    if has_twin:
+        make = "(make_twin if compiled else make_model)"
     construction = f"model = {make}()"
     if not own:
         head = _HEAD.fullmatch(text)
@@ -492,7 +508,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
             early = f"import os\n\nos.environ.update({literal(variables)})  # read while triton is imported\n\n"
             if FUTURE in imports:
                 early, imports = f"{FUTURE}\n\n{early}", imports.replace(FUTURE, "")
-        made = None if variant.case.kernels else _MAKE_MODEL.search(body)
+        made = None if variant.case.kernels or has_twin else _MAKE_MODEL.search(body)
         if made is not None:
             construction, body = (
                 made["lines"].strip().replace("Model()\n    model.", "Model()."),

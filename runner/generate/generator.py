@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runner.builder.operators import Operator, resolve
-from runner.builder.source import build
+from runner.builder.source import build, has_twin
 from runner.cases.limits import Limits
 from runner.cases.serialize import KERNELS, emit, plain
 from runner.cases.suites import SPEC, SUITE
+from runner.cases.twins import REWRITES
 from runner.contract.job import Job
 from runner.contract.settings import HASH_SEED
 from runner.diagnose.harness import result_of
@@ -82,6 +83,22 @@ def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list
         else case
         for case in cases
     ]
+
+
+TWINS = 0.5
+"""Part of the cases that have a twin, where they are to have any."""
+MOST_REWRITES = 3
+
+
+def with_twin(case: Mapping[str, Any], seed: int, number: int) -> dict[str, Any]:
+    """Return a case with the rewrites of a twin, or as it is. The seed and its number decide.
+
+    A model in Python has no twin.
+    """
+    numbers = random.Random(f"twin {seed} {number}")
+    if "chain" not in case or numbers.random() >= TWINS:
+        return {**case}
+    return {**case, "twin": sorted(numbers.sample(REWRITES, numbers.randint(1, MOST_REWRITES)))}
 
 
 def write_specs(folder: Path, name: str, cases: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -184,6 +201,7 @@ class Request:
     depth: tuple[int, int] | None = None
     mutate: tuple[str, ...] = ()  # spec files whose cases are changed, instead of new ones
     allow_python: bool = False  # change models in Python too
+    twins: bool = False  # a part of the cases has a twin
 
     @property
     def command(self) -> str:
@@ -193,6 +211,7 @@ class Request:
         words += ["--allow-python"] if self.mutate and self.allow_python else []
         words += ["--ops", self.ops] if self.ops else []
         words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
+        words += ["--twins"] if self.twins else []
         return shell_words(words)
 
     @property
@@ -282,6 +301,8 @@ class CaseGenerator:
             cases = {number: json.loads(text) for number, text in texts.items() if text}
             self.faults["nothing drawn"] += len(texts) - len(cases)
         cases |= mutants or {}
+        if self._request.twins:
+            cases = {number: with_twin(case, self._request.seed, number) for number, case in cases.items()}
         faults: Items[str] = yield from self._ask(self._read(cases), self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
         return [GeneratedCase(number, cases[number]) for number in sorted(faults) if not faults[number]]
@@ -328,10 +349,13 @@ class CaseGenerator:
             python = self._request.allow_python
             variants = load([*files], everything=True, allow_python=python).variants if files else ()
             self.faults["refused"] += len(files) - len(variants)
-            return {
-                files[variant.case.file]: job(Planned(variant, self._environment), build(variant))
-                for variant in variants
-            }
+            jobs = {}
+            for variant in variants:
+                number, source = files[variant.case.file], build(variant)
+                jobs[number] = job(Planned(variant, self._environment), source)
+                if not has_twin(source):
+                    cases[number].pop("twin", None)
+            return jobs
 
     def _drawing(self, operators: Sequence[str] | None, again: str, numbers: Items[int]) -> Job:
         request = self._request

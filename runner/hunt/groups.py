@@ -242,7 +242,9 @@ def spec_of(folder: Path, number: int) -> Path:
 def request_of(head: Head) -> Request:
     """Return what the hunt asks the generator for."""
     depth = (head.depth[0], head.depth[1]) if len(head.depth) == 2 else None
-    return Request(head.seed, head.batch, 0, head.profile, head.ops, depth, allow_python=head.allow_python)
+    return Request(
+        head.seed, head.batch, 0, head.profile, head.ops, depth, allow_python=head.allow_python, twins=head.twins
+    )
 
 
 def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:

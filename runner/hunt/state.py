@@ -50,6 +50,7 @@ class Head:
     lines: bool = False  # lines of the compiler count among what was reached
     timeout: float = 0.0  # seconds that a variant may take; 0 for what variants have otherwise
     allow_python: bool = False  # models in Python are changed too
+    twins: bool = False  # a part of the cases has a twin
     layout: int = LAYOUT
 
 

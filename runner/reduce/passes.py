@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
 from runner.cases.walk import change_nodes, names_used, nodes_of, steps_of, values_of
-from runner.contract.oracles import row_of
+from runner.contract.oracles import TWIN, row_of
 from runner.reduce.chains import (
     named,
     remove_steps,
@@ -382,6 +382,7 @@ _PLAIN = (
     "param_dtype",
     "dtypes",
     "strides",
+    "twin",
     "requires",
     "timeout",
     "memory",
@@ -397,6 +398,9 @@ def settings(state: State) -> Iterator[Attempt]:
         yield Attempt("default settings", _without_cotangents(functools.reduce(without, reversed(paths), data), data))
     for path in paths:
         yield Attempt(f"default {path_text(path)}", _without_cotangents(without(data, path), data))
+    twin = data.get("twin")
+    for name in twin if isinstance(twin, list) and len(twin) > 1 else ():
+        yield Attempt(f"twin: [{name}]", {**data, "twin": [name]})
     grad = data.get("grad")
     if isinstance(grad, dict) or grad == "forward":
         yield Attempt("grad: backward", _without_cotangents({**data, "grad": "backward"}, data))
@@ -416,7 +420,7 @@ def _without_cotangents(data: Data, original: Data) -> Data:
 def _settings(data: Data, oracle: str) -> Iterator[Path]:
     row = row_of(oracle)
     for key in _PLAIN:
-        if key in data and not (row.limit and key == oracle):
+        if key in data and not ((row.limit or oracle == TWIN) and key == oracle):
             yield (key,)
     for key in _TABLES:
         table = data.get(key)

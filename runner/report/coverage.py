@@ -21,7 +21,7 @@ from runner.cases.serialize import resolve_axes
 from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
-from runner.contract.oracles import BUDGETS, ORACLES, Oracle
+from runner.contract.oracles import BUDGETS, ORACLES, TWIN, Oracle
 from runner.contract.policies import RULED
 from runner.text import draw_table, in_line, plural
 from runner.verdict.score import Share
@@ -240,6 +240,8 @@ def can_fire(oracle: Oracle, variant: Variant) -> bool:
         return oracle.crash
     if oracle.gradients:
         return variant.grad.mode == "backward" or (name == "requires-grad" and variant.grad.mode == "forward")
+    if name == TWIN:
+        return bool(case.twin)
     if name in RULED:
         return case.tolerance.values == RULED[name]
     return case.tolerance.exact or case.tolerance.values in ("bitwise", "ulp") if name == "sign-of-zero" else True
@@ -253,7 +255,8 @@ def _expectations(variant: Variant) -> Iterator[str]:
         "expect: constant": case.expect.constant,
         "calls: more than one": case.calls, "tolerance: exact": case.tolerance.exact,
         "tolerance: its own": case.tolerance.reason,
-        "strides: all": case.strides != "significant", "ignore": case.ignore, "known": case.known, "state": case.state,
+        "strides: all": case.strides != "significant",
+        "twin": case.twin, "ignore": case.ignore, "known": case.known, "state": case.state,
         "requires": case.requires.torch or case.requires.device or case.requires.package,
     }  # fmt: skip
     yield from (word for word, given in words.items() if given)

@@ -55,7 +55,7 @@ def test_defaults(files: Files) -> None:
         ("expect: {raises: {type: IndexError, match: 'out of'}}", "expect", Expect(Raises("IndexError", "out of"))),
         ("expect: {graphs: 1, graph_breaks: 0, recompiles: 2}", "expect", Expect(None, 1, 0, 2)),
         ("expect: {constant: true}", "expect", Expect(constant=True)), ("expect: {constant: false, graphs: 1}", "expect", Expect(graphs=1)),
-        ("strides: exact", "strides", "exact"), ("strides: significant", "strides", "significant"),
+        ("twin: [split, mask, split]", "twin", ("split", "mask")), ("strides: exact", "strides", "exact"), ("strides: significant", "strides", "significant"),
         ("ignore: {value: random}", "ignore", {"value": "random"}), ("timeout: 2m", "timeout", 120.0), ("timeout: 90", "timeout", 90.0), ("timeout: 1e-5", "timeout", 1e-5),
         ("timeout: 604800", "timeout", 604800.0), ("timeout: 168h", "timeout", 604800.0), ("memory: 2GiB", "memory", 2 << 30), ("memory: 4096", "memory", 4096),
     ],

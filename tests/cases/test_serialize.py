@@ -103,6 +103,7 @@ EVERYTHING = """
     expect: {raises: {type: IndexError, match: "of \\"x\\""}, graphs: 3, graph_breaks: 0, recompiles: 1, constant: true}
     tolerance: {rtol: 1e-3, float64: {atol: 0.0}, exact: true, values: deterministic, gradients: {rtol: 0.5}, "output['z']": {rtol: 1, atol: 0}, reason: a test}
     strides: exact
+    twin: [mask, split]
     ignore: {stride: not of interest}
     timeout: 90s
     memory: 2GiB

@@ -128,6 +128,7 @@ def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..
         (["--rounds", "1", "--seed", "7", "--backend", "aot_eager"], "backend was ()"),
         (["--rounds", "1", "--seed", "7", "--shard", "2/3"], "shard was ()"),
         (["--rounds", "1", "--seed", "7", "--allow-python"], "allow_python was False"),
+        (["--rounds", "1", "--seed", "7", "--twins"], "twins was False"),
     ],
 )
 def test_wrong_arguments_are_refused(

@@ -404,6 +404,12 @@ PLANTED = {
         "recompiles_always",
         {"graphs"},
     ),
+    "twin": (X + "chain: [torch.sin]\ntwin: [split]", "planted:wrong_cat", {"twin"}),
+    "twin, in a backward": (
+        "inputs: {x: {shape: [4], requires_grad: true}}\nchain: [torch.sin]\ngrad: backward\ntwin: [mask]",
+        "planted:wrong_where",
+        {"twin"},
+    ),
     "graph-break": (SUM + "\nexpect: {graph_breaks: 0}", CLEAN, {"graph-break"}),
 }  # fmt: skip
 

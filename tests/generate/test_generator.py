@@ -23,6 +23,7 @@ from runner.generate.generator import (
     text_of,
     with_content,
     with_python_beside,
+    with_twin,
     write_specs,
     write_suite,
 )
@@ -109,6 +110,29 @@ def test_cases_are_drawn_by_their_numbers_whatever_was_drawn_before() -> None:
     generator = CaseGenerator(ScriptedEngine(case_text, lambda source: ""), HERE, Request(0, 50), 2)
     assert numbers(generator.draw(range(90, 150))) == list(range(90, 150))
     assert numbers(generator.draw(range(3))) == [0, 1, 2]
+
+
+def test_twins_are_asked_for_and_depend_on_seed_and_number() -> None:
+    """A case in which nothing can be rewritten has none. Without the option there is no twin, and nothing else changes."""
+
+    def text(number: int) -> str:
+        return case_text(number, "torch.neg" if number % 3 else "torch.squeeze")
+
+    def cases(request: Request) -> list[GeneratedCase]:
+        return CaseGenerator(ScriptedEngine(text, lambda source: ""), HERE, request).draw(range(BATCH))
+
+    plain, twins = cases(Request(0, BATCH)), cases(Request(0, BATCH, twins=True))
+    assert not any("twin" in case.data for case in plain)
+    assert [{k: v for k, v in case.data.items() if k != "twin"} for case in twins] == [case.data for case in plain]
+    drawn = {case.number: case.data["twin"] for case in twins if "twin" in case.data}
+    assert 3 < len(drawn) < BATCH * 2 / 3 and all(number % 3 for number in drawn)
+    assert len({tuple(rewrites) for rewrites in drawn.values()}) > 2
+    assert cases(Request(0, BATCH, twins=True)) == twins != cases(Request(1, BATCH, twins=True))
+    assert Request(0, 1, twins=True).command == "runner generate --profile wide --seed 0 --twins"
+
+
+def test_a_model_in_python_has_no_twin() -> None:
+    assert all("twin" not in with_twin({"module": {}}, 0, number) for number in range(20))
 
 
 def test_operators_are_those_that_the_format_knows_and_the_pattern_selects() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,15 @@ def test_settings_go_at_once_and_one_by_one(tmp_path: Path) -> None:
         "default strides",
         "default config.torch._inductor.config.epilogue_fusion",
     ]
+
+
+def test_a_twin_loses_rewrites_or_goes(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4]}\nchain: [torch.relu]\ntwin: [mask, split]"
+    start = state(tmp_path, keys)
+    changes = {attempt.change: attempt.data.get("twin") for attempt in passes.settings(start)}
+    assert changes == {"default twin": None, "twin: [mask]": ["mask"], "twin: [split]": ["split"]}
+    of_twin = replace(start, signature=replace(start.signature, oracle="twin"))
+    assert [attempt.change for attempt in passes.settings(of_twin)] == ["twin: [mask]", "twin: [split]"]
 
 
 def test_a_looser_tolerance_stays_for_wrong_values(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_kinds_of_inputs(tmp_path: Path, text: str, kinds: set[str]) -> None:
 
 ALWAYS = {row.name for row in ORACLES} - {
     "missing-error", "error-type", "graph-break", "graphs", "recompile", "out-of-bounds", "race", "unwritten",
-    "sign-of-zero", "grad", "determinism", "batch-invariance",
+    "sign-of-zero", "grad", "determinism", "batch-invariance", "twin",
 }  # fmt: skip
 
 
@@ -133,6 +133,7 @@ ALWAYS = {row.name for row in ORACLES} - {
         ('ignore: {stride: "a reason"}', ALWAYS - {"stride"}),
         ("expect: {graphs: 1, recompiles: 0}", ALWAYS | {"graphs", "recompile"}),
         ("tolerance: {exact: true}", ALWAYS | {"sign-of-zero"}),
+        ("twin: [mask]", ALWAYS | {"twin"}),
         ("tolerance: {values: bitwise}", ALWAYS | {"sign-of-zero"}),
         ("tolerance: {values: deterministic}", ALWAYS | {"determinism"}),
         ("tolerance: {values: batch-invariant}", ALWAYS | {"batch-invariance"}),

@@ -837,6 +837,19 @@ def errors_grown(size: float) -> Any:
     return backend
 
 
+def _with_wrong(function: Any, wrong: Any) -> Any:
+    """A backend that calls ``wrong`` wherever a graph calls a function of torch."""
+
+    def backend(graph: Graph, inputs: list[Any]) -> Function:
+        for node in graph.graph.nodes:
+            if node.target is function:
+                node.target = wrong
+        graph.recompile()
+        return graph.forward  # type: ignore[no-any-return]
+
+    return backend
+
+
 errors_half_as_large, errors_more_than_doubled = errors_grown(1.5), errors_grown(2.5)
 errors_four_times = errors_grown(4.0)
 unrounded_off = off_at(7, 4e-3, unrounded)
@@ -852,3 +865,6 @@ first_stepped, last_stepped = off_at(0, -1), off_at(-1, -1)
 largest_half, first_ones = first_filled(65504.0), first_filled(1.0)
 first_negated = at({0: lambda out: torch.cat([~out[:1], out[1:]])})
 last_negated = at({0: lambda out: torch.cat([out[:-1], ~out[-1:]])})
+wrong_cat = _with_wrong(torch.cat, lambda parts: torch.concat([*parts][::-1]))
+wrong_where = _with_wrong(torch.where, lambda mask, x, y: torch.zeros_like(x))
+wrong_negation = _with_wrong(operator.neg, lambda x: x * -1.25)

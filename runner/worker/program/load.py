@@ -134,6 +134,7 @@ class Source:
         self.replacements = replacements
         self._python = replacements or _NO_CONTEXT
         self._additions = Additions() if replacements else None
+        self.has_twin = "\ndef make_twin():" in text
         self.stem = re.sub(r"\W", "_", name) or "case"
         self.path = str(Path(folder) / f"{self.stem}.py")
         Path(self.path).write_text(text, encoding="utf-8")
@@ -143,19 +144,20 @@ class Source:
         """That of torch.compile, in which models are made, and called in eager; empty for the one that there is."""
         self._modules: list[str] = []
 
-    def load(self, seed: int, launching: bool = False) -> LoadedCase:
+    def load(self, seed: int, launching: bool = False, twin: bool = False) -> LoadedCase:
         """Import the file under a new name and make its model.
 
         The generators are seeded before the import and before ``make_model``, which also puts the model into its mode.
         ``launching`` asks for the model that is to be compiled, or launches the case's kernels, where there are any.
+        ``twin`` asks for the equal model.
 
         Raises:
             InvalidCase: importing or making raised, or a part is missing.
         """
         with in_stance(self.stance):
-            return self._load(seed, launching)
+            return self._load(seed, launching, twin)
 
-    def _load(self, seed: int, launching: bool) -> LoadedCase:
+    def _load(self, seed: int, launching: bool, twin: bool) -> LoadedCase:
         if self._additions:
             self._additions.remove()
         seed_all(seed)
@@ -163,6 +165,8 @@ class Source:
         make_model = getattr(module, "make_model", None)
         if launching:
             make_model = getattr(module, "make_kernel_model", make_model)
+        if twin:
+            make_model = getattr(module, "make_twin", None)
         if not callable(make_model):
             raise InvalidCase("the source defines no make_model()")
         makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]

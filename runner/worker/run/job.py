@@ -18,7 +18,7 @@ from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.loaded_code import find_loaded_code
-from runner.contract.oracles import row_of
+from runner.contract.oracles import TWIN, row_of
 from runner.contract.policies import RULED
 from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
@@ -38,6 +38,7 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import Change, batch, vary
 from runner.worker.tensors.tolerance import missing_place
@@ -158,8 +159,10 @@ def observe_backend(
     eager: Observation,
     watch: contextlib.AbstractContextManager[Any] | None = None,
     change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+    twin: bool = False,
 ) -> Observation:
-    """Run the case under its backend. The observation holds torch's counts, and what plain launches recorded.
+    """Run the case, or its ``twin``, under its backend. The observation holds torch's counts, and what plain launches
+    recorded.
 
     Random numbers are eager's where ``eager`` drew any. ``watch`` is entered around the calls. ``change_inputs`` may
     replace the inputs of each.
@@ -170,7 +173,7 @@ def observe_backend(
     """
     start_counting()
     settings = replace(Settings.of(job), roots=eager.roots)
-    loaded = source.load(settings.seed, launching=True)
+    loaded = source.load(settings.seed, launching=True, twin=twin)
     validate_distributions(False)
     target = compile_module(loaded.model)
     with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
@@ -339,6 +342,23 @@ class _Run:
         evidence = Evidence(self.job, eager, compiled, reference, again=again)
         return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
 
+    def _judge_twin(self, evidence: Evidence, excluded: frozenset[str]) -> list[Finding]:
+        """Return what the compiled twin of the case shows, if it has one and may be compared with it."""
+        if not self.source.has_twin or TWIN in self.job.ignore:
+            return []
+        self.phases.begin("judge")  # so that the seconds so far are booked
+        reason = twins.reason_against(self.job, evidence, self.phases.seconds)
+        if reason:
+            evidence.note(f"not compared with its twin: {reason}")
+            return []
+        self.phases.begin("backend")
+        twin = observe_backend(self.job, self.source, backends.build(self.job.backend), evidence.eager, twin=True)
+        self.phases.begin("judge")
+        twin = twin.without_state(excluded) if excluded else twin
+        findings = twins.judge_twin(evidence, twin, self.source, self.settings, self.phases.begin)
+        evidence.note("compared with its twin")
+        return findings
+
     def _judge(
         self,
         eager: Observation,
@@ -373,6 +393,8 @@ class _Run:
             reason = vacuity_reason(evidence, self.source, self.settings) or (replacements and replacements.doubt())
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
+            else:
+                findings = self._judge_twin(evidence, excluded)
         run = functools.partial(observe_backend, self.job, self.source, eager=eager)
         findings = weigh_random(evidence, findings, self.source, self.settings, compile_module, run, self.phases.begin)
         note_autocast(evidence, findings)

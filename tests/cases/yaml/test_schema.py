@@ -285,6 +285,7 @@ cases:
     expect: {raises: {type: torch.linalg.LinAlgError, match: x}, graphs: 0, graph_breaks: 0, recompiles: 1}
     tolerance: {rtol: 1e-3, atol: 0, reason: because, float16: {rtol: 1}, exact: false, gradients: {atol: 1}, "output[0]['a'].b": {rtol: 1}}
     strides: exact
+    twin: [split]
     ignore: {value: random, sign-of-zero: irrelevant}
     timeout: 1.5m
     memory: 512 MiB
