@@ -177,7 +177,7 @@ def test_float8_inputs_are_compared(ran: Result, dtype: str) -> None:
         for case, verdict in expected.items():
             event = ran.finished[f"{case}[{dtype},cpu]@{backend}"]
             assert event["verdict"] == verdict, event
-            assert event["compared"]["elements"] > 0 and not event["notes"]
+            assert event["compared"]["elements"] > 0 and (not event["notes"] or verdict == "VACUOUS")
 
 
 def test_float8_outputs_must_be_equal(ran: Result) -> None:

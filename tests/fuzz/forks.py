@@ -225,7 +225,7 @@ def _watched(words: Sequence[str], plant: Plant | None, most: int | None, acts: 
 
 def _hook(report: Callable[[str], None]) -> Callable[[str, tuple[Any, ...]], None]:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in CHANGES and isinstance(arguments[0], int):
+        if event in (*CHANGES, "open") and isinstance(arguments[0], int):
             return  # a descriptor is of a file that was opened, and reported then
         if event in _PROGRAMS or event in CHANGES:
             report(f"{event} {arguments!r}")

@@ -627,7 +627,7 @@ def at_last(change: Any) -> Any:
 
 last_wrong = after(lambda out: torch.cat([out[:-1], out[-1:] + 1]))
 first_zero_last_wrong = after(lambda out: torch.cat([out[:1] * 0, out[1:-1], out[-1:] + 1]))
-last_negated = at_last(lambda out: ~out)
+last_output_negated = at_last(lambda out: ~out)
 last_wrong_result = at_last(lambda out: torch.cat([out[:-1], out[-1:] * 2 + 1]))
 skewed = after(lambda out: out + 0.1 * torch.eye(*out.shape[-2:], dtype=out.dtype) if out.dim() > 1 else out)
 

@@ -540,7 +540,7 @@ def test_steps_of_exact_arithmetic_are_defined(body: str) -> None:
 
 def test_a_mean_of_whole_numbers_is_defined_where_it_divides_by_a_power_of_two() -> None:
     for inputs, expected in (("torch.tensor([1., 2., 3., 2.])", ["value"]), ("torch.tensor([1., 3., 2.])", [])):
-        record = run(source("return x + 1, x.mean() > 2", inputs), "planted:last_negated", **NO_GRADIENT)
+        record = run(source("return x + 1, x.mean() > 2", inputs), "planted:last_output_negated", **NO_GRADIENT)
         assert oracles(record) == expected, record
 
 

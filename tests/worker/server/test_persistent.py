@@ -91,9 +91,13 @@ def test_a_mode_that_was_not_left_ends_the_process() -> None:
     base = Base(job())
     with torch.inference_mode():
         assert "mode" in base.restore(MUCH)
-    with torch.autocast("cpu"):
-        assert "mode" in base.restore(MUCH)
     assert base.restore(MUCH) == ""
+
+
+def test_an_autocast_that_was_not_left_is_put_back() -> None:
+    base = Base(job())
+    torch.autocast("cpu").__enter__()
+    assert base.restore(MUCH) == "" and not torch.is_autocast_enabled("cpu")
 
 
 class Loop:
