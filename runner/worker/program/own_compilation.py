@@ -28,28 +28,26 @@ def own_compilations() -> list[str]:
     return list(dict.fromkeys(names)) or (["a graph"] if (counters.of("aot_autograd") or {}).get("total") else [])
 
 
-def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Observation:
-    """Run the model in eager, and once more if gradients flow through what it leaves in inputs and state.
+def observe_further(source: Source, eager: Observation, settings: Settings) -> Observation | None:
+    """Run the model in eager once more if gradients flow through what it leaves in inputs and state.
 
-    The backward of that run begins there too, as that of a loss which a model keeps beside its result.
-    ``start_counting`` comes before the case is loaded.
-
-    Raises:
-        InvalidCase: the model needs what it compiles.
+    The backward of that run begins there too, as that of a loss which a model keeps beside its result. Return None
+    where nothing begins there, or not in eager.
     """
-    eager = _observe_plainly(source, loaded, settings)
     roots = frozenset(eager.calls[-1].graphs_kept)
     if not roots or settings.cotangent == "given" or eager.error is not None or eager.calls[-1].graphs_carried:
-        return eager
+        return None
     loaded = source.load(settings.seed)
-    rooted = observe(loaded, loaded.model, replace(settings, roots=roots))
-    if rooted.error is not None:  # such as a loss whose graph the model has used by itself
-        return eager
-    return replace(rooted, roots=roots, compilations=eager.compilations, notes=eager.notes)
+    further = observe(loaded, loaded.model, replace(settings, roots=roots))
+    if further.error is not None:  # such as a loss whose graph the model has used by itself
+        return None
+    return replace(further, roots=roots, compilations=eager.compilations)
 
 
-def _observe_plainly(source: Source, loaded: LoadedCase, settings: Settings) -> Observation:
+def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Observation:
     """Run the model in eager. If it compiles something, run it again without, and have the source load all others so.
+
+    ``start_counting`` comes before the case is loaded.
 
     Raises:
         InvalidCase: the model needs what it compiles.

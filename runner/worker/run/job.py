@@ -29,7 +29,7 @@ from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, doubt_counts, observe, read_counts
-from runner.worker.program.own_compilation import observe_eager
+from runner.worker.program.own_compilation import observe_eager, observe_further
 from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
@@ -203,6 +203,7 @@ class _Run:
         self.job, self.phases, self.record = job, phases, Record()
         self.settings = Settings.of(job)
         self.agree = Agreement(self.settings.device, job.tolerance)
+        self.roots: frozenset[str] = frozenset()  # beside the outputs
 
     def go(self, source: Source) -> None:
         """Run all parts.
@@ -225,7 +226,6 @@ class _Run:
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe_eager(self.source, loaded, self.settings)
-        self.settings = replace(self.settings, roots=eager.roots)
         self.record = replace(self.record, drew_random=eager.drew_random)
         self._check_eager(eager)
 
@@ -342,6 +342,28 @@ class _Run:
         evidence = Evidence(self.job, eager, compiled, reference, again=again)
         return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
 
+    def _judge_further(
+        self, evidence: Evidence, excluded: frozenset[str], compile_module: backends.Compile
+    ) -> list[Finding]:
+        """Return what a backward shows that begins at what the last call leaves in inputs and state too, if any may."""
+        eager = observe_further(self.source, evidence.eager, self.settings)
+        if eager is None:
+            return []
+        settings = replace(self.settings, roots=eager.roots)
+        loaded = self.source.load(settings.seed)
+        if self._disagreement(eager, observe(loaded, loaded.model, settings)) is not None:
+            return []
+        self.roots = eager.roots
+        self.phases.begin("backend")
+        compiled = observe_backend(self.job, self.source, compile_module, eager)
+        self.phases.begin("judge")
+        if excluded:
+            eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
+        reference = Reference(self.source, settings, eager, self.job.float64, self.phases.begin)
+        further = Evidence(self.job, eager, compiled, reference)
+        evidence.note(f"a second backward also begins, in the last call, at {', '.join(sorted(self.roots))}")
+        return judge_defined(further, self.source, settings, self.phases.begin, False)[1]
+
     def _judge_twin(self, evidence: Evidence, excluded: frozenset[str]) -> list[Finding]:
         """Return what the compiled twin of the case shows, if it has one and may be compared with it."""
         if not self.source.has_twin or TWIN in self.job.ignore:
@@ -394,15 +416,12 @@ class _Run:
             if reason:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
             else:
-                findings = self._judge_twin(evidence, excluded)
+                findings = self._judge_further(evidence, excluded, compile_module)
+                findings = findings or self._judge_twin(evidence, excluded)
         run = functools.partial(observe_backend, self.job, self.source, eager=eager)
         findings = weigh_random(evidence, findings, self.source, self.settings, compile_module, run, self.phases.begin)
         note_autocast(evidence, findings)
-        if eager.roots:
-            evidence.note(
-                f"the backward begins at the outputs and, in the last call, at {', '.join(sorted(eager.roots))}"
-            )
-        if kept := sorted({path for call in eager.calls for path in call.graphs_kept} - eager.roots):
+        if kept := sorted({path for call in eager.calls for path in call.graphs_kept} - self.roots):
             evidence.note(f"{', '.join(kept)}: gradients from there on are not compared (no output)")
         self.record = replace(self.record, findings=tuple(findings), labels=tuple(evidence.labels),
                   notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),

@@ -683,13 +683,13 @@ def test_cotangents(cotangent):
 
 # name: (what the model does, where its backward begins beside the outputs)
 ROOTS = {
-    "an attribute": ("self.sum = (W * 2).sum()\nreturn x * 3", "attribute sum"),
-    "an input": ("z.copy_(W * 2)\nreturn x * 3", "input z"),
-    "a part of an input": ("z[0].add_(W[0])\nreturn x * 3", "input z"),
-    "a list": ("self.losses.append((W * 2).sum())\nreturn x * 3", "attribute losses[0]"),
-    "a variable of the file": ("LOSS['last'] = W * 2\nreturn x * 3", "global LOSS['last']"),
+    "an attribute": ("self.sum = (W * 2).sum()\nreturn x * 3 + V", "attribute sum"),
+    "an input": ("z.copy_(W * 2)\nreturn x * 3 + V", "input z"),
+    "a part of an input": ("z[0].add_(W[0])\nreturn x * 3 + V", "input z"),
+    "a list": ("self.losses.append((W * 2).sum())\nreturn x * 3 + V", "attribute losses[0]"),
+    "a variable of the file": ("LOSS['last'] = W * 2\nreturn x * 3 + V", "global LOSS['last']"),
 }
-TRAINED = "LOSS = {}\nW = torch.ones(4, 5, requires_grad=True)"
+TRAINED = "LOSS = {}\nV = W = torch.ones(4, 5, requires_grad=True)"
 
 
 def with_roots(body):
@@ -698,7 +698,7 @@ def with_roots(body):
 
 
 def notes_of(record):
-    return [note for note in record["notes"] if "gradients from" in note or "the backward begins" in note]
+    return [note for note in record["notes"] if "gradients from" in note or "a second backward" in note]
 
 
 @pytest.mark.parametrize("name", ROOTS)
@@ -707,11 +707,11 @@ def test_the_backward_begins_also_at_what_a_call_leaves_in_inputs_and_state(name
     for backend in ("planted:clean", "aot_eager"):
         record = run(with_roots(body), backend, **FULL)
         assert passes(record), record
-        assert notes_of(record) == [f"the backward begins at the outputs and, in the last call, at {path}"]
+        assert notes_of(record) == [f"a second backward also begins, in the last call, at {path}"]
     wrong = body.replace("W", "(W.detach() + (W - W.detach()) * (7 if torch.compiler.is_compiling() else 1))")
     record = run(with_roots(wrong), "planted:clean", **FULL)
     assert [(finding["oracle"], finding["path"]) for finding in record["findings"]] == [
-        ("grad", "gradient of global W")
+        ("grad", "gradient of global V")
     ]
 
 
@@ -734,7 +734,7 @@ def test_the_backward_of_the_last_call_begins_at_what_it_leaves():
     twice = "CALLS = [make_inputs, make_inputs]\n"
     record = run(with_roots("z.copy_(W * W)\nreturn x * W") + twice, "planted:clean", **FULL)
     assert passes(record), record
-    assert notes_of(record) == ["the backward begins at the outputs and, in the last call, at input z"]
+    assert notes_of(record) == ["a second backward also begins, in the last call, at input z"]
     record = run(with_roots("self.losses.append((W * W).sum())\nreturn x * W") + twice, "planted:clean", **FULL)
     assert passes(record), record
     assert notes_of(record) == [
