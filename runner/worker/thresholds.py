@@ -132,3 +132,8 @@ SCALE_PART = Threshold(
 MOST_PAIRS = Threshold(
     1 << 24, "elements", "no larger intermediate is made for another choice, and no larger overlap is looked for"
 )
+TWIN_TIME = Threshold(
+    2.0,
+    "times what the backend took",
+    "a twin is begun if so much time is left: it compiles as much, and may be judged",
+)

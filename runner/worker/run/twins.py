@@ -13,6 +13,7 @@ from dataclasses import replace
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import TWIN, row_of
+from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.judge.procedure import judge_defined
@@ -23,9 +24,6 @@ ORACLES = frozenset(
     ("compile-error", "runtime-error", "structure", "shape", "dtype", "mutation", "nonfinite", "value", "grad")
 )
 """What is asked of a twin: it computes the same, and may lay it out in memory in another way."""
-
-ROOM = 2.0
-"""A twin is begun if the time that is left is so many times what the backend took."""
 
 
 def reason_against(job: Job, evidence: Evidence, seconds: dict[str, float]) -> str:
@@ -39,7 +37,7 @@ def reason_against(job: Job, evidence: Evidence, seconds: dict[str, float]) -> s
         return "the case asks for more than an equal program keeps"
     if not job.float64:
         return "there is no float64 reference"
-    if sum(seconds.values()) + ROOM * seconds.get("backend", 0.0) > job.timeout:
+    if sum(seconds.values()) + thresholds.TWIN_TIME.value * seconds.get("backend", 0.0) > job.timeout:
         return "too little time is left"
     return ""
 
