@@ -135,5 +135,5 @@ MOST_PAIRS = Threshold(
 TWIN_TIME = Threshold(
     2.0,
     "times what the backend took",
-    "a twin is begun if so much time is left: it compiles as much, and may be judged",
+    "a twin is begun if so much time is left: it is compiled and judged too",
 )
