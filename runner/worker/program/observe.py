@@ -67,6 +67,7 @@ class CallRecord:
     """One call. After an error only ``error`` counts."""
 
     error: ErrorRecord | None = None
+    phase: str = "forward"  # or backward: in which it is, or was when it raised
     outputs: Tree = field(default_factory=lambda: Tree("", ()))
     inputs: Tree = field(default_factory=lambda: Tree("", ()))  # after the call
     state: Tree = field(default_factory=lambda: Tree("", ()))  # parameters, buffers, attributes and variables after it
@@ -166,69 +167,173 @@ def observe(
     """
     with heard(loaded.module.__name__, packages) as messages:
         steps = Steps(loaded, compile_step)
-        return _observe(loaded, target, settings, change_inputs, packages, around_backward, messages, steps)
+        runner = _Runner(loaded, target, settings, packages, around_backward, steps, messages)
+        try:
+            return runner.run(change_inputs)
+        finally:
+            runner.restore_settings()
 
 
-def _observe(
-    loaded: LoadedCase,
-    target: Callable[..., Any],
-    settings: Settings,
-    change_inputs: Callable[[list[Any]], list[Any]] | None,
-    packages: Collection[str],
-    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
-    messages: Messages,
-    steps: Steps,
-) -> Observation:
-    observation = Observation()
-    kept_of_calls: list[tuple[CallRecord, KeptTensors]] = []
-    first: dict[str, Any] = {}
-    for call in range(len(loaded.makers)):
-        args = loaded.make_inputs(call, settings.seed + call)
-        cotangents = loaded.make_cotangents(call)
-        if change_inputs is not None:
-            args = change_inputs(args)
-        record = CallRecord()
-        observation.calls.append(record)
-        during = ["forward"]
-        messages.take()  # of making the inputs
+@dataclass
+class _Runner:
+    """A model or its compiled form, with all that its calls have in common."""
+
+    loaded: LoadedCase
+    target: Callable[..., Any]
+    settings: Settings
+    packages: Collection[str]
+    around_backward: Callable[[], contextlib.AbstractContextManager[None]]
+    steps: Steps
+    messages: Messages
+    _kept: list[tuple[CallRecord, KeptTensors]] = field(default_factory=list)
+    _original: dict[str, Any] = field(default_factory=dict)  # torch's settings before the first call
+
+    def run(self, change_inputs: Callable[[list[Any]], list[Any]] | None) -> Observation:
+        """Make all calls, up to the first that raises."""
+        observation = Observation()
+        for call in range(len(self.loaded.makers)):
+            args = self.loaded.make_inputs(call, self.settings.seed + call)
+            cotangents = self.loaded.make_cotangents(call)
+            if change_inputs is not None:
+                args = change_inputs(args)
+            record = CallRecord()
+            observation.calls.append(record)
+            self._observe(record, call, args, cotangents)
+            if record.error is not None:
+                break
+        for record, kept in self._kept:
+            record.overwritten = kept.overwritten()
+        return observation
+
+    def restore_settings(self) -> None:
+        """Put back what the calls have set: else the next run would begin with it."""
+        if self._original:
+            with in_stance(self.loaded.stance), modes(self.settings):
+                global_state.restore(self._original)
+
+    def _observe(
+        self, record: CallRecord, call: int, args: list[Any], cotangents: Sequence[torch.Tensor | None]
+    ) -> None:
+        """Make one call with the generators seeded, and fill ``record``, also where it raises."""
+        loaded, settings = self.loaded, self.settings
+        self.messages.take()  # of making the inputs
         seed_all(settings.seed + call)
         generators = _generators(settings.device)
         try:
             with in_stance(loaded.stance):
                 with modes(settings):
                     original = global_state.read()
-                first = first or original
-                earlier = [pair for number, (_, kept) in enumerate(kept_of_calls) for pair in kept.named(number)]
-                tensors = _run_call(
-                    record,
-                    loaded,
-                    target,
-                    args,
-                    settings if call == len(loaded.makers) - 1 else replace(settings, roots=frozenset()),
-                    call,
-                    during,
-                    cotangents,
-                    around_backward,
-                    earlier,
-                    original,
-                    steps,
-                )
-            record.messages = messages.take()
+                self._original = self._original or original
+                tensors = self._call(record, call, args, cotangents, original)
+            record.messages = self.messages.take()
             if len(loaded.makers) > 1 or settings.grad == "backward":
                 kept = KeptTensors.of(tensors, record.leaves())
-                record.repeated = kept.repeated([earlier for _, earlier in kept_of_calls])
-                kept_of_calls.append((record, kept))
+                record.repeated = kept.repeated([earlier for _, earlier in self._kept])
+                self._kept.append((record, kept))
             record.drew_random = _have_moved(generators, settings.device)
         except BaseException as error:  # noqa: BLE001  a panic of Rust code and CancelledError are no Exception
-            record.error = describe(error, loaded.path, loaded.module.__name__, during[0], packages)
+            record.error = describe(error, loaded.path, loaded.module.__name__, record.phase, self.packages)
             with contextlib.suppress(RuntimeError):  # of a device that the error has spoilt
                 record.drew_random = _have_moved(generators, settings.device)
-            break
-    for record, kept in kept_of_calls:
-        record.overwritten = kept.overwritten()
-    with in_stance(loaded.stance), modes(settings):
-        global_state.restore(first)  # else the next run would begin with what this one has set
-    return observation
+
+    def _call(
+        self,
+        record: CallRecord,
+        call: int,
+        args: list[Any],
+        given: Sequence[torch.Tensor | None],
+        before_changes: Mapping[str, Any],
+    ) -> Leaves:
+        """Call once, fill ``record``, return the values that the caller has then.
+
+        ``before_changes`` are torch's settings before the caller changes any.
+        """
+        loaded, settings, is_last = self.loaded, self.settings, call == len(self.loaded.makers) - 1
+        module, wanted = loaded.module.__name__, settings.roots if is_last else frozenset()
+        earlier = [pair for number, (_, kept) in enumerate(self._kept) for pair in kept.named(number)]
+        self.steps.take(call)
+        loaded.change(call)
+        names = loaded.argument_names(len(args))
+        given_inputs, state = _open(names, args, module), loaded.state_leaves()
+        input_places, state_places = _places(given_inputs), _places(state)
+        inputs = _tensors(given_inputs.leaves)
+        tensors = inputs + _tensors(state.leaves)
+        candidates = tensors if settings.grad == "backward" else []
+        first_names = {
+            id(tensor): (path, tensor) for path, tensor in reversed(candidates)
+        }  # a module may hold a tensor twice
+        sources = [
+            (path, tensor)
+            for path, tensor in reversed(first_names.values())
+            # What attributes and variables hold beside leaves are results of earlier calls.
+            if tensor.requires_grad and (tensor.is_leaf or path.startswith(("input ", "parameter ", "buffer ")))
+        ]
+        for _, tensor in sources:
+            tensor.grad = None
+            if not tensor.is_leaf:
+                tensor.retain_grad()
+        record.graphs_carried = any(tensor.grad_fn is not None for _, tensor in tensors[len(inputs) :])
+        versions = [_version(tensor) for _, tensor in tensors]
+        gaps = GapWatch(tensors)
+
+        def forward() -> Any:
+            with modes(settings), loaded.around(call):
+                settings_before = global_state.read() if loaded.has_changes else before_changes
+                try:
+                    with loaded.python:
+                        return loaded.call(self.target, args)
+                finally:
+                    record.settings = global_state.changes(settings_before)
+
+        result = in_new_thread(forward) if loaded.in_thread(call) else forward()
+        synchronize(settings.device)
+        opened = _open(["output"], [result], module)
+        outputs, record.outputs = _tensors(opened.leaves), _copy(opened, module)
+        record.aliases = find_relations(opened.leaves, [*given_inputs.leaves, *state.leaves])
+        gradients: list[tuple[str, torch.Tensor]] = []
+        roots: list[tuple[str, torch.Tensor]] = []
+        if settings.grad == "backward":
+            record.phase = "backward"
+            record.unfit = unfit_cotangent(outputs, given) if settings.cotangent == "given" else ""
+            sources += _late_sources(loaded, tensors, sources)
+            if wanted:
+                roots = _roots([*_open(names, args, module).leaves, *loaded.state_leaves().leaves], wanted)
+            with self.around_backward(), loaded.around(call):
+                record.gradients, gradients = _backward(
+                    outputs + roots, sources, settings, settings.seed + call, given, loaded.python
+                )
+            self.steps.keep(gradients)
+            record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
+            synchronize(settings.device)
+        else:
+            known = {id(tensor) for _, tensor in tensors}
+            record.gradients = _kept_gradients([*tensors, *(pair for pair in outputs if id(pair[1]) not in known)])
+        record.gaps = gaps.read()
+        record.generator = torch.get_rng_state()
+        record.written = frozenset(
+            path for (path, tensor), version in zip(tensors, versions, strict=True) if _version(tensor) != version
+        )
+        # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
+        copy = len(loaded.makers) > 1
+        record.aliases = add_writes(record.aliases, outputs, tensors)
+        inputs_after, state_after = _open(names, args, module), loaded.state_leaves()
+        inputs_now, state_now = _places(inputs_after), _places(state_after)
+        record.inputs = replace(_copy(inputs_after, module, copy), replaced=input_places.replaced(inputs_now))
+        record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(state_now))
+        record.aliases |= _places(opened).relations(input_places, state_places, inputs_now, state_now)
+        before, after = input_places.joined(state_places), inputs_now.joined(state_now)
+        record.sharing = find_sharing(before, [*opened.leaves, *earlier], after, settings.device == "cpu")
+        if settings.grad == "backward":
+            ends, changed = {id(tensor) for _, tensor in outputs}, {*record.written, *after.changed(before)}
+            record.graphs_kept = tuple(
+                path
+                for path, tensor in _tensors([*inputs_after.leaves, *state_after.leaves])
+                if path in changed and tensor.grad_fn is not None and id(tensor) not in ends
+                if path not in wanted
+            )
+        # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
+        results = outputs + (gradients if copy else [])
+        return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 
 def read_counts(observation: Observation) -> None:
@@ -251,109 +356,6 @@ def doubt_counts(observation: Observation, bounded: Iterable[str]) -> None:
         zeros = [name for name in {"graphs", *bounded}.intersection(counters.COUNTS) if getattr(observation, name) == 0]
         for name in counters.lost(zeros) if zeros else ():
             setattr(observation, name, None)
-
-
-def _run_call(
-    record: CallRecord,
-    loaded: LoadedCase,
-    target: Callable[..., Any],
-    args: list[Any],
-    settings: Settings,
-    call: int,
-    during: list[str],
-    given: Sequence[torch.Tensor | None],
-    around_backward: Callable[[], contextlib.AbstractContextManager[None]],
-    earlier: Leaves,
-    original: Mapping[str, Any],
-    steps: Steps,
-) -> Leaves:
-    """Call once, fill ``record``, return the values that the caller has then.
-
-    ``during`` holds the phase for the handler of an error, ``earlier`` what the caller has of earlier calls, and
-    ``original`` torch's settings before the caller changes any.
-    """
-    module, seed = loaded.module.__name__, settings.seed + call
-    steps.take(call)
-    loaded.change(call)
-    names = loaded.argument_names(len(args))
-    given_inputs, state = _open(names, args, module), loaded.state_leaves()
-    input_places, state_places = _places(given_inputs), _places(state)
-    inputs = _tensors(given_inputs.leaves)
-    tensors = inputs + _tensors(state.leaves)
-    candidates = tensors if settings.grad == "backward" else []
-    first_names = {
-        id(tensor): (path, tensor) for path, tensor in reversed(candidates)
-    }  # a module may hold a tensor twice
-    sources = [
-        (path, tensor)
-        for path, tensor in reversed(first_names.values())
-        # What attributes and variables hold beside leaves are results of earlier calls.
-        if tensor.requires_grad and (tensor.is_leaf or path.startswith(("input ", "parameter ", "buffer ")))
-    ]
-    for _, tensor in sources:
-        tensor.grad = None
-        if not tensor.is_leaf:
-            tensor.retain_grad()
-    record.graphs_carried = any(tensor.grad_fn is not None for _, tensor in tensors[len(inputs) :])
-    versions = [_version(tensor) for _, tensor in tensors]
-    gaps = GapWatch(tensors)
-
-    def forward() -> Any:
-        with modes(settings), loaded.around(call):
-            settings_before = global_state.read() if loaded.has_changes else original
-            try:
-                with loaded.python:
-                    return loaded.call(target, args)
-            finally:
-                record.settings = global_state.changes(settings_before)
-
-    result = in_new_thread(forward) if loaded.in_thread(call) else forward()
-    synchronize(settings.device)
-    opened = _open(["output"], [result], module)
-    outputs, record.outputs = _tensors(opened.leaves), _copy(opened, module)
-    record.aliases = find_relations(opened.leaves, [*given_inputs.leaves, *state.leaves])
-    gradients: list[tuple[str, torch.Tensor]] = []
-    roots: list[tuple[str, torch.Tensor]] = []
-    if settings.grad == "backward":
-        during[0] = "backward"
-        record.unfit = unfit_cotangent(outputs, given) if settings.cotangent == "given" else ""
-        sources += _late_sources(loaded, tensors, sources)
-        if settings.roots:
-            roots = _roots([*_open(names, args, module).leaves, *loaded.state_leaves().leaves], settings.roots)
-        with around_backward(), loaded.around(call):
-            record.gradients, gradients = _backward(outputs + roots, sources, settings, seed, given, loaded.python)
-        steps.keep(gradients)
-        record.shared_gradients = find_common(gradients, [*tensors, *opened.leaves])
-        synchronize(settings.device)
-    else:
-        known = {id(tensor) for _, tensor in tensors}
-        record.gradients = _kept_gradients([*tensors, *(pair for pair in outputs if id(pair[1]) not in known)])
-    record.gaps = gaps.read()
-    record.generator = torch.get_rng_state()
-    record.written = frozenset(
-        path for (path, tensor), version in zip(tensors, versions, strict=True) if _version(tensor) != version
-    )
-    # After the only call nobody writes to inputs and state any more. Copies would double what large cases need.
-    copy = len(loaded.makers) > 1
-    record.aliases = add_writes(record.aliases, outputs, tensors)
-    inputs_after, state_after = _open(names, args, module), loaded.state_leaves()
-    inputs_now, state_now = _places(inputs_after), _places(state_after)
-    record.inputs = replace(_copy(inputs_after, module, copy), replaced=input_places.replaced(inputs_now))
-    record.state = replace(snapshot_state(loaded, state_after, copy), replaced=state_places.replaced(state_now))
-    record.aliases |= _places(opened).relations(input_places, state_places, inputs_now, state_now)
-    before, after = input_places.joined(state_places), inputs_now.joined(state_now)
-    record.sharing = find_sharing(before, [*opened.leaves, *earlier], after, settings.device == "cpu")
-    if settings.grad == "backward":
-        ends, changed = {id(tensor) for _, tensor in outputs}, {*record.written, *after.changed(before)}
-        record.graphs_kept = tuple(
-            path
-            for path, tensor in _tensors([*inputs_after.leaves, *state_after.leaves])
-            if path in changed and tensor.grad_fn is not None and id(tensor) not in ends
-            if path not in settings.roots
-        )
-    # A CUDA graph may reuse what a call returned. Of a lone call nothing but its result can change afterwards.
-    results = outputs + (gradients if copy else [])
-    return (results if settings.device == "cpu" else []) + (inputs if copy else [])
 
 
 def snapshot_state(loaded: LoadedCase, held: State, copy: bool = True) -> Tree:

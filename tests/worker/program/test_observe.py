@@ -11,6 +11,7 @@ import torch
 from worker_jobs import job, source
 
 from runner.worker.program import observe as observing
+from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Settings, observe
 from runner.worker.program.snapshot import snapshot
@@ -215,6 +216,16 @@ def test_a_run_begins_with_the_settings_of_the_one_before_it(tmp_path):
         first, second = observe(loaded, loaded.model, Settings.of(job())).calls
         assert first.settings == {"torch.get_default_dtype()": (torch.float32, torch.float64)} and not second.settings
         assert [call.outputs.leaves[0].value for call in (first, second)] == ["torch.float32", "torch.float64"]
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_settings_are_put_back_where_the_inputs_of_a_later_call_cannot_be_made(tmp_path):
+    text = source(
+        "torch.set_default_dtype(torch.float64)\nreturn x", definitions="CALLS = [make_inputs, lambda: 1 / 0]"
+    )
+    loaded = Source(text, "case", str(tmp_path)).load(0)
+    with pytest.raises(InvalidCase):
+        observe(loaded, loaded.model, Settings.of(job()))
     assert torch.get_default_dtype() == torch.float32
 
 
