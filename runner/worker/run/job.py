@@ -334,13 +334,14 @@ class _Run:
         reference: Reference,
         varies: bool,
         excluded: frozenset[str],
-        again: Sequence[Finding],
+        again: Sequence[Finding] = (),
     ) -> tuple[Evidence, list[Finding]]:
         """Return all findings and their evidence, without the parts of the state that are ``excluded``."""
         if excluded:
             eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
         evidence = Evidence(self.job, eager, compiled, reference, again=again)
-        return judge_defined(evidence, self.source, self.settings, self.phases.begin, varies)
+        settings = replace(self.settings, roots=eager.roots)
+        return judge_defined(evidence, self.source, settings, self.phases.begin, varies)
 
     def _judge_further(
         self, evidence: Evidence, excluded: frozenset[str], compile_module: backends.Compile
@@ -357,14 +358,13 @@ class _Run:
         self.phases.begin("backend")
         compiled = observe_backend(self.job, self.source, compile_module, eager)
         self.phases.begin("judge")
-        if excluded:
-            eager, compiled = eager.without_state(excluded), compiled.without_state(excluded)
-        reference = Reference(self.source, settings, eager, self.job.float64, self.phases.begin)
-        further = Evidence(self.job, eager, compiled, reference)
         evidence.note(f"a second backward also begins, in the last call, at {', '.join(sorted(self.roots))}")
-        return judge_defined(further, self.source, settings, self.phases.begin, False)[1]
+        reference = Reference(self.source, settings, eager, self.job.float64, self.phases.begin)
+        return self._compare(eager, compiled, reference, False, excluded)[1]
 
-    def _judge_twin(self, evidence: Evidence, excluded: frozenset[str]) -> list[Finding]:
+    def _judge_twin(
+        self, evidence: Evidence, excluded: frozenset[str], compile_module: backends.Compile
+    ) -> list[Finding]:
         """Return what the compiled twin of the case shows, if it has one and may be compared with it."""
         if not self.source.has_twin or TWIN in self.job.ignore:
             return []
@@ -374,7 +374,7 @@ class _Run:
             evidence.note(f"not compared with its twin: {reason}")
             return []
         self.phases.begin("backend")
-        twin = observe_backend(self.job, self.source, backends.build(self.job.backend), evidence.eager, twin=True)
+        twin = observe_backend(self.job, self.source, compile_module, evidence.eager, twin=True)
         self.phases.begin("judge")
         twin = twin.without_state(excluded) if excluded else twin
         findings = twins.judge_twin(evidence, twin, self.source, self.settings, self.phases.begin)
@@ -417,7 +417,7 @@ class _Run:
                 self.record = replace(self.record, trust=Trust("VACUOUS", reason))
             else:
                 findings = self._judge_further(evidence, excluded, compile_module)
-                findings = findings or self._judge_twin(evidence, excluded)
+                findings = findings or self._judge_twin(evidence, excluded, compile_module)
         run = functools.partial(observe_backend, self.job, self.source, eager=eager)
         findings = weigh_random(evidence, findings, self.source, self.settings, compile_module, run, self.phases.begin)
         note_autocast(evidence, findings)
