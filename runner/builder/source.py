@@ -47,6 +47,7 @@ from runner.cases.python_files import top_names
 from runner.cases.texts import numpy_step
 from runner.cases.walk import places_made
 from runner.cases.yaml.values import show_value
+from runner.contract.job import defines
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
 from runner.files import read_text
 from runner.quote import QuoteError, comment, docstring, dotted_name, identifier, literal, torch_name
@@ -86,7 +87,7 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
 
 def has_twin(source: Source) -> bool:
     """Return whether a source defines an equal program beside its model."""
-    return "\ndef make_twin():\n" in source.text
+    return defines(source.text, "make_twin")
 
 
 @contextlib.contextmanager

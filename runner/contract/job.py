@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -81,3 +82,14 @@ class Job:
 
 
 _FIELDS = tuple(item.name for item in dataclasses.fields(Job))
+
+_MAKE_MODEL = "\ndef make_model():"
+
+
+def defines(source: str, name: str) -> bool:
+    """Return whether the source of a job itself defines a function or variable, at its top.
+
+    Before ``make_model`` there may be the file of a person, who may use any name.
+    """
+    own = source[max(0, source.rfind(_MAKE_MODEL)) :]
+    return re.search(rf"^(?:def {name}\(|{name} = )", own, re.MULTILINE) is not None

@@ -28,7 +28,7 @@ from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_names import is_name
 from runner.contract.finding import Finding
 from runner.contract.global_setting import Setting
-from runner.contract.job import Job
+from runner.contract.job import Job, defines
 from runner.contract.operators import DRAWING
 from runner.contract.oracles import EXCEPTIONS, TWIN, is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
@@ -490,7 +490,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     text = build(variant).text
     request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
     aim = aim_at(variant, request, text, result)
-    aim = replace(aim, backward=aim.backward or "\nSTEPS = [" in text)
+    aim = replace(aim, backward=aim.backward or defines(text, "STEPS"))
     own = variant.case.module is not None
     title = docstring(one_line(f"{variant.id.partition('::')[2]}: {aim.title}", 300)).replace("\n", " ")
     doc = imports = early = ""
@@ -548,7 +548,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     if cotangent not in _COTANGENTS:
         raise QuoteError("a cotangent is seeded, ones, sum or given")
     settings = [one.target for call in case.calls for one in call.changes if one.target.startswith("torch.")]
-    lists = [name for name in _LOOPED if re.search(rf"^{name} = \[", text, re.MULTILINE)]
+    lists = [name for name in _LOOPED if defines(text, name)]
     several, first = "CALLS" in lists, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"
     draws = own or bool(DRAWING.search(model))

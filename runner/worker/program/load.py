@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from runner.contract.job import Job
+from runner.contract.job import Job, defines
 from runner.contract.settings import DEFAULT_THREADS
 from runner.worker.program import folders
 from runner.worker.program.additions import Additions
@@ -134,7 +134,8 @@ class Source:
         self.replacements = replacements
         self._python = replacements or _NO_CONTEXT
         self._additions = Additions() if replacements else None
-        self.has_twin = "\ndef make_twin():" in text
+        self.has_twin = defines(text, "make_twin")
+        self._text = text
         self.stem = re.sub(r"\W", "_", name) or "case"
         self.path = str(Path(folder) / f"{self.stem}.py")
         Path(self.path).write_text(text, encoding="utf-8")
@@ -164,12 +165,12 @@ class Source:
         module = self._import()
         make_model = getattr(module, "make_model", None)
         if launching:
-            make_model = getattr(module, "make_kernel_model", make_model)
+            make_model = self._own(module, "make_kernel_model") or make_model
         if twin:
-            make_model = getattr(module, "make_twin", None)
+            make_model = self._own(module, "make_twin")
         if not callable(make_model):
             raise InvalidCase("the source defines no make_model()")
-        makers = getattr(module, "CALLS", None) or [getattr(module, MAKE_INPUTS, None)]
+        makers = self._own(module, "CALLS") or [getattr(module, MAKE_INPUTS, None)]
         if not all(callable(maker) for maker in makers):
             raise InvalidCase("the source defines no make_inputs(), or CALLS holds something that is no function")
         holders = file_holders(module)
@@ -183,10 +184,10 @@ class Source:
             raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
-        cotangents = tuple(getattr(module, "COTANGENTS", ()))
+        cotangents = tuple(self._own(module, "COTANGENTS") or ())
         stance = "" if launching else self.stance
-        keywords = tuple(getattr(module, "KEYWORD_INPUTS", ()))
-        callers = (tuple(getattr(module, name, ())) for name in CALLERS)
+        keywords = tuple(self._own(module, "KEYWORD_INPUTS") or ())
+        callers = (tuple(self._own(module, name) or ()) for name in CALLERS)
         return LoadedCase(
             module,
             self.path,
@@ -197,9 +198,13 @@ class Source:
             self._python,
             stance,
             keywords,
-            getattr(module, "make_optimizer", None),
+            self._own(module, "make_optimizer"),
             *callers,
         )
+
+    def _own(self, module: Any, name: str) -> Any:
+        """Return what the source itself defines under a name; None where only a person's file before it does."""
+        return getattr(module, name) if defines(self._text, name) else None
 
     def close(self) -> None:
         """Forget the modules that were loaded, and what they have added to torch."""

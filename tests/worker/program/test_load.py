@@ -92,6 +92,15 @@ def test_nothing_is_left_behind():
     assert not [name for name in set(sys.modules) - modules if name.startswith("runner_case_")]
 
 
+NAMES = ("CALLS", "COTANGENTS", "KEYWORD_INPUTS", "STEPS", "CHANGES", "CONTEXTS", "THREADS", "make_optimizer")
+
+
+@pytest.mark.parametrize("name", (*NAMES, "make_kernel_model", "make_twin"))
+def test_a_persons_file_may_use_any_name(name):
+    record = run(f"{name} = 100\n{source('return x * 2')}")
+    assert passes(record) and record["compared"]["outputs"] == 1
+
+
 def test_the_last_inputs_may_go_by_keywords(tmp_path):
     text = source("return x - 2 * y, z", "torch.ones(2), 3, torch.zeros(2)", "x, *, z, y", definitions=KEYWORDS)
     loaded = Source(text, "case", str(tmp_path)).load(0)
