@@ -133,18 +133,14 @@ def compare_units(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tens
     for oracle, wrong in kinds.items():
         if bool(wrong.any()):
             worst = int(ulps.masked_fill(~wrong, -1).argmax())
-            sides = {name: side.reshape(-1)[worst].item() for name, side in _named(eager, compiled, exact).items()}
-            numbers: dict[str, Any] = {
-                "elements": eager.numel(),
-                "mismatched": int(wrong.sum()),
-                "worst_index": index_of(worst, eager.shape),
-                **{name: number(value) for name, value in sides.items()},
-                "eager_ulps": number(float(own.ulps[worst])),
-                "compiled_ulps": number(float(ulps[worst])),
-                "ulps_allowed": bound,
-            }
+            numbers = _numbers({"eager": eager, "compiled": compiled, "reference": exact}, wrong, worst)
+            numbers.update(
+                eager_ulps=number(float(own.ulps[worst])),
+                compiled_ulps=number(float(ulps[worst])),
+                ulps_allowed=bound,
+            )
             if oracle == "value":
-                errors_there = error_of(sides["eager"], sides["compiled"])
+                errors_there = error_of(*(side.reshape(-1)[worst].item() for side in (eager, compiled)))
                 numbers["abs_error"], numbers["rel_error"] = map(number, errors_there)
             differences.append(Difference(oracle, _sentence(numbers, oracle), numbers))
     return Comparison(tuple(differences))
@@ -157,27 +153,29 @@ def compare_noise(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tens
     NaN and infinities must be eager's.
     """
     other_class = (classes(planes(eager)) != classes(planes(compiled))).any(dim=1)
-    numbers: dict[str, Any] = {"elements": eager.numel()}
+    sides = {"eager": eager, "compiled": compiled}
     if bool(other_class.any()):
-        worst = int(other_class.nonzero()[0])
-        numbers.update(mismatched=int(other_class.sum()), worst_index=index_of(worst, eager.shape))
-        numbers.update({n: number(side.reshape(-1)[worst].item()) for n, side in _named(eager, compiled).items()})
+        numbers = _numbers(sides, other_class, int(other_class.nonzero()[0]))
         return Comparison((Difference("nonfinite", _sentence(numbers, "nonfinite"), numbers),))
     ratio = signal_to_noise(eager, compiled)
     nearer = exact is not None and signal_to_noise(exact, compiled) >= signal_to_noise(exact, eager)
     if ratio >= bound or nearer:
         return Comparison()
     worst = int((planes(eager) - planes(compiled)).abs().nan_to_num(0.0).amax(dim=1).argmax())
-    numbers.update(mismatched=int(different_bits(eager, compiled).sum()), worst_index=index_of(worst, eager.shape))
-    numbers.update({n: number(side.reshape(-1)[worst].item()) for n, side in _named(eager, compiled).items()})
+    numbers = _numbers(sides, different_bits(eager, compiled), worst)
     numbers.update(sqnr=number(ratio), sqnr_wanted=bound)
     message = f"the ratio of signal to noise is {ratio:.4g} dB, and {bound:g} dB are wanted"
     return Comparison((Difference("value", message, numbers),))
 
 
-def _named(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor | None = None) -> dict[str, torch.Tensor]:
-    sides = {"eager": eager, "compiled": compiled}
-    return sides if exact is None else {**sides, "reference": exact}
+def _numbers(sides: Mapping[str, torch.Tensor], wrong: torch.Tensor, worst: int) -> dict[str, Any]:
+    """Return how many elements are wrong, and what each side holds at the worst."""
+    return {
+        "elements": wrong.numel(),
+        "mismatched": int(wrong.sum()),
+        "worst_index": index_of(worst, sides["eager"].shape),
+        **{name: number(side.reshape(-1)[worst].item()) for name, side in sides.items()},
+    }
 
 
 _VERBS = {"nonfinite": "have another NaN or infinity", "value": "are further off than allowed",
