@@ -147,20 +147,6 @@ class _Torch:
         self._definitions = Definitions()
         self._settings = global_state.read()
         self._random = torch.get_rng_state()
-        self._modes = self._depths()
-
-    def _depths(self) -> tuple[Any, ...]:
-        """Return what can be read but not set: modes that somebody entered and has not left."""
-        from runner.worker.torch_private import dispatch
-
-        torch = self._torch
-        torch.autocast_increment_nesting()  # torch has no function that reads this depth alone
-        return (
-            dispatch.count_function_modes(),
-            dispatch.count_dispatch_modes(),
-            torch.is_inference_mode_enabled(),
-            torch.autocast_decrement_nesting(),
-        )
 
     def restore(self) -> str:
         """Restore all but the device's memory. Return why that is not enough, or nothing."""
@@ -170,8 +156,6 @@ class _Torch:
         global_state.restore(self._settings)
         torch.clear_autocast_cache()
         torch.set_rng_state(self._random)
-        if self._depths() != self._modes:
-            return "a mode was entered and not left"
         for setting in global_state.differences(self._settings):
             return f"{setting} stays changed"
         name = self._definitions.replaced()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -25,7 +24,6 @@ current_mode: Callable[[], Any] = Door("torch.utils._python_dispatch:_get_curren
 count_function_modes: Callable[[], int] = Door("torch._C:_len_torch_function_stack", _NEEDED).need()
 enter_function_mode: Callable[[Any], None] = Door("torch._C:_push_on_torch_function_stack", _NEEDED).need()
 leave_function_mode: Callable[[], Any] = Door("torch._C:_pop_torch_function_stack", _NEEDED).need()
-count_dispatch_modes: Callable[[], int] = Door("torch._C:_len_torch_dispatch_stack", _NEEDED).need()
 
 _function_modes: Callable[[], list[Any]] = Door("torch.overrides:_get_current_function_mode_stack", _NEEDED).need()
 _dispatch_modes: Callable[[], list[Any]] = Door(
@@ -85,7 +83,7 @@ def run_branches(mode: type, choose: Callable[..., Any], repeat: Callable[..., A
             operator.py_impl(mode)(function)
 
 
-@contextlib.contextmanager
+@contextmanager
 def kernels_replaced(kernels: Mapping[str, Callable[..., Any]], key: str) -> Iterator[None]:
     """Let operators of ATen, by name and overload, run these functions under a dispatch key while the block lasts.
 
