@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from runner.worker import thresholds
-from runner.worker.operators.choices import Call
+from runner.worker.operators.choices import Call, aten
 from runner.worker.operators.freedoms import Freedom
 from runner.worker.program.snapshot import Leaf, Tree
 from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
@@ -17,8 +17,6 @@ from runner.worker.rerun.kinks import Spread
 from runner.worker.rerun.picks import Picks
 from runner.worker.tensors.elements import planes
 from runner.worker.tensors.tolerance import tolerance_for
-
-aten = torch.ops.aten
 
 STEPS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten._to_copy.default)
 """Operators that step by one at each whole number, or half."""
