@@ -13,6 +13,7 @@ import pytest
 
 import runner
 from runner.exit_codes import UsageError
+from runner.session.settings import Shard
 
 ROOT = Path(__file__).resolve().parents[1]
 SPEC = "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n  - {name: b, inputs: {x: [2]}, chain: [torch.sin]}\n"
@@ -110,10 +111,14 @@ def test_values_have_bounds(values: dict[str, object]) -> None:
 
 
 def test_a_shard_may_be_written_as_on_the_command_line(spec: Path) -> None:
+    """Which variants it has depends on their ids, and so on the folder of the test."""
     loaded = runner.collect([spec])
-    parts = [runner.plan(loaded, runner.RunSettings(shard=f"{n}/2")).planned for n in (1, 2)]
-    assert [len(part) for part in parts] == [len(loaded.variants) - len(parts[1]), len(parts[1])]
-    assert all(parts)
+    texts, shards = (
+        [runner.plan(loaded, runner.RunSettings(shard=shard)).planned for shard in shards]
+        for shards in (("1/2", "2/2"), (Shard(1, 2), Shard(2, 2)))
+    )
+    assert texts == shards and texts[0] != texts[1]
+    assert sorted(each.variant.id for part in texts for each in part) == sorted(each.id for each in loaded.variants)
 
 
 def test_a_selection_that_cannot_be_read_is_refused(spec: Path) -> None:
