@@ -124,7 +124,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
         forms = {form: module for form, module in FORMS.items() if form.split()[0] == name}
         for typed, module in {name: name, **forms}.items():
             parsers[typed] = Parser(prog=f"runner {typed}")
-            entrance(module, "add")(parsers[typed])
+            entrance(module).add(parsers[typed])
     return parsers
 
 

@@ -7,7 +7,8 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from runner import console
@@ -100,31 +101,80 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {message}\n{self.prog} --help lists what it takes\n")
 
 
-def add_paths(parser: argparse.ArgumentParser, many: bool = True) -> None:
-    """Add where cases are: many paths, or one case."""
-    if many:
-        parser.add_argument(
-            "paths",
-            nargs="+",
-            metavar="PATH",
-            help="a .suite.yaml, a .spec.yaml, a folder, FILE::CASE, or FOLDER::CASE",
-        )
-    else:
-        parser.add_argument("case", metavar="CASE", help="FILE::CASE, FOLDER::CASE, or an id that a run printed")
-    add_settings(parser, "allow_python", "limit")
+Adder = Callable[[argparse._ActionsContainer], object]
+"""Adds arguments to a parser or to a group of one."""
 
 
-def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | None = None) -> None:
-    """Add the options of these settings; ``help`` replaces their own where a command means a little else."""
+@dataclass(frozen=True)
+class Command:
+    """A command: the function that runs it, what its help says above and below the options, and its arguments."""
+
+    run: Callable[[argparse.Namespace], int]
+    text: str
+    epilog: str
+    adders: Sequence[Adder]
+    usage: str | None = None
+
+    def __call__(self, arguments: argparse.Namespace) -> int:
+        """Run it, and return the exit code."""
+        return self.run(arguments)
+
+    def add(self, parser: argparse.ArgumentParser) -> None:
+        """Give a parser the help and the arguments."""
+        parser.description, parser.epilog, parser.usage = self.text, self.epilog or None, self.usage or parser.usage
+        if self.epilog:  # its lines are kept
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
+        _add_all(parser, self.adders)
+
+
+def command(
+    text: str, *adders: Adder, epilog: str = "", usage: str | None = None
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make a command of the function that runs it; the arguments are those of ``Command``."""
+    return lambda run: Command(run, text, epilog, adders, usage)
+
+
+def argument(*names: str, **keywords: Any) -> Adder:
+    """Return what adds one argument, in the words of ``add_argument``."""
+    return lambda parser: parser.add_argument(*names, **keywords)
+
+
+def defaults(**values: Any) -> Adder:
+    """Return what sets values that no option gives."""
+    return lambda parser: parser.set_defaults(**values)
+
+
+def group(title: str, *adders: Adder) -> Adder:
+    """Return what adds arguments under a title of their own."""
+    return lambda parser: _add_all(parser.add_argument_group(title), adders)
+
+
+def one_of(*adders: Adder, required: bool = False) -> Adder:
+    """Return what adds options of which one alone may be given."""
+    return lambda parser: _add_all(parser.add_mutually_exclusive_group(required=required), adders)
+
+
+def _add_all(parser: argparse._ActionsContainer, adders: Sequence[Adder]) -> None:
+    for add in adders:
+        add(parser)
+
+
+def setting(*names: str, help: str | None = None) -> Adder:
+    """Return what adds the options of these settings; ``help`` replaces their own where a command means a little
+    else."""
+    return lambda parser: _add_settings(parser, names, help)
+
+
+def _add_settings(parser: argparse._ActionsContainer, names: Sequence[str], help: str | None) -> None:
     for name in names:
         option = options()[name]
-        default = RunSettings.__dataclass_fields__[name].default
         keywords: dict[str, Any] = {"dest": name, "help": help or option.help}
+        default = RunSettings.__dataclass_fields__[name].default
         match option.kind:
             case "switch":
                 keywords["action"] = "store_true"
             case "yes-no":
-                add_yes_no(parser, name, keywords["help"])
+                _add_all(parser, yes_no(name, keywords["help"]))
                 continue
             case "list":
                 keywords |= {"action": "append", "default": [], "metavar": option.metavar}
@@ -141,12 +191,11 @@ def add_settings(parser: argparse._ActionsContainer, *names: str, help: str | No
         parser.add_argument(*option.flags.split(), **keywords)
 
 
-def add_yes_no(parser: argparse._ActionsContainer, name: str, help: str) -> None:
-    """Add ``--name`` and ``--no-name``, of which the first is the default."""
+def yes_no(name: str, help: str) -> tuple[Adder, Adder]:
+    """Return what adds ``--name`` and ``--no-name``, of which the first is the default."""
     # Suppressed, or Python 3.11 writes the default into the help once more.
     action = argparse.BooleanOptionalAction
-    parser.add_argument(f"--{name}", action=action, default=argparse.SUPPRESS, help=help)
-    parser.set_defaults(**{name: True})
+    return argument(f"--{name}", action=action, default=argparse.SUPPRESS, help=help), defaults(**{name: True})
 
 
 def settings_of(arguments: argparse.Namespace) -> RunSettings:
@@ -158,95 +207,88 @@ def settings_of(arguments: argparse.Namespace) -> RunSettings:
     return RunSettings(**fields)
 
 
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Add what narrows them."""
-    add_settings(parser, "backend", "device", "select")
+PATHS = (
+    argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a .suite.yaml, a .spec.yaml, a folder, FILE::CASE, or FOLDER::CASE",
+    ),
+    setting("allow_python", "limit"),
+)
+"""Where cases are."""
+
+CASE = (
+    argument("case", metavar="CASE", help="FILE::CASE, FOLDER::CASE, or an id that a run printed"),
+    setting("allow_python", "limit"),
+)
+"""Where one case is."""
+
+SELECTION = setting("backend", "device", "select")
+"""What narrows them."""
+
+ENVIRONMENT = setting("python", "imports", "jobs")
+"""Under which Pythons they run, and how many at once."""
+
+PYTEST_JOBS = argument(
+    "-n",
+    "--numprocesses",
+    dest="jobs",
+    type=lambda text: None if text in ("auto", "logical") else integer(1, JOBS)(text),
+    default=argparse.SUPPRESS,
+    help=argparse.SUPPRESS,
+)
+"""``-j`` as pytest-xdist spells it, ``auto`` included."""
+
+SEED = setting("seed", help="of models and inputs, in cases without a seed of their own (default: 0)")
+"""From what random numbers are made, where no random operator runs."""
+
+FAILURE = (*CASE, SELECTION, ENVIRONMENT, SEED, setting("values"))
+"""All that a command about one failing variant takes. Such a command ends with RESULT_CODES."""
+
+JSON = argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
 
 
-def add_pythons(parser: argparse.ArgumentParser, each: str) -> None:
-    """Add under which Pythons they run, ``each`` of which the report gives a column or a row."""
-    add_settings(parser, "python", help=f"a Python that has torch; repeat for a {each} each")
-    add_settings(parser, "imports")
+def junit(text: str, dialect: str | None = None) -> tuple[Adder, Adder]:
+    """Return what adds where JUnit XML goes, and in which dialect."""
+    return (
+        argument("--junit", "--junitxml", metavar="FILE", help=text),
+        argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect),
+    )
 
 
-def add_environment(parser: argparse.ArgumentParser) -> None:
-    """Add under which Pythons they run, and how many at once."""
-    add_settings(parser, "python", "imports", "jobs")
+def github(text: str) -> Adder:
+    """Return what adds whether GitHub Actions is told of what is wrong."""
+    return argument("--github", action="store_true", help=text)
 
 
-def add_variant(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add all that a command about one failing variant takes, ``text`` for its help, and its exit codes."""
-    describe(parser, text, RESULT_CODES)
-    add_paths(parser, many=False)
-    add_selection(parser)
-    add_environment(parser)
-    add_seed(parser)
-    add_settings(parser, "values")
-
-
-def add_junit(parser: argparse._ActionsContainer, text: str, dialect: str | None = None) -> None:
-    """Add where JUnit XML goes, and in which dialect."""
-    parser.add_argument("--junit", "--junitxml", metavar="FILE", help=text)
-    parser.add_argument("--junit-dialect", choices=("extended", "strict"), default="extended", help=dialect)
-
-
-def add_outputs(parser: argparse._ActionsContainer) -> None:
-    """Add what ``runner.cli.outputs.reporters_of`` reads."""
-    parser.add_argument("--ctrf", metavar="FILE", help="JSON of the Common Test Report Format (ctrf.io) here")
-    parser.add_argument(
+OUTPUTS = (
+    argument("--ctrf", metavar="FILE", help="JSON of the Common Test Report Format (ctrf.io) here"),
+    argument(
         "--html", metavar="FOLDER", dest="html_folder",
         help="also pages in this folder: failures by signature, a table with filters, a page for each failure",
-    )  # fmt: skip
-    add_github(parser, "in a job of GitHub Actions: a summary of the step, and remarks at lines of YAML")
-    parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH",
-                        help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, "
-                        "or package:function; repeat for several")  # fmt: skip
+    ),
+    github("in a job of GitHub Actions: a summary of the step, and remarks at lines of YAML"),
+    argument(
+        "--report", action="append", default=[], metavar="NAME=PATH",
+        help="what a reporter writes, here: events, junit, ctrf, html, github, one of another package, "
+        "or package:function; repeat for several",
+    ),
+)  # fmt: skip
+"""What ``runner.cli.outputs.reporters_of`` reads."""
 
-
-def add_github(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add whether GitHub Actions is told of what is wrong."""
-    parser.add_argument("--github", action="store_true", help=text)
-
-
-def add_verbose(parser: argparse._ActionsContainer) -> None:
-    """Add how much the terminal says, as ``arguments.detail``: ``verbose``, ``quiet`` or neither.
-
-    The later of both counts.
-    """
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        dest="detail",
-        action="store_const",
-        const="verbose",
-        default="",
+DETAIL = (
+    argument(
+        "-v", "--verbose", dest="detail", action="store_const", const="verbose", default="",
         help="say of each variant what was compared: outputs, strides, aliases, gradients, elements; "
         "its labels and notes; name every failure of a signature, and runs that were removed",
-    )
-    parser.add_argument("-q", "--quiet", dest="detail", action="store_const", const="quiet", default="",
-                        help="print failures, warnings and the summary alone, and no live lines")  # fmt: skip
-
-
-def describe(parser: argparse.ArgumentParser, text: str, epilog: str) -> None:
-    """Set the text above the options of a help and the one below, whose lines are kept."""
-    parser.description, parser.epilog = text, epilog
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-
-
-def add_seed(parser: argparse.ArgumentParser) -> None:
-    """Add from what random numbers are made, where no random operator runs."""
-    add_settings(parser, "seed", help="of models and inputs, in cases without a seed of their own (default: 0)")
-
-
-def add_pytest_jobs(parser: argparse.ArgumentParser) -> None:
-    """Add ``-j`` as pytest-xdist spells it, ``auto`` included."""
-
-    def jobs(text: str) -> int | None:
-        return None if text in ("auto", "logical") else integer(1, JOBS)(text)
-
-    parser.add_argument(
-        "-n", "--numprocesses", dest="jobs", type=jobs, default=argparse.SUPPRESS, help=argparse.SUPPRESS
-    )
+    ),
+    argument(
+        "-q", "--quiet", dest="detail", action="store_const", const="quiet", default="",
+        help="print failures, warnings and the summary alone, and no live lines",
+    ),
+)  # fmt: skip
+"""How much the terminal says, as ``arguments.detail``: ``verbose``, ``quiet`` or neither. The later of both counts."""
 
 
 def integer(least: int, most: int) -> Callable[[str], int]:

@@ -13,7 +13,7 @@ from runner import __version__, console, exit_codes, interrupts
 from runner.benchmark.measure import BUSY, ENVIRON, Measurer, Options, Report, Row, default_threads
 from runner.cases.model import Variant
 from runner.cli import outputs
-from runner.cli.arguments import add_paths, add_pythons, add_seed, add_selection, describe, integer, settings_of
+from runner.cli.arguments import JSON, PATHS, SEED, SELECTION, argument, command, integer, setting, settings_of
 from runner.cli.variants import run_valid
 from runner.diagnose.harness import Progress
 from runner.engine import scratch
@@ -33,30 +33,25 @@ exit codes: 0 something was timed, 2 interrupted, 3 internal error, 4 bad argume
 PLOTS = {".svg": svg, ".html": page}
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner bench`` takes."""
-    describe(
-        parser,
-        "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, "
-        "bandwidth.",
-        _EPILOG,
-    )
-    add_paths(parser)
-    add_selection(parser)
-    add_pythons(parser, "row")
-    add_seed(parser)
-    parser.add_argument(
+@command(
+    "Compile times with and without a kernel cache, run times with their spread, speed-up, memory, kernels, bandwidth.",
+    *PATHS,
+    SELECTION,
+    setting("python", help="a Python that has torch; repeat for a row each"),
+    setting("imports"),
+    SEED,
+    argument(
         "-n",
         "--repeat",
         type=integer(1, COUNT),
         default=10,
         metavar="N",
         help="measure each run time at least N times (default: 10; short ones are measured far more often)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
-    parser.add_argument("--plot", metavar="FILE", help="also bars of the speed-ups: FILE.svg, or FILE.html")
-
-
+    ),
+    JSON,
+    argument("--plot", metavar="FILE", help="also bars of the speed-ups: FILE.svg, or FILE.html"),
+    epilog=_EPILOG,
+)
 def run(arguments: argparse.Namespace) -> int:
     """Time the selected variants, and return the exit code."""
     return run_valid(arguments, lambda loaded: _time(arguments, loaded.variants))

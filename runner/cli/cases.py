@@ -1,4 +1,4 @@
-"""Commands that read cases and run none: ``list``, ``validate`` and ``show``."""
+"""Commands that read cases and run none: ``list``, ``validate`` and ``show``; ``schema`` prints what they may hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from runner import console, exit_codes
 from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
+from runner.cases.yaml.schema import schema_text
 from runner.cli import outputs
-from runner.cli.arguments import add_environment, add_github, add_paths, add_selection, settings_of
+from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants, tell_github
 from runner.diagnostics import Diagnostic, Span, shown_path, source_line
 from runner.engine.messages import Outcome
@@ -24,20 +25,15 @@ _AT_ONCE = 1000
 """Ids that are printed in one go: each print takes as long as a look at ten ids."""
 
 
-def add_list(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner list`` takes."""
-    parser.description = (
-        "One id a line, in the order of reports. Each can be given to run, show, diagnose and the others."
-    )
-    add_paths(parser)
-    add_selection(parser)
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument("--tags", action="store_true", help="the tags instead, each with how many variants have it")
-    group.add_argument(
-        "--backends", action="store_true", help="the backends instead, each with how many variants have it"
-    )
-
-
+@command(
+    "One id a line, in the order of reports. Each can be given to run, show, diagnose and the others.",
+    *PATHS,
+    SELECTION,
+    one_of(
+        argument("--tags", action="store_true", help="the tags instead, each with how many variants have it"),
+        argument("--backends", action="store_true", help="the backends instead, each with how many variants have it"),
+    ),
+)
 def run_list(arguments: argparse.Namespace) -> int:
     """List valid variants even when other files are broken; the exit code says so."""
     loaded = load_variants(arguments)
@@ -60,20 +56,18 @@ def _print_counts(counts: Counter[str]) -> None:
     console.output(tabulate(rows, tablefmt="plain", disable_numparse=True))
 
 
-def add_validate(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner validate`` takes."""
-    parser.description = "Every error of every file, at its line and column. Needs no torch; --build does."
-    add_paths(parser)
-    add_environment(parser)
-    parser.add_argument(
+@command(
+    "Every error of every file, at its line and column. Needs no torch; --build does.",
+    *PATHS,
+    ENVIRONMENT,
+    argument(
         "--build",
         action="store_true",
         help="also make every model and its inputs and call it, on the meta device where that can be",
-    )
-    parser.add_argument("--sarif", metavar="FILE", help="SARIF 2.1.0 here; - is standard output, and then nothing else")
-    add_github(parser, "in a job of GitHub Actions: also remarks at lines of YAML")
-
-
+    ),
+    argument("--sarif", metavar="FILE", help="SARIF 2.1.0 here; - is standard output, and then nothing else"),
+    github("in a job of GitHub Actions: also remarks at lines of YAML"),
+)
 def run_validate(arguments: argparse.Namespace) -> int:
     """Print every error and warning, and how much is valid."""
     loaded = load_variants(arguments, everything=True)
@@ -155,13 +149,7 @@ def _at(span: Span, message: str, hint: str = "") -> Diagnostic:
     return Diagnostic(span, message, hint, text=source_line(span.file, span.line))
 
 
-def add_show(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner show`` takes."""
-    parser.description = "Print a case resolved, with its source; of a file or a folder every case."
-    add_paths(parser, many=False)
-    add_selection(parser)
-
-
+@command("Print a case resolved, with its source; of a file or a folder every case.", *CASE, SELECTION)
 def run_show(arguments: argparse.Namespace) -> int:
     """Print the first variant of each case, and which variants match beside it.
 
@@ -234,3 +222,13 @@ def _ledger(entry: Known) -> str:
     parts += [f"stage {entry.stage}"] if entry.stage else []
     parts += ["/".join(entry.oracle)] if entry.oracle else []
     return ", ".join([*parts, *(text for text in (entry.error, entry.issue or entry.reason) if text)])
+
+
+@command(
+    "Draft-07, for editors and other tools. events is one line of a run's events.jsonl.",
+    argument("name", nargs="?", choices=("spec", "suite", "definitions", "events"), default="spec"),
+)
+def run_schema(arguments: argparse.Namespace) -> int:
+    """Print the schema."""
+    console.output(schema_text(arguments.name), end="")
+    return exit_codes.OK

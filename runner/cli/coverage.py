@@ -10,7 +10,7 @@ import json
 
 from runner import console, exit_codes, interrupts
 from runner.cli import outputs
-from runner.cli.arguments import add_paths, add_selection, add_settings, describe, settings_of
+from runner.cli.arguments import JSON, PATHS, SELECTION, argument, command, defaults, setting, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
 from runner.contract.job import Job
 from runner.contract.lines import is_text
@@ -37,27 +37,20 @@ _TIMEOUT = 300.0
 _MEMORY = 4 << 30
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner coverage`` takes."""
-    describe(
-        parser,
-        "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a "
-        "suite exercises.",
-        _EPILOG,
-    )
-    add_paths(parser)
-    add_selection(parser)
-    add_settings(parser, "python", help="the Python whose torch has the operator database (default: this one)")
-    parser.add_argument(
+@command(
+    "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a "
+    "suite exercises.",
+    *PATHS,
+    SELECTION,
+    setting("python", help="the Python whose torch has the operator database (default: this one)"),
+    argument(
         "--missing", action="store_true", help="print what is not exercised instead, a name of the database a line"
-    )
-    parser.add_argument(
-        "--run", metavar="RUN", help="also what this run reached in the compiler; it had the option --coverage"
-    )
-    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
-    parser.set_defaults(allow_python=True)  # nothing runs
-
-
+    ),
+    argument("--run", metavar="RUN", help="also what this run reached in the compiler; it had the option --coverage"),
+    JSON,
+    defaults(allow_python=True),
+    epilog=_EPILOG,
+)
 def run(arguments: argparse.Namespace) -> int:
     """Print the coverage of the selected variants.
 

@@ -56,15 +56,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.builder.source import Source
 from runner.cases.model import Variant
-from runner.cli.arguments import (
-    RESULT_CODES,
-    add_environment,
-    add_paths,
-    add_selection,
-    add_variant,
-    describe,
-    settings_of,
-)
+from runner.cli.arguments import CASE, ENVIRONMENT, FAILURE, RESULT_CODES, SELECTION, argument, command, settings_of
 from runner.cli.reduce import telling_line
 from runner.cli.variants import first_variant, matching_variants
 from runner.contract.job import Job
@@ -91,29 +83,24 @@ _TLPARSE_LIMIT = 120.0
 _PHASES = 8  # shown on the terminal
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner debug`` takes."""
-    add_variant(
-        parser,
-        "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them.",
-    )
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed")
-    parser.add_argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone")
-    parser.add_argument(
-        "--record", action="store_true", help="record an internal error of Dynamo, for runner debug --replay"
-    )
-    parser.add_argument(
+@command(
+    "Kernels, graphs, IR, logs, trace, compile times: one run without caches, and a page that lists them.",
+    *FAILURE,
+    argument("-o", "--output", metavar="FOLDER", help="default: debug/ in the run folder, which is printed"),
+    argument("--function", metavar="NAME", help="let Dynamo compile frames of this name alone"),
+    argument("--record", action="store_true", help="record an internal error of Dynamo, for runner debug --replay"),
+    argument(
         "--replay",
         action="store_true",
         help="run Dynamo again over FILE, which --record wrote; runner debug --replay --help",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--sanitizer",
         action="store_true",
         help="run the case on CUDA under compute-sanitizer; runner debug --sanitizer --help",
-    )
-
-
+    ),
+    epilog=RESULT_CODES,
+)
 def run(arguments: argparse.Namespace) -> int:
     """Make the bundle (or, with ``--record``, a recording) and print what is in it.
 
@@ -289,13 +276,12 @@ def render(document: Mapping[str, Any], folder: Path) -> str:
     return clean("\n".join([*lines, "", str(folder / "index.html")]))
 
 
-def add_replay(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner debug --replay`` takes."""
-    describe(parser, "Run Dynamo again over a recorded frame, and see whether it fails.", RESULT_CODES)
-    parser.add_argument("file", metavar="FILE", help="a .rec file")
-    add_environment(parser)
-
-
+@command(
+    "Run Dynamo again over a recorded frame, and see whether it fails.",
+    argument("file", metavar="FILE", help="a .rec file"),
+    ENVIRONMENT,
+    epilog=RESULT_CODES,
+)
 def run_replay(arguments: argparse.Namespace) -> int:
     """Replay; 0 when the failure shows again, 1 when Dynamo comes to the end of the frame.
 
@@ -330,21 +316,19 @@ _FOUND = 99
 """Exit code that compute-sanitizer is asked for when it finds something."""
 
 
-def add_sanitize(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner debug --sanitizer`` takes."""
-    parser.description = "The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache."
-    add_paths(parser, many=False)
-    add_selection(parser)
-    parser.add_argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch")
-    parser.add_argument(
+@command(
+    "The case's script (see repro) under NVIDIA's compute-sanitizer, without torch's memory cache.",
+    *CASE,
+    SELECTION,
+    argument("--python", action="append", default=[], metavar="PATH", help="a Python that has torch"),
+    argument(
         "--tool",
         choices=("memcheck", "racecheck", "initcheck", "synccheck"),
         default="memcheck",
         help="what to look for: accesses out of bounds, races within shared memory, reads of what nobody wrote, "
         "wrong barriers",
-    )
-
-
+    ),
+)
 def run_sanitize(arguments: argparse.Namespace) -> int:
     """Run the first variant on CUDA that CASE names; FAILED when the tool or the script finds something.
 
@@ -385,12 +369,12 @@ _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
 
 
-def add_explain(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner explain`` takes."""
-    add_variant(parser, "What torch.compile made of a case over its calls, as tables.")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-
-
+@command(
+    "What torch.compile made of a case over its calls, as tables.",
+    *FAILURE,
+    argument("--json", action="store_true", help="as JSON"),
+    epilog=RESULT_CODES,
+)
 def run_explain(arguments: argparse.Namespace) -> int:
     """Explain a variant on standard output.
 

@@ -24,14 +24,16 @@ from runner.cases.serialize import case_text
 from runner.cases.versions import release_of
 from runner.cli import outputs
 from runner.cli.arguments import (
+    CASE,
+    FAILURE,
+    JSON,
     RESULT_CODES,
-    add_paths,
-    add_selection,
-    add_variant,
-    add_yes_no,
-    describe,
+    SELECTION,
+    argument,
+    command,
     seconds,
     settings_of,
+    yes_no,
 )
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
@@ -58,17 +60,14 @@ MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner diagnose`` takes."""
-    add_variant(
-        parser,
-        "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away.",
-    )
-    parser.add_argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram")
-    parser.add_argument("--json", metavar="FILE", help="also as JSON; - is standard output, and then nothing else")
-    add_yes_no(parser, "bisect", "run CompilerBisector, which takes up to a minute (default: yes)")
-
-
+@command(
+    "The stage, the pass and the operator, by torch's own bisector, and what makes the failure go away.",
+    *FAILURE,
+    argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram"),
+    JSON,
+    *yes_no("bisect", "run CompilerBisector, which takes up to a minute (default: yes)"),
+    epilog=RESULT_CODES,
+)
 def run(arguments: argparse.Namespace) -> int:
     """``runner diagnose``: 0 if there was a failure to diagnose, else 1.
 
@@ -182,19 +181,14 @@ def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     return [shell_word(word) for word in (*order_words(), "runner", "run", target, *options)]
 
 
-def add_repro(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner repro`` takes."""
-    describe(
-        parser,
-        "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
-        "what the "
-        "latest run here found of the variant; without such a finding it compares what the case declares.",
-        RESULT_CODES,
-    )
-    add_paths(parser, many=False)
-    add_selection(parser)
-
-
+@command(
+    "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
+    "what the "
+    "latest run here found of the variant; without such a finding it compares what the case declares.",
+    *CASE,
+    SELECTION,
+    epilog=RESULT_CODES,
+)
 def run_repro(arguments: argparse.Namespace) -> int:
     """Print the script."""
     variant = first_variant(arguments)
@@ -202,24 +196,21 @@ def run_repro(arguments: argparse.Namespace) -> int:
     return exit_codes.OK
 
 
-def add_issue(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner issue`` takes."""
-    add_variant(
-        parser,
-        "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
-        "Refuses what upstream's rules for such reports do not allow, and says which.",
-    )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write it here instead of printing it")
-    add_yes_no(parser, "reduce", "reduce first (default: yes)")
-    parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)")
-    parser.add_argument(
+@command(
+    "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
+    "Refuses what upstream's rules for such reports do not allow, and says which.",
+    *FAILURE,
+    argument("-o", "--output", metavar="FILE", help="write it here instead of printing it"),
+    *yes_no("reduce", "reduce first (default: yes)"),
+    argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)"),
+    argument(
         "--similar",
         nargs="*",
         metavar="PATH",
         help="first look for the same operators and signature in these files' ledgers; here, if none is named",
-    )
-
-
+    ),
+    epilog=RESULT_CODES,
+)
 def run_issue(arguments: argparse.Namespace) -> int:
     """The command. Prints the report (or writes it), or says which rules are not met.
 

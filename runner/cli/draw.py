@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import console, exit_codes, interrupts
-from runner.cli.arguments import add_settings, describe, integer, seconds, settings_of
+from runner.cli.arguments import argument, command, integer, one_of, seconds, setting, settings_of
 from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
@@ -65,59 +65,6 @@ exit codes: 0 the cases were written, 1 there are fewer, 2 interrupted, 3 intern
 """
 
 
-def add_generate(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner generate`` takes."""
-    describe(
-        parser,
-        "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite.",
-        _GENERATE,
-    )
-    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
-    parser.add_argument(
-        "--ops",
-        default="",
-        metavar="PATTERN",
-        help="only operators with such a name are taken from torch's operator database, and each "
-        "case has one: 'torch.scatter*'",
-    )
-    parser.add_argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's")
-    parser.add_argument(
-        "--mutate",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="change the cases of these spec files instead of drawing new ones; repeat for several",
-    )
-    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
-    _add_twins(parser)
-    parser.add_argument(
-        "--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"
-    )
-    parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
-    parser.add_argument(
-        "--count", type=integer(1, COUNT), default=100, metavar="N", help="how many cases (default: 100)"
-    )
-    parser.add_argument("--first", type=integer(0, MANY), default=0, metavar="N",
-                        help="the number of the first case of that seed (default: 0)")  # fmt: skip
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="the folder of the files, new or empty (default: generated/ in a new run folder)",
-    )
-    add_settings(parser, "python", help="the Python whose torch draws the cases (default: this one)")
-    add_settings(parser, "jobs")
-
-
-def _add_twins(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--twins",
-        action="store_true",
-        help="give about half of the cases a twin: an equal program, whose compiled form is compared with the "
-        "case's own",
-    )
-
-
 def depth(text: str) -> tuple[int, int]:
     """How many steps, as A..B or one number."""
     match = re.fullmatch(r"([0-9]{1,3})(?:\.\.([0-9]{1,3}))?", text, re.ASCII)
@@ -127,6 +74,53 @@ def depth(text: str) -> tuple[int, int]:
     return low, high
 
 
+TWINS = argument(
+    "--twins",
+    action="store_true",
+    help="give about half of the cases a twin: an equal program, whose compiled form is compared with the case's own",
+)
+
+
+@command(
+    "Draws chains of operators that eager PyTorch takes, and writes them as spec files with a suite.",
+    argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP),
+    argument(
+        "--ops",
+        default="",
+        metavar="PATTERN",
+        help="only operators with such a name are taken from torch's operator database, and each "
+        "case has one: 'torch.scatter*'",
+    ),
+    argument("--depth", type=depth, metavar="A..B", help="steps of a case, instead of the profile's"),
+    argument(
+        "--mutate",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="change the cases of these spec files instead of drawing new ones; repeat for several",
+    ),
+    setting("allow_python", help="with --mutate: change the inputs and the runs of models in Python too"),
+    TWINS,
+    argument("--list-ops", action="store_true", help="print the operators that --ops selects, and draw nothing"),
+    argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)"),
+    argument("--count", type=integer(1, COUNT), default=100, metavar="N", help="how many cases (default: 100)"),
+    argument(
+        "--first",
+        type=integer(0, MANY),
+        default=0,
+        metavar="N",
+        help="the number of the first case of that seed (default: 0)",
+    ),
+    argument(
+        "-o",
+        "--output",
+        metavar="FOLDER",
+        help="the folder of the files, new or empty (default: generated/ in a new run folder)",
+    ),
+    setting("python", help="the Python whose torch draws the cases (default: this one)"),
+    setting("jobs"),
+    epilog=_GENERATE,
+)
 def run_generate(arguments: argparse.Namespace) -> int:
     """Write the cases that the command line asks for.
 
@@ -205,77 +199,71 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
 """
 
 
-def add_hunt(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner hunt`` takes."""
-    describe(
-        parser,
-        "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with "
-        "its script and its report.",
-        _HUNT,
-    )
-    places = parser.add_mutually_exclusive_group(required=True)
-    places.add_argument(
-        "-o", "--output", metavar="FOLDER", help="the hunt's folder: new, empty, or that of a hunt that goes on"
-    )
-    places.add_argument(
-        "--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"
-    )
-    parser.add_argument(
+@command(
+    "Draw cases, run them, and group what is red by its signature. Of each new group one case is reduced, with "
+    "its script and its report.",
+    one_of(
+        argument(
+            "-o", "--output", metavar="FOLDER", help="the hunt's folder: new, empty, or that of a hunt that goes on"
+        ),
+        argument("--status", metavar="FOLDER", help="print the groups of the hunt in this folder, and run nothing"),
+        required=True,
+    ),
+    argument(
         "--budget",
         type=seconds,
         metavar="TIME",
         help="end after about this long, such as 30m, all parts of a hunt together; this or --rounds must be given",
-    )
-    parser.add_argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds")
-    parser.add_argument("--batch", type=integer(1, COUNT), metavar="N",
-                        help=f"cases drawn in a round (default: {BATCH})")  # fmt: skip
-    parser.add_argument("--reduce-budget", type=seconds, default=120.0, metavar="TIME",
-                        help="of one reduction, and of one report (default: 2m)")  # fmt: skip
-    parser.add_argument(
-        "--timeout", type=seconds, metavar="TIME", help="of a variant; what takes longer is red (default: 2m)"
-    )
-    parser.add_argument(
+    ),
+    argument("--rounds", type=integer(1, MANY), metavar="N", help="end after this many rounds"),
+    argument("--batch", type=integer(1, COUNT), metavar="N", help=f"cases drawn in a round (default: {BATCH})"),
+    argument(
+        "--reduce-budget",
+        type=seconds,
+        default=120.0,
+        metavar="TIME",
+        help="of one reduction, and of one report (default: 2m)",
+    ),
+    argument("--timeout", type=seconds, metavar="TIME", help="of a variant; what takes longer is red (default: 2m)"),
+    argument(
         "--known",
         action="append",
         default=[],
         metavar="PATH",
         help="the folder of an earlier hunt, or spec files with a ledger: what they know is not new; "
         "repeat for several",
-    )
-    parser.add_argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP)
-    parser.add_argument("--ops", default="", metavar="PATTERN", help="as of runner generate")
-    parser.add_argument("--depth", type=depth, metavar="A..B", help="as of runner generate")
-    parser.add_argument(
+    ),
+    argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP),
+    argument("--ops", default="", metavar="PATTERN", help="as of runner generate"),
+    argument("--depth", type=depth, metavar="A..B", help="as of runner generate"),
+    argument(
         "--guided",
         action="store_true",
         help="let the parts of the compiler and the operators that were reached steer what is drawn, "
         "and change cases that reached new ones",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--mutate",
         action="append",
         default=[],
         metavar="PATH",
         help="change the cases of these spec files too (implies --guided); repeat for several",
-    )
-    add_settings(parser, "allow_python", help="with --mutate: change the inputs and the runs of models in Python too")
-    _add_twins(parser)
-    add_settings(
-        parser,
+    ),
+    setting("allow_python", help="with --mutate: change the inputs and the runs of models in Python too"),
+    TWINS,
+    setting(
         "coverage_lines",
         help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); "
         "compiling takes twice the time",
-    )
-    parser.add_argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)")
-    add_settings(
-        parser, "backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"
-    )
-    add_settings(parser, "device")
-    add_settings(parser, "python", help="the Python whose torch draws and runs the cases (default: this one)")
-    add_settings(parser, "shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere")
-    add_settings(parser, "jobs", "engine", "address")
-
-
+    ),
+    argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)"),
+    setting("backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"),
+    setting("device"),
+    setting("python", help="the Python whose torch draws and runs the cases (default: this one)"),
+    setting("shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere"),
+    setting("jobs", "engine", "address"),
+    epilog=_HUNT,
+)
 def run_hunt(arguments: argparse.Namespace) -> int:
     """Hunt, or print the status of a hunt.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_paths, settings_of
+from runner.cli.arguments import PATHS, argument, command, defaults, one_of, settings_of
 from runner.cli.variants import load_variants, refuse
 from runner.diagnostics import shown_path
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
@@ -62,22 +62,19 @@ def _totals(entries: Sequence[Entry], judged: bool) -> str:
     return f"{total}: {', '.join(parts)}" if parts else total
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner known`` takes."""
-    parser.description = (
-        "Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale."
-    )
-    add_paths(parser)
-    parser.set_defaults(allow_python=True)  # nothing runs
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--run", metavar="RUN", help="a run's folder, its events.jsonl, or latest (the default, if there is one)"
-    )
-    which.add_argument("--update", metavar="RUN", help="rewrite the entries from this run, and print the diff")
-    parser.add_argument("--add", action="store_true", help="with --update: entries for failures that have none")
-    parser.add_argument("--dry-run", action="store_true", help="with --update: print the diff and write nothing")
-
-
+@command(
+    "Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale.",
+    *PATHS,
+    defaults(allow_python=True),
+    one_of(
+        argument(
+            "--run", metavar="RUN", help="a run's folder, its events.jsonl, or latest (the default, if there is one)"
+        ),
+        argument("--update", metavar="RUN", help="rewrite the entries from this run, and print the diff"),
+    ),
+    argument("--add", action="store_true", help="with --update: entries for failures that have none"),
+    argument("--dry-run", action="store_true", help="with --update: print the diff and write nothing"),
+)
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries by state; with ``--update`` rewrite them from a run instead."""
     if (arguments.add or arguments.dry_run) and not arguments.update:

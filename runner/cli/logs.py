@@ -1,40 +1,45 @@
-"""Commands that read event logs and run nothing: ``report``, ``merge`` and ``history``."""
+"""Commands that read event logs and run nothing.
+
+``report`` and ``merge`` make reports again, ``history`` shows verdicts over runs. ``diff`` holds runs, versions or
+backends against each other, and ``score`` counts a run's backends.
+"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import add_junit, add_outputs, add_verbose, describe
+from runner.cli.arguments import DETAIL, JSON, OUTPUTS, argument, command, junit
 from runner.files import replace_text
 from runner.record.events import RunFinished
 from runner.record.journal import Journal, Weight
-from runner.record.store import Log, make_latest, new_folder, read_log, started_of
-from runner.report import past_verdicts
+from runner.record.store import Log, journal_of, make_latest, new_folder, read_log, started_of
+from runner.report import difference, past_verdicts
+from runner.report import score as scores
 from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter, colour_of, modes
 from runner.session.shards import check_stamps, merge
 from runner.text import one_line, plural
+from runner.verdict.difference import compare, sides
+from runner.verdict.score import score
 
 
-def add_report(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner report`` takes."""
-    parser.description = "The table, the failures, and JUnit or pages if asked."
-    parser.add_argument(
-        "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"
-    )
-    add_junit(parser, "write JUnit XML; - is standard output")
-    add_outputs(parser)
-    add_verbose(parser)
-
-
+@command(
+    "The table, the failures, and JUnit or pages if asked.",
+    argument("run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its events.jsonl, or latest"),
+    *junit("write JUnit XML; - is standard output"),
+    *OUTPUTS,
+    *DETAIL,
+)
 def run_report(arguments: argparse.Namespace) -> int:
     """Make the reports again, by the same code that makes them during a run."""
     log = read_log(arguments.run)
@@ -60,20 +65,16 @@ def run_report(arguments: argparse.Namespace) -> int:
     return exit_codes.INTERNAL if Reports(terminal, chosen, options).play(events) else exit_codes.OK
 
 
-def add_merge(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner merge`` takes."""
-    parser.description = (
-        "One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and "
-        "foreign shards."
-    )
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="a run's folder or its event log, one for each shard")
-    parser.add_argument(
+@command(
+    "One event log, table and JUnit file from the runs of --shard 1/N to N/N. Refuses missing, doubled and "
+    "foreign shards.",
+    argument("runs", nargs="+", metavar="RUN", help="a run's folder or its event log, one for each shard"),
+    argument(
         "-o", "--output", metavar="FOLDER", help="write events.jsonl and junit.xml here (default: a new run's folder)"
-    )
-    add_junit(parser, "JUnit XML here too")
-    add_outputs(parser)
-
-
+    ),
+    *junit("JUnit XML here too"),
+    *OUTPUTS,
+)
 def run_merge(arguments: argparse.Namespace) -> int:
     """Join the runs into a new one; its exit code. Raises UsageError when they are not all the shards of one plan."""
     logs = [_shard(run) for run in arguments.runs]
@@ -148,19 +149,12 @@ exit codes: 0 there are verdicts, 4 bad arguments, 5 there are no verdicts
 """
 
 
-def add_history(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner history`` takes."""
-    describe(
-        parser,
-        "The verdicts of a case over the runs kept here, the newest first: torch, backend, time, stage, signature, "
-        "flake rate.",
-        _HISTORY,
-    )
-    parser.add_argument(
-        "case", metavar="CASE", help="an id with or without its axes and backend, a case's name, or a file"
-    )
-
-
+@command(
+    "The verdicts of a case over the runs kept here, the newest first: torch, backend, time, stage, signature, "
+    "flake rate.",
+    argument("case", metavar="CASE", help="an id with or without its axes and backend, a case's name, or a file"),
+    epilog=_HISTORY,
+)
 def run_history(arguments: argparse.Namespace) -> int:
     """Print the table."""
     if not arguments.case:
@@ -173,4 +167,161 @@ def run_history(arguments: argparse.Namespace) -> int:
     width = shutil.get_terminal_size((120, 24)).columns
     paint = (lambda text, verdict: console.painted(text, colour_of(verdict))) if colour else None
     console.output(past_verdicts.render(verdicts, width, paint), colours=colour)
+    return exit_codes.OK
+
+
+_DIFF = """\
+examples:
+  runner diff old/ new/                                two runs
+  runner diff .runner/runs/20261120-124714-16690 latest
+  runner diff latest --torch 2.6.0 2.13.0              two versions of one run
+  runner diff latest --backend aot_eager inductor      two backends of one run
+  runner diff old.jsonl new.jsonl --markdown diff.md --json diff.json
+
+broken    passed, or failed as the ledger expects, and is red now
+changed   fails in another way, or is no longer expected to
+expected  passed, and fails now as the ledger expects
+fixed     was red or failed as expected, and passes now
+slower    passes, and takes 2 times and 2 seconds longer in torch
+new, gone a verdict on one side alone
+
+exit codes: 0 nothing is broken, 1 something is, 3 internal error,
+4 bad arguments or files, 5 no variant has a verdict on both sides
+"""
+
+_ROWS = 100  # of a section on a terminal
+
+
+@command(
+    "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an "
+    "upgrade.",
+    argument("old", metavar="OLD", help="a run's folder, its event log, or latest"),
+    argument("new", metavar="NEW", nargs="?", help="the run to hold against it (default: the same one)"),
+    argument("--torch", nargs=2, metavar=("OLD", "NEW"), help="the version of torch of each side"),
+    argument(
+        "--backend",
+        nargs=2,
+        metavar=("OLD", "NEW"),
+        help="the backend of each side; variants are then paired without it",
+    ),
+    argument("--markdown", metavar="FILE", help="also as Markdown; - is standard output, and then nothing else"),
+    JSON,
+    argument("--html", metavar="FILE", help="also as a page"),
+    epilog=_DIFF,
+)
+def run_diff(arguments: argparse.Namespace) -> int:
+    """Compare both sides; the exit code says whether something is broken."""
+    runs = (arguments.old, arguments.new or arguments.old)
+    paths = [os.path.realpath(journal_of(run)) for run in runs]
+    if arguments.json == arguments.markdown == "-":
+        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
+    old_log = whole_log(runs[0])
+    new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
+    outputs.check_of_logs(arguments, old_log, new_log)
+    old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
+    comparison = difference.Comparison(old, new, compare(old.results, new.results, names))
+    if not comparison.difference.pairs:
+        raise exit_codes.UsageError(
+            f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in "
+            f"{new.log}; "
+            "ids hold the path from the folder in which a run began",
+            exit_codes.NOTHING,
+        )
+    forms = {
+        "markdown": lambda: difference.render_markdown(comparison),
+        "json": lambda: json.dumps(difference.to_dict(comparison), indent=2) + "\n",
+        "html": lambda: difference.page(comparison),
+    }
+    _print_forms(arguments, forms, lambda: _print(comparison))
+    return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
+
+
+def whole_log(run: str) -> Log:
+    """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands
+    without them."""
+    log = read_log(run)
+    log.demand_whole()
+    return log
+
+
+def _print_forms(
+    arguments: argparse.Namespace, forms: Mapping[str, Callable[[], str]], show: Callable[[], None]
+) -> None:
+    """Print what is asked for as ``-``, else call ``show``; and write the forms that have a file.
+
+    ``forms`` are named as their options.
+    """
+    chosen = next((name for name in ("json", "markdown") if getattr(arguments, name) == "-"), "")
+    if chosen:
+        console.output(forms[chosen](), end="")
+    else:
+        show()
+    for name, make in forms.items():
+        path = getattr(arguments, name)
+        if path not in (None, "-"):
+            outputs.write(f"--{name}", path, make())
+
+
+def _print(comparison: difference.Comparison) -> None:
+    colour, terminal = modes(sys.stdout, os.environ)
+    width = shutil.get_terminal_size((120, 24)).columns
+    paint = console.painted if colour else None
+    console.output(difference.render(comparison, width, paint, _ROWS if terminal else None), colours=colour)
+
+
+_SCORE = """\
+examples:
+  runner score latest                                  every backend of the last run
+  runner score latest --backend openvino --svg openvino.svg
+  runner score old/ new/ --markdown score.md           two runs beside each other
+
+conformance   passes of what was judged
+weighed       the same, where a failure keeps the credit of its severity
+claim         what the backend claims of all variants
+overall       passes of what was judged or is not claimed
+
+A known failure (XFAIL) does not count as a pass; VACUOUS, FLAKY and INVALID do not either.
+What is skipped, or has no verdict, counts nowhere but is shown: docs/score.md.
+
+exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
+5 no variant was judged
+"""
+
+
+@command(
+    "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does "
+    "not claim.",
+    argument(
+        "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its event log, or latest (the default)"
+    ),
+    argument("second", metavar="RUN2", nargs="?", help="another run, whose backends stand beside those of the first"),
+    argument("--backend", metavar="NAME", action="append", default=[], help="only this backend (may be repeated)"),
+    argument("--markdown", metavar="FILE", help="also as Markdown; - is standard output, and then nothing else"),
+    JSON,
+    argument("--svg", metavar="FILE", help="also as a picture with a badge for each backend"),
+    epilog=_SCORE,
+)
+def run_score(arguments: argparse.Namespace) -> int:
+    """Print the score. Raises UsageError where nothing was judged."""
+    runs = [arguments.run, *([arguments.second] if arguments.second is not None else [])]
+    paths = [os.path.realpath(journal_of(name)) for name in runs]
+    if arguments.json == arguments.markdown == "-":
+        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
+    if len(set(paths)) < len(paths):
+        raise exit_codes.UsageError("both runs are one; name one, or two that differ")
+    logs = [whole_log(run) for run in runs]
+    outputs.check_of_logs(arguments, *logs)
+    result = score([(str(log.path), log.events) for log in logs], arguments.backend)
+    if not any(column.total.judged for column in result.columns):
+        raise exit_codes.UsageError(
+            f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING
+        )
+    forms = {
+        "markdown": lambda: scores.render_markdown(result),
+        "json": lambda: json.dumps(scores.to_dict(result), indent=2) + "\n",
+        "svg": lambda: scores.badge(result),
+    }
+    _print_forms(
+        arguments, forms, lambda: console.output(scores.render(result, shutil.get_terminal_size((80, 24)).columns))
+    )
     return exit_codes.OK

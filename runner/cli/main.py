@@ -8,10 +8,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from runner import __version__, console, exit_codes, interrupts
-from runner.cli.arguments import EXAMPLES, Parser
+from runner.cli.arguments import EXAMPLES, Command, Parser
 from runner.diagnostics import InputError, nearest
 
 GROUPS = {
@@ -58,9 +58,8 @@ word."""
 
 _HOMES = {
     **dict.fromkeys(("resume", "rerun"), "run"),
-    **dict.fromkeys(("merge", "report", "history"), "logs"),
-    **dict.fromkeys(("diff", "score"), "compare"),
-    **dict.fromkeys(("list", "validate", "show"), "cases"),
+    **dict.fromkeys(("merge", "report", "history", "diff", "score"), "logs"),
+    **dict.fromkeys(("list", "validate", "show", "schema"), "cases"),
     **dict.fromkeys(("generate", "hunt"), "draw"),
     **dict.fromkeys(("sanitize", "replay", "explain"), "debug"),
     **dict.fromkeys(("repro", "issue"), "diagnose"),
@@ -91,7 +90,7 @@ class _CommandParser(Parser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse as argparse does, with the command's own arguments."""
         if not self.complete:
-            entrance(self.command, "add")(self)
+            entrance(self.command).add(self)
             self.complete = True
         parsed, extra = super().parse_known_args(args, namespace)
         if extra:  # here, where the options are known that somebody may have meant
@@ -105,10 +104,12 @@ class _CommandParser(Parser):
         return parsed, extra
 
 
-def entrance(command: str, kind: str) -> Any:
-    """Return a command's ``add(parser)`` or ``run(arguments)`` (``kind``), called ``run_rerun`` beside others."""
-    home = _HOMES.get(command, command)
-    return getattr(importlib.import_module(f"runner.cli.{home}"), kind if command == home else f"{kind}_{command}")
+def entrance(name: str) -> Command:
+    """Return a command, which its module calls ``run``, or ``run_rerun`` beside others."""
+    home = _HOMES.get(name, name)
+    return cast(
+        Command, getattr(importlib.import_module(f"runner.cli.{home}"), "run" if name == home else f"run_{name}")
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -207,7 +208,7 @@ def _end_of(words: list[str]) -> int:
         arguments.words, arguments.more = words, more
         if not _has_folder():
             raise exit_codes.UsageError("the current folder is gone")
-        return int(entrance(arguments.command, "run")(arguments))
+        return entrance(arguments.command)(arguments)
     except SystemExit as end:  # argparse exits with 2, which is pytest's "interrupted"
         return exit_codes.USAGE if end.code == 2 else int(end.code or 0)
     except InputError as error:

@@ -22,7 +22,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cases.suites import SPEC
-from runner.cli.arguments import add_variant, seconds, settings_of
+from runner.cli.arguments import FAILURE, RESULT_CODES, argument, command, seconds, settings_of
 from runner.cli.variants import first_variant
 from runner.contract.job import Isolation
 from runner.contract.oracles import EXCEPTIONS, ORACLES
@@ -61,24 +61,24 @@ from runner.verdict.signature import FailureSignature, signature_of
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner reduce`` takes."""
-    add_variant(
-        parser,
-        "Drops steps, inputs, sizes and settings as long as stage, oracle and exception stay. "
-        "Prints the smallest case; writes it, its script and the log of the steps into a folder.",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FOLDER", help="default: reduced/ in the run folder, which is printed"
-    )
-    parser.add_argument("--budget", type=seconds, default=120.0, metavar="TIME",
-                        help="stop after this long with the best so far (default: 2m)")  # fmt: skip
-    parser.add_argument("--resume", action="store_true", help="go on from what --output holds")
-    parser.add_argument(
+@command(
+    "Drops steps, inputs, sizes and settings as long as stage, oracle and exception stay. "
+    "Prints the smallest case; writes it, its script and the log of the steps into a folder.",
+    *FAILURE,
+    argument("-o", "--output", metavar="FOLDER", help="default: reduced/ in the run folder, which is printed"),
+    argument(
+        "--budget",
+        type=seconds,
+        default=120.0,
+        metavar="TIME",
+        help="stop after this long with the best so far (default: 2m)",
+    ),
+    argument("--resume", action="store_true", help="go on from what --output holds"),
+    argument(
         "--minifier", action="store_true", help="by torch's own minifier instead; runner reduce --minifier --help"
-    )
-
-
+    ),
+    epilog=RESULT_CODES,
+)
 def run(arguments: argparse.Namespace) -> int:
     """Reduce the variant, write the folder, print the case and one line about it.
 
@@ -369,15 +369,15 @@ class Attempt:
         return text if self.tolerance in (None, TOLERANCES[0]) else f"{text}, tolerance {self.tolerance:g}"
 
 
-def add_minify(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner reduce --minifier`` takes."""
-    add_variant(parser, "Drives torch's minifier and runs its repro.py again.")
-    parser.add_argument("--after", choices=("dynamo", "aot"), default="aot", help="which graph it cuts (default: aot)")
-    parser.add_argument("--accuracy", action="store_true", help="minify a wrong answer instead of an error (level 4)")
-    parser.add_argument("--level", type=int, choices=(2, 3), default=2, help="as TORCHDYNAMO_REPRO_LEVEL (default: 2)")
-    parser.add_argument("-o", "--output", metavar="FOLDER", help="where repro.py and the checkpoints are kept")
-
-
+@command(
+    "Drives torch's minifier and runs its repro.py again.",
+    *FAILURE,
+    argument("--after", choices=("dynamo", "aot"), default="aot", help="which graph it cuts (default: aot)"),
+    argument("--accuracy", action="store_true", help="minify a wrong answer instead of an error (level 4)"),
+    argument("--level", type=int, choices=(2, 3), default=2, help="as TORCHDYNAMO_REPRO_LEVEL (default: 2)"),
+    argument("-o", "--output", metavar="FOLDER", help="where repro.py and the checkpoints are kept"),
+    epilog=RESULT_CODES,
+)
 def run_minify(arguments: argparse.Namespace) -> int:
     """Minify; 0 when a script was made and fails again alike, else 1.
 

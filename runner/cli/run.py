@@ -20,18 +20,20 @@ from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
 from runner.cli import outputs
 from runner.cli.arguments import (
+    DETAIL,
+    ENVIRONMENT,
     EXAMPLES,
+    OUTPUTS,
+    PATHS,
+    PYTEST_JOBS,
+    SELECTION,
     Parser,
-    add_environment,
-    add_junit,
-    add_outputs,
-    add_paths,
-    add_pytest_jobs,
-    add_selection,
-    add_settings,
-    add_verbose,
-    describe,
+    argument,
+    command,
+    group,
+    junit,
     reader,
+    setting,
     settings_of,
 )
 from runner.cli.variants import run_valid
@@ -74,43 +76,60 @@ class Past:
     events: list[Event]
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner run`` takes."""
-    describe(
-        parser,
-        "Run every variant in a process of its own and compare it with eager PyTorch. A folder means its suites.",
-        EXAMPLES,
-    )
-    add_paths(parser)
-    add_selection(parser)
-    add_environment(parser)
-    add_pytest_jobs(parser)
-    add_settings(parser, "seed", "no_known", "values")
-    add_settings(
-        parser.add_argument_group("what runs, and when"),
-        "exitfirst", "max_fail", "last_failed", "failed_first", "order", "retries", "stress", "confirm", "shard",
-        "durations", "budget", "cached", "recompile", "fail_on_skip",
-    )  # fmt: skip
-    add_settings(parser.add_argument_group("where it runs"), "isolation", "kernel_cache", "engine", "address")
-    reports = parser.add_argument_group("reports")
-    reports.add_argument("--diagnose", action="store_true",
-                         help="then say of each FAIL and ERROR what is to blame, as runner diagnose does")  # fmt: skip
-    add_junit(reports, "JUnit XML here, besides the one in the run's folder",
-              "extended adds file, line and properties to testcases; strict passes junit-10.xsd")  # fmt: skip
-    reports.add_argument(
-        "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
-    )
-    add_outputs(reports)
-    add_verbose(reports)
-    add_settings(reports, "slow", "coverage", "coverage_lines")
-    reports.add_argument(
-        "--keep", metavar="RULE", type=reader(parse_keep),
-        help=f"of the runs kept here; older ones are removed at the end: '{USUAL_KEEP}' (default), '50 runs', '2 GiB' "
-            "or all; "
-        f"{KEEP_VARIABLE} in the environment changes the default",
-    )  # fmt: skip
-
-
+@command(
+    "Run every variant in a process of its own and compare it with eager PyTorch. A folder means its suites.",
+    *PATHS,
+    SELECTION,
+    ENVIRONMENT,
+    PYTEST_JOBS,
+    setting("seed", "no_known", "values"),
+    group(
+        "what runs, and when",
+        setting(
+            "exitfirst",
+            "max_fail",
+            "last_failed",
+            "failed_first",
+            "order",
+            "retries",
+            "stress",
+            "confirm",
+            "shard",
+            "durations",
+            "budget",
+            "cached",
+            "recompile",
+            "fail_on_skip",
+        ),
+    ),
+    group("where it runs", setting("isolation", "kernel_cache", "engine", "address")),
+    group(
+        "reports",
+        argument(
+            "--diagnose",
+            action="store_true",
+            help="then say of each FAIL and ERROR what is to blame, as runner diagnose does",
+        ),
+        *junit(
+            "JUnit XML here, besides the one in the run's folder",
+            "extended adds file, line and properties to testcases; strict passes junit-10.xsd",
+        ),
+        argument(
+            "--events", metavar="FILE", help="the event log (JSON lines) here, besides the one in the run's folder"
+        ),
+        *OUTPUTS,
+        *DETAIL,
+        setting("slow", "coverage", "coverage_lines"),
+        argument(
+            "--keep",
+            metavar="RULE",
+            type=reader(parse_keep),
+            help=f"of the runs kept here; older ones are removed at the end: '{USUAL_KEEP}' (default), '50 runs', "
+            f"'2 GiB' or all; {KEEP_VARIABLE} in the environment changes the default",
+        ),
+    ),
+    epilog=EXAMPLES,
+)
 def run(arguments: argparse.Namespace) -> int:
     """``runner run``. torch is imported while files are read: what was typed is to run, and nothing else can name a
     Python."""
@@ -268,13 +287,13 @@ remove runs or open connections: --allow-python, --python, --import, --backend P
 """
 
 
-def _add_run(parser: argparse.ArgumentParser, text: str, epilog: str) -> None:
-    """Add the run to take up, and the help."""
-    describe(parser, text, f"{epilog}\n\n{_FOREIGN}")
-    parser.add_argument(
+_RUN = (
+    argument(
         "run", nargs="?", default="latest", metavar="RUN", help="a run's folder, its name, its event log, or latest"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask about a log that you did not write here")
+    ),
+    argument("--yes", action="store_true", help="do not ask about a log that you did not write here"),
+)
+"""The run to take up."""
 
 
 def command_line(
@@ -310,7 +329,7 @@ def command_line(
 def run_parser() -> Parser:
     """Return the parser of ``runner run``."""
     parser = Parser(prog="runner run")
-    add(parser)
+    run.add(parser)
     parser.set_defaults(command="run")
     return parser
 
@@ -422,12 +441,11 @@ _ENDS = (exit_codes.FAILED, exit_codes.INTERNAL, exit_codes.USAGE, exit_codes.NO
 defect."""
 
 
-def add_resume(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner resume`` takes."""
-    text = "Run what has no verdict yet, by the command line that began the run, into its folder and reports."
-    _add_run(parser, text, "One process at a time writes to a run's folder.")
-
-
+@command(
+    "Run what has no verdict yet, by the command line that began the run, into its folder and reports.",
+    *_RUN,
+    epilog=f"One process at a time writes to a run's folder.\n\n{_FOREIGN}",
+)
 def run_resume(arguments: argparse.Namespace) -> int:
     """Run what an interrupted or killed run has no verdict for, into the same folder and reports."""
     folder = _folder_of(journal_of(arguments.run))
@@ -468,14 +486,13 @@ def _folder_of(journal: Path) -> Path:
     return folder
 
 
-def add_rerun(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner rerun`` takes."""
-    text = "A new run by the command line of an earlier one. Options after -- are added to it."
-    _add_run(parser, text, "example: runner rerun --failed -- --stress 20 -j 1")
-    parser.usage = "runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]"
-    parser.add_argument("--failed", action="store_true", help="only what has no good verdict in it")
-
-
+@command(
+    "A new run by the command line of an earlier one. Options after -- are added to it.",
+    *_RUN,
+    argument("--failed", action="store_true", help="only what has no good verdict in it"),
+    epilog=f"example: runner rerun --failed -- --stress 20 -j 1\n\n{_FOREIGN}",
+    usage="runner rerun [-h] [--yes] [--failed] [RUN] [-- OPTION ...]",
+)
 def run_rerun(arguments: argparse.Namespace) -> int:
     """A new run by the same command line; with ``--failed`` of what had no good verdict."""
     log = read_log(arguments.run)

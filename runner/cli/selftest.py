@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 
 from runner import console, exit_codes
-from runner.cli.arguments import add_environment, settings_of
+from runner.cli.arguments import ENVIRONMENT, command, settings_of
 from runner.engine.local import LocalEngine
 from runner.record.events import VariantFinished
 from runner.selftest import judge, table, variants
@@ -15,14 +15,10 @@ from runner.session.plan import find_environments, plan, warmth
 from runner.session.run import Session
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add what ``runner selftest`` takes."""
-    parser.description = (
-        "Plants every bug that torch offers to testers and the project's own broken backends; prints a mutation score."
-    )
-    add_environment(parser)
-
-
+@command(
+    "Plants every bug that torch offers to testers and the project's own broken backends; prints a mutation score.",
+    ENVIRONMENT,
+)
 def run(arguments: argparse.Namespace) -> int:
     """Plant every bug under every environment; 0 when all are caught and every twin is quiet."""
     chosen = variants()

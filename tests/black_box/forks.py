@@ -75,7 +75,7 @@ def _serve(connection: socket.socket) -> None:
     commands = importlib.import_module("runner.cli.main")
     main = commands.main
     for name in READING:
-        commands.entrance(name, "run")
+        commands.entrance(name)
     gc.freeze()
     while True:
         data, descriptors, _, _ = socket.recv_fds(connection, 1, 2)

@@ -23,7 +23,7 @@ def arguments(tmp_path: Path, *options: str) -> argparse.Namespace:
         "cases:\n  - {name: a, inputs: {x: [3]}, devices: [cpu, cuda], chain: [F.relu]}\n", encoding="utf-8"
     )
     parser = argparse.ArgumentParser()
-    debug.add_sanitize(parser)
+    debug.run_sanitize.add(parser)
     return parser.parse_args([str(path), "--tool", "racecheck", *options], argparse.Namespace(command="debug"))
 
 

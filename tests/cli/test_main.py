@@ -33,7 +33,7 @@ def test_a_command_imports_no_other(words: list[str], expected: set[str]) -> Non
     code = f"import sys; from runner.cli import main; main.main({words})\nprint(*sys.modules, sep='\\n')"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     imported = {name.removeprefix("runner.cli.") for name in output.split() if name.startswith("runner.cli.")}
-    assert imported & {entrance(name, "run").__module__.rpartition(".")[2] for name in COMMANDS} == expected
+    assert imported & {entrance(name).run.__module__.rpartition(".")[2] for name in COMMANDS} == expected
 
 
 def test_whether_jobs_were_given_is_known() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runner.cli.reduce import STEPS, TRIED, Journal, _print_commands, add
+from runner.cli.reduce import STEPS, TRIED, Journal, _print_commands, run
 from runner.session.plan import Planned
 from tests.handmade import environment, variants
 
@@ -23,7 +23,7 @@ def test_the_case_is_run_under_the_settings_of_its_reduction(
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     settings = ["--seed", "3", "--limit", "steps=9", "--import", "m", "--python", "/my python"]
     parser = argparse.ArgumentParser()
-    add(parser)
+    run.add(parser)
     arguments = parser.parse_args(["a.spec.yaml::a", *settings])
     reduced: Any = SimpleNamespace(variant=variants(tmp_path, "")[0])
     _print_commands(Path(os.curdir, "my out"), reduced, arguments)

@@ -115,11 +115,15 @@ class Code:
 def _show(deed: str) -> Code:
     """``show`` does it, whatever the file, and prints a program."""
     return Code(
-        f"from runner.cli import cases\ndef run(*_):\n {deed}\n print('import torch')\n return 0\ncases.run_show = run"
+        f"from dataclasses import replace\nfrom runner.cli import cases\ndef run(*_):\n {deed}\n print('import torch')\n"
+        " return 0\ncases.run_show = replace(cases.run_show, run=run)"
     )
 
 
-_END_WITH = "from runner.cli import cases; cases.run_validate = lambda *_: {}"
+_END_WITH = (
+    "from dataclasses import replace; from runner.cli import cases; "
+    "cases.run_validate = replace(cases.run_validate, run=lambda *_: {})"
+)
 go_on = _show("pass")
 break_xml = Code("print('<')")
 burn_time = Code("import time\nuntil = time.process_time() + 0.3\nwhile time.process_time() < until: pass")
