@@ -30,6 +30,8 @@ _MOST = 1 << 18
 
 _FOLDERS = tuple(str(folder) for folder in (Path(torch.__file__).parent, Path(__file__).parents[2]))
 _FOREIGN = frozenset({"functorch", "triton"})
+_PASSED = sys.stdlib_module_names | {"typing_extensions"}
+"""Packages that speak for their caller: ``deprecated`` of the second is the standard library's in later Pythons."""
 _OF_CPP = "(Triggered internally at "
 _GRAPH = re.compile(r"[\s,]*grad_fn=<\w*>")
 """How a tensor is printed that autograd has computed: compiled code is another function of autograd."""
@@ -79,7 +81,7 @@ class Messages:
             name = str(frame.f_globals.get("__name__", ""))
             if name.startswith(TRACING):
                 return None
-            if speaker is None and name.partition(".")[0] not in sys.stdlib_module_names:
+            if speaker is None and name.partition(".")[0] not in _PASSED:
                 speaker = frame
             frame = frame.f_back
         return speaker if speaker is not None and self._is_program(speaker) else None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import typing_extensions
 from worker_jobs import oracles, passes, run, source
 
 from runner.worker.program.messages import heard
@@ -110,3 +113,14 @@ def test_a_warning_is_heard_again_in_the_next_run() -> None:
             for number in (1, 1):
                 warnings.warn(f"number {number}", stacklevel=1)
             assert [text for _, text in messages.take()] == ["UserWarning: number 1"]
+
+
+@pytest.mark.parametrize(("folder", "is_heard"), [(Path(torch.__file__).parent, False), (Path(__file__).parent, True)])
+def test_a_deprecated_function_warns_for_its_caller(folder: Path, is_heard: bool) -> None:
+    text = "import warnings\n@deprecated('old')\ndef old(): warnings.warn('inside')\ndef call(): old()"
+    names: dict[str, Any] = {"deprecated": typing_extensions.deprecated, "__name__": "planted"}
+    exec(compile(text, str(folder / "planted.py"), "exec"), names)
+    with heard("case", ()) as messages:
+        names["call"]()
+    said = [message.text for message in messages.take()]
+    assert said == (["UserWarning: inside"] if is_heard else [])
