@@ -28,7 +28,7 @@ from runner.cases.model import (
 )
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.texts import split, yaml_arguments
-from runner.cases.walk import change_value, parts_of, values_of
+from runner.cases.walk import change_parts, values_of
 from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 
@@ -77,7 +77,7 @@ def complete_call(step: Step) -> str:
 def places_of_texts(case: Case) -> dict[str, Span]:
     """Return the texts that the chain and the result of a case hold, each with its first place: a ``$`` would make it a
     reference."""
-    values = [*values_of(case.chain), *(() if case.result is None else parts_of(case.result))]
+    values = [*values_of((case.chain, case.result))]
     return {
         v.value: v.span
         for v in reversed(values)
@@ -207,10 +207,7 @@ def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
     def change(value: Value) -> Value:
         return replacements.get(value.value, value) if isinstance(value, Literal) and value.span else value
 
-    return Arguments(
-        tuple(change_value(value, change) for value in arguments.positional),
-        tuple((key, change_value(value, change)) for key, value in arguments.keywords),
-    )
+    return change_parts(arguments, change)
 
 
 KERNEL_OPTIONS: dict[str, tuple[int, ...]] = {

@@ -13,7 +13,7 @@ from runner.cases.flags import SWITCHES, Flag, refusal
 from runner.cases.model import Call, Change, Constant, Function, Literal, Step
 from runner.cases.problems import Problems
 from runner.cases.python_names import OF_MODULES, is_name
-from runner.cases.walk import parts_of
+from runner.cases.walk import values_of
 from runner.cases.yaml.values import SCALARS, YamlNode, YamlScalar, count_nodes, entries, fields, items, scalar, table
 from runner.contract.global_setting import FLUSHES
 from runner.diagnostics import Span, nearest
@@ -113,7 +113,7 @@ def _change(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | Non
                 "train: sets the mode of a module" if part in ("train", "eval") else "such as self.scale: 2.0",
             )
     value = parse_value(node, problems)
-    if any(isinstance(part, Function) for part in parts_of(value)):
+    if any(isinstance(part, Function) for part in values_of(value)):
         return problems.refuse(None, node.span, f"{target} is set to a value, and $fn is a function")
     if parts[-1] in MODES and not (isinstance(value, Literal) and isinstance(value.value, bool)):
         return problems.refuse(None, node.span, f"{target} is true or false")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -484,15 +484,14 @@ def _requires_grad(item: Input) -> bool:
     return item.requires_grad or any(map(_requires_grad, item.items)) or _makes_leaf(item.layout)
 
 
-def _makes_leaf(chain: Iterable[Node]) -> bool:
+def _makes_leaf(chain: Sequence[Node]) -> bool:
     """Whether a chain has a module with parameters, or asks for a gradient itself."""
-    nodes = tuple(chain)
     return any(
         holds_parameters(step.operator)
         or step.operator == "Tensor.requires_grad_"
         or dict(step.arguments.keywords).get("requires_grad", Literal(False)) != Literal(False)
-        for step in all_steps(nodes)
-    ) or any(isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(nodes))
+        for step in all_steps(chain)
+    ) or any(isinstance(value, TensorLiteral) and "requires_grad" in dict(value.options) for value in values_of(chain))
 
 
 def _grad(node: YamlNode) -> Grad:

@@ -47,7 +47,7 @@ from runner.cases.model import (
     Variant,
 )
 from runner.cases.texts import complex_text, is_complex
-from runner.cases.walk import change_entry, change_input, change_nodes, change_value, entry_text, map_step, names_made
+from runner.cases.walk import change_entry, change_parts, entry_text, names_made
 from runner.cases.yaml.values import flow, resolve
 from runner.quote import QuoteError
 from runner.text import visible
@@ -442,18 +442,10 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     values = [*params.values(), *(value for call in case.calls for value in call.params.values())]
     if own_names & set(params) or not all(map(_is_number, values)):
         raise _Unfit
-    substitute = _Substitution(params)
-    module = case.module
-    arguments = () if module is None else tuple((key, change_value(value, substitute)) for key, value in module.args)
     return replace(
-        case,
+        change_parts(replace(case, calls=()), _Substitution(params)),
         params={},
         axes=tuple(axis for axis in case.axes if axis not in params),
-        inputs=tuple(change_input(item, substitute) for item in case.inputs),
-        state=tuple(change_input(item, substitute) for item in case.state),
-        chain=change_nodes(case.chain, substitute),
-        result=None if case.result is None else change_value(case.result, substitute),
-        module=None if module is None else replace(module, args=arguments),
         calls=tuple(_call(case, call, params) for call in case.calls),
     )
 
@@ -462,17 +454,9 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     """A further call without params: inputs that these change are replaced whole."""
     substitute_call, substitute_case = _Substitution({**params, **call.params}), _Substitution(params)
     own = {item.name: item for item in call.inputs}
-    pairs = [(item, change_input(own.get(item.name, item), substitute_call)) for item in case.inputs]
-    changed = (new for item, new in pairs if item.name in own or new != change_input(item, substitute_case))
-    return replace(
-        call,
-        params={},
-        step=None if call.step is None else map_step(call.step, lambda value: change_value(value, substitute_call)),
-        inputs=tuple(changed),
-        changes=tuple(replace(one, value=change_value(one.value, substitute_call)) for one in call.changes),
-        hooks=tuple(replace(one, value=change_value(one.value, substitute_call)) for one in call.hooks),
-        contexts=tuple(map_step(one, lambda value: change_value(value, substitute_call)) for one in call.contexts),
-    )
+    pairs = [(item, change_parts(own.get(item.name, item), substitute_call)) for item in case.inputs]
+    changed = (new for item, new in pairs if item.name in own or new != change_parts(item, substitute_case))
+    return replace(change_parts(replace(call, inputs=()), substitute_call), params={}, inputs=tuple(changed))
 
 
 class _Substitution:

@@ -14,7 +14,7 @@ from typing import Any
 from runner.cases import expressions
 from runner.cases.model import Arithmetic, Case, Function, Index, Input, Literal, Node, Ref, Step, Table, Value
 from runner.cases.problems import Problems, within
-from runner.cases.walk import all_steps, parts_of, values_of
+from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
 from runner.diagnostics import Span
 
@@ -246,7 +246,7 @@ def plain_text(text: str, span: Span, problems: Problems) -> str:
 
 def numpy_step(case: Case) -> Step | None:
     """Return the first step that calls numpy or makes an array of it; None if there is no such step."""
-    steps = (step for chain in _chains(case) for step in all_steps(chain))
+    steps = all_steps(_chains(case))
     return next((s for s in steps if s.operator.startswith("numpy.") or s.operator == "Tensor.numpy"), None)
 
 
@@ -260,12 +260,12 @@ def check_numpy(case: Case, problems: Problems) -> None:
     if first is None:
         return
     chains = _chains(case)
-    values = [value for chain in chains for value in values_of(chain)]
-    values += [part for item in _inputs(case) if item.python is not None for part in parts_of(item.python)]
-    values += [part for call in case.calls for change in call.changes for part in parts_of(change.value)]
-    values += parts_of(case.result) if case.result is not None else []
-    texts = [*_texts(values), *(value for axis in case.params.values() for value in axis if isinstance(value, str))]
-    texts += [step.operator for chain in chains for step in all_steps(chain) if step.operator == "Tensor.type"]
+    changes = [change.value for call in case.calls for change in call.changes]
+    texts = [
+        *_texts(values_of((chains, [item.python for item in _inputs(case)], changes, case.result))),
+        *(value for axis in case.params.values() for value in axis if isinstance(value, str)),
+        *(step.operator for step in all_steps(chains) if step.operator == "Tensor.type"),
+    ]
     if texts:
         problems.error(
             first.span,
@@ -284,7 +284,7 @@ def _chains(case: Case) -> list[tuple[Node, ...]]:
     return [case.chain, *(item.layout for item in _inputs(case)), *functions]
 
 
-def _texts(values: list[Value]) -> Iterator[str]:
+def _texts(values: Iterable[Value]) -> Iterator[str]:
     for value in values:
         if isinstance(value, Literal) and isinstance(value.value, str):
             yield value.value

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 from runner.cases import expressions
 from runner.cases.model import (
     Arguments,
     Arithmetic,
+    Call,
+    Case,
     Function,
     If,
     Index,
+    Initial,
     Input,
     Items,
     Node,
+    PythonModule,
     Ref,
     Step,
     Table,
@@ -23,79 +27,74 @@ from runner.cases.model import (
     Value,
     With,
 )
+from runner.cases.model import Change as SetValue
 from runner.diagnostics import Span
 from runner.quote import literal
 
+P = TypeVar("P")
 Change = Callable[[Value], Value]
 
+_VALUES = get_args(Value)
+_PARTS: Mapping[type, tuple[str, ...]] = {
+    Items: ("items",),
+    Table: ("items",),
+    TensorLiteral: ("value", "options"),
+    Function: ("chain", "result"),
+    Arguments: ("positional", "keywords"),
+    Initial: ("arguments",),
+    Step: ("arguments", "call", "state"),
+    With: ("chain", "contexts"),
+    If: ("do", "otherwise", "condition"),
+    Input: ("shape", "init_args", "values", "python", "items", "layout"),
+    SetValue: ("value",),
+    Call: ("inputs", "step", "changes", "hooks", "contexts"),
+    PythonModule: ("args",),
+    Case: ("inputs", "state", "chain", "result", "module", "calls"),
+}
+"""The fields of each class that hold values, or parts in which there are values."""
 
-def map_value(value: Value, change: Change) -> Value:
-    """Return the value with ``change`` applied to each of its parts, but not to itself.
 
-    The entries of an index are left to ``change``.
+def _parts(part: object) -> Iterable[object]:
+    return part if isinstance(part, tuple | list) else (getattr(part, name) for name in _PARTS.get(type(part), ()))
+
+
+def map_parts(part: P, change: Change) -> P:
+    """Return a part of a case (a value, a step, a chain, an input or a tuple) with the values in it changed.
+
+    ``change`` gets each value that is nearest: neither ``part`` itself nor the parts of values. The entries of an index
+    are left to it.
     """
-    match value:
-        case Items():
-            return Items(tuple(map(change, value.items)))
-        case Table():
-            return Table(tuple((key, change(item)) for key, item in value.items))
-        case TensorLiteral():
-            return replace(
-                value, value=change(value.value), options=tuple((key, change(option)) for key, option in value.options)
-            )
-        case Function():
-            return replace(
-                value,
-                chain=map_nodes(value.chain, change),
-                result=None if value.result is None else change(value.result),
-            )
-    return value
+
+    def changed(inner: Any) -> Any:
+        return change(inner) if isinstance(inner, _VALUES) else map_parts(inner, change)
+
+    if isinstance(part, tuple):
+        return tuple(map(changed, part))  # type: ignore[return-value]
+    names = _PARTS.get(type(part))
+    return replace(part, **{name: changed(getattr(part, name)) for name in names}) if names else part  # type: ignore
 
 
-def map_step(step: Step, change: Change) -> Step:
-    """Return the step with each of its arguments changed."""
-    return replace(
-        step,
-        arguments=_arguments(step.arguments, change),
-        call=None if step.call is None else _arguments(step.call, change),
-        state=tuple(replace(part, arguments=tuple(map(change, part.arguments))) for part in step.state),
-    )
+def change_value(value: Value, change: Change) -> Value:
+    """Return the value with ``change`` applied to its parts first, and then to itself."""
+    return change(change_parts(value, change))
 
 
-def map_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
-    """Return the chain with each argument of its steps and blocks changed."""
-    return map_steps(nodes, lambda step: map_step(step, change), change)
+def change_parts(part: P, change: Change) -> P:
+    """Return a part of a case with every value in it changed, in blocks and functions too, but not itself."""
+    return map_parts(part, lambda value: change_value(value, change))
 
 
-def map_steps(
-    nodes: Iterable[Node], change: Callable[[Step], Step], condition: Change | None = None
-) -> tuple[Node, ...]:
-    """Return the chain with each step changed, in its blocks too.
-
-    With ``condition``, contexts are changed like steps, and conditions by it.
-    """
+def map_steps(nodes: Iterable[Node], change: Callable[[Step], Step]) -> tuple[Node, ...]:
+    """Return the chain with each step changed, in its blocks too, but not the contexts of these."""
 
     def mapped(node: Node) -> Node:
         if isinstance(node, Step):
             return change(node)
         if isinstance(node, With):
-            node = replace(node, chain=map_steps(node.chain, change, condition))
-            return replace(node, contexts=tuple(map(change, node.contexts))) if condition else node
-        do, otherwise = (map_steps(branch, change, condition) for branch in (node.do, node.otherwise))
-        node = replace(node, do=do, otherwise=otherwise)
-        return replace(node, condition=condition(node.condition)) if condition else node
+            return replace(node, chain=map_steps(node.chain, change))
+        return replace(node, do=map_steps(node.do, change), otherwise=map_steps(node.otherwise, change))
 
     return tuple(map(mapped, nodes))
-
-
-def change_value(value: Value, change: Change) -> Value:
-    """Return the value with ``change`` applied to its parts first, and then to itself."""
-    return change(map_value(value, lambda part: change_value(part, change)))
-
-
-def change_nodes(nodes: Iterable[Node], change: Change) -> tuple[Node, ...]:
-    """Return the chain with every value changed, in blocks and functions too."""
-    return map_nodes(nodes, lambda value: change_value(value, change))
 
 
 def change_entry(entry: Any, change: Callable[[Ref | Arithmetic], Any]) -> Any:
@@ -118,73 +117,27 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
     return "..." if entry is Ellipsis else literal(entry)
 
 
-def _arguments(arguments: Arguments, change: Change) -> Arguments:
-    return replace(
-        arguments,
-        positional=tuple(map(change, arguments.positional)),
-        keywords=tuple((key, change(value)) for key, value in arguments.keywords),
-    )
-
-
-def change_input(item: Input, change: Change) -> Input:
-    """Return the input with every value changed."""
-    return replace(
-        item,
-        shape=None if item.shape is None else tuple(change_value(size, change) for size in item.shape),
-        init_args=tuple(change_value(value, change) for value in item.init_args),
-        values=None if item.values is None else change_value(item.values, change),
-        python=None if item.python is None else change_value(item.python, change),
-        items=tuple(change_input(part, change) for part in item.items),
-        layout=change_nodes(item.layout, change),
-    )
-
-
-def all_steps(nodes: Iterable[Node]) -> Iterator[Step]:
+def all_steps(part: object) -> Iterator[Step]:
     """Yield every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
-    for node in nodes:
-        if isinstance(node, With):
-            yield from all_steps((*node.contexts, *node.chain))
-        elif isinstance(node, If):
-            yield from _steps_within(node.condition)
-            yield from all_steps((*node.do, *node.otherwise))
-        else:
-            yield node
-            for arguments in (node.arguments, node.call):
-                if arguments is not None:
-                    for value in (*arguments.positional, *(value for _, value in arguments.keywords)):
-                        yield from _steps_within(value)
+    if isinstance(part, Step):
+        yield part
+    elif isinstance(part, With):
+        part = part.contexts, part.chain
+    elif isinstance(part, If):
+        part = part.condition, part.do, part.otherwise
+    for inner in _parts(part):
+        yield from all_steps(inner)
 
 
-def _steps_within(value: Value | None) -> Iterator[Step]:
-    """The steps of the functions in a value."""
-    if isinstance(value, Function):
-        yield from all_steps(value.chain)
-        yield from _steps_within(value.result)
-    elif isinstance(value, Items | Table | TensorLiteral):
-        parts: list[Value] = []
-        map_value(value, lambda part: parts.append(part) or part)  # type: ignore[func-returns-value]
-        for part in parts:
-            yield from _steps_within(part)
-
-
-def values_of(nodes: Iterable[Node]) -> Iterator[Value]:
-    """Yield every value of a chain, its blocks and its functions, parts before wholes, with the entries of indices."""
-    values: list[Value] = []
-
-    def note(value: Value) -> Value:
-        values.append(value)
-        if isinstance(value, Index):
-            change_entry(value.entries, note)
-        return value
-
-    change_nodes(nodes, note)
-    return iter(values)
-
-
-def parts_of(value: Value) -> Iterator[Value]:
-    """Yield a value and all its parts, as ``values_of`` does."""
-    step = Step("", Arguments((value,)), getattr(value, "span", None))  # type: ignore[arg-type]
-    return values_of((step,))
+def values_of(part: object) -> Iterator[Value]:
+    """Yield every value of a part of a case, such as a chain with its blocks and functions: parts before wholes, with
+    the entries of indices."""
+    for inner in _parts(part):
+        yield from values_of(inner)
+    if isinstance(part, _VALUES):
+        yield part
+        if isinstance(part, Index):
+            yield from values_of(part.entries)
 
 
 def names_used(values: Iterable[Value]) -> set[str]:

@@ -38,14 +38,11 @@ from runner.cases.model import (
 from runner.cases.python_names import RESERVED
 from runner.cases.walk import (
     change_entry,
-    change_nodes,
-    map_nodes,
-    map_step,
+    change_parts,
+    map_parts,
     map_steps,
-    map_value,
     names_made,
     names_used,
-    parts_of,
     steps_of,
     values_of,
 )
@@ -88,17 +85,17 @@ def substitute(value: Value, names: Names) -> Value:
         case Function():
             local = {PREVIOUS, *value.args, *names_made(value.chain)}
             names = {name: target for name, target in names.items() if name not in local}
-    return map_value(value, lambda part: substitute(part, names))
+    return map_parts(value, lambda part: substitute(part, names))
 
 
 def substitute_step(step: Step, names: Names) -> Step:
     """Apply ``substitute`` to all arguments of a step."""
-    return map_step(step, lambda value: substitute(value, names))
+    return map_parts(step, lambda value: substitute(value, names))
 
 
 def substitute_nodes(nodes: Iterable[Node], names: Names) -> tuple[Node, ...]:
     """Apply ``substitute`` to a whole chain."""
-    return map_nodes(nodes, lambda value: substitute(value, names))
+    return map_parts(tuple(nodes), lambda value: substitute(value, names))
 
 
 def substitute_case(case: Case, names: Names) -> Case:
@@ -240,7 +237,7 @@ def unnamed(case: Case) -> Case:
     """Return the case as a person writes it: ``$_`` for the previous value, bare operators, no unused names."""
     result = case.result
     total = Counter(_mentions(values_of(case.chain)))
-    by_result = Counter(_mentions(parts_of(result)) if result is not None else ())
+    by_result = Counter(_mentions(values_of(result)) if result is not None else ())
     chain, last = _unnamed_chain(case.chain, total + by_result, by_result)
     if last is not None and result is not None:
         result = substitute(result, {last: Ref(PREVIOUS, (), case.span)})
@@ -322,7 +319,7 @@ def _first_input(
 
 def _in_functions(nodes: Iterable[Node], name: str) -> bool:
     """Return whether a function uses the name, since ``$_`` is another value there."""
-    return any(name in names_used(parts_of(value)) for value in values_of(tuple(nodes)) if isinstance(value, Function))
+    return any(name in names_used(values_of(value)) for value in values_of(tuple(nodes)) if isinstance(value, Function))
 
 
 def _bare_step(step: Step) -> Step:
@@ -464,7 +461,7 @@ def _split_fields(
         fields[name] = field[0]
         return replace(value, name=name, path=value.path[1:])
 
-    return change_nodes(chain, change), {**value_infos, **fields}, set(fields)
+    return change_parts(chain, change), {**value_infos, **fields}, set(fields)
 
 
 def _operands(step: Step) -> list[Ref]:
@@ -525,7 +522,7 @@ def _orphans(case: Case, chain: tuple[Node, ...], result: Value | None) -> list[
 
 
 def _names_of(result: Value | None) -> set[str]:
-    return set() if result is None else names_used(parts_of(result))
+    return set() if result is None else names_used(values_of(result))
 
 
 def _remaining_result(value: Value | None, missing: set[str]) -> Value | None:
@@ -537,7 +534,7 @@ def _remaining_result(value: Value | None, missing: set[str]) -> Value | None:
         entries = [(key, _remaining_result(item, missing)) for key, item in value.items]
         pairs = [(key, part) for key, part in entries if part is not None]
         return Table(tuple(pairs)) if pairs else None
-    return None if value is None or names_used(parts_of(value)) & missing else value
+    return None if value is None or names_used(values_of(value)) & missing else value
 
 
 def _last_target(chain: tuple[Node, ...]) -> Value | None:

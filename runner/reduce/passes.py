@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from runner.cases.model import Case, Function, If, Input, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
-from runner.cases.walk import change_nodes, names_used, nodes_of, steps_of, values_of
+from runner.cases.walk import change_parts, names_used, nodes_of, steps_of, values_of
 from runner.contract.oracles import TWIN, row_of
 from runner.reduce.chains import (
     named,
@@ -210,7 +210,7 @@ def functions(state: State) -> Iterator[Attempt]:
             def change(value: Value, old: Function = function, new: Function = shorter) -> Value:
                 return new if value == old else value
 
-            yield from attempt("drop a step of a function", replace(case, chain=change_nodes(case.chain, change)))
+            yield from attempt("drop a step of a function", replace(case, chain=change_parts(case.chain, change)))
 
 
 Data = Mapping[str, Any]

@@ -18,7 +18,7 @@ from runner.builder.source import build, check
 from runner.cases.expand import expand
 from runner.cases.model import Literal, Value
 from runner.cases.suites import Reader
-from runner.cases.walk import change_nodes
+from runner.cases.walk import change_parts
 from runner.cases.yaml.values import split_lines
 from runner.session.collect import load
 
@@ -486,7 +486,7 @@ def test_text_arrives_as_it_was(built: Built, payload: str) -> None:
         return Literal(payload) if value == Literal("marker") else value
 
     variant = dataclasses.replace(
-        variant, case=dataclasses.replace(variant.case, chain=change_nodes(variant.case.chain, put))
+        variant, case=dataclasses.replace(variant.case, chain=change_parts(variant.case.chain, put))
     )
     assert payload in strings(build(variant).text)
 
