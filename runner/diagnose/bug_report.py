@@ -28,7 +28,6 @@ from runner.cases.model import Step, Variant
 from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
-from runner.contract.operators import INDICES, INDICES_BY_DIMENSION
 from runner.contract.oracles import NUMERIC, row_of
 from runner.diagnose.diagnosis import Diagnosis, diagnose
 from runner.diagnose.harness import VariantEngine, result_of, run_heat_map
@@ -38,6 +37,7 @@ from runner.engine import interpreters, scratch
 from runner.files import write_anew
 from runner.session.plan import TIMEOUT
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
+from runner.verdict.operators import INDICES, INDICES_BY_DIMENSION
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows
 

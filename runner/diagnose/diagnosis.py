@@ -28,7 +28,6 @@ from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.job import Job
-from runner.contract.operators import DRAWING
 from runner.contract.oracles import row_of
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.diagnostics import Span, shown_file
@@ -44,6 +43,7 @@ from runner.session.shards import plan_hash
 from runner.text import of_several
 from runner.verdict import outcomes
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
+from runner.verdict.operators import DRAWING
 from runner.verdict.policy import headline, ranked
 from runner.verdict.signature import FailureSignature, main_signature, shows, signature_of
 from runner.verdict.stages import LADDER, below, stage_of

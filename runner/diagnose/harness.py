@@ -15,8 +15,7 @@ from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Variant
 from runner.contract.finding import Finding
-from runner.contract.job import Isolation, Job
-from runner.contract.record import Trust
+from runner.contract.job import Isolation, Job, Trust
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome

@@ -29,7 +29,6 @@ from runner.cases.python_names import is_name
 from runner.contract.finding import Finding
 from runner.contract.global_setting import Setting
 from runner.contract.job import Job, defines
-from runner.contract.operators import DRAWING
 from runner.contract.oracles import EXCEPTIONS, TWIN, is_excuse, row_of
 from runner.diagnose.diagnosis import Diagnosis
 from runner.quote import (
@@ -48,6 +47,7 @@ from runner.session.plan import TIMEOUT, Environment, Planned, job, precision_fl
 from runner.templates import template
 from runner.text import one_line
 from runner.verdict.explained import EMULATE_CASTS, RANDOM, label
+from runner.verdict.operators import DRAWING
 from runner.verdict.policy import AS_USER, ranked
 from runner.verdict.stages import stage_of
 

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from runner.cases.yaml.schema import load_schema
-from runner.contract.job import Job
-from runner.contract.record import Record
+from runner.contract.job import Job, Record
 from runner.record.event_schema import Check, Unfit, compile_schema
 from runner.record.journal import parse_line
 
@@ -139,7 +138,7 @@ def read_message(line: bytes) -> dict[str, Any]:
 
 
 def check_record(record: Mapping[str, Any]) -> None:
-    """Check the record of a job that compares (``runner/contract/record.py``).
+    """Check the record of a job that compares (``runner/contract/job.py``).
 
     Raises:
         Unfit: it is not such a record.

@@ -24,9 +24,8 @@ from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
 from runner.cases.walk import steps_of
 from runner.contract.finding import Finding
-from runner.contract.job import Job
+from runner.contract.job import Job, Trust
 from runner.contract.oracles import row_of
-from runner.contract.record import Trust
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.diagnostics import InputError

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.cases.model import LAUNCH
-from runner.contract.finding import Finding
+from runner.contract.finding import Finding, telling_line
 from runner.contract.oracles import rank_of
-from runner.contract.pattern import telling_line
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import VariantFinished

@@ -34,9 +34,8 @@ from runner.cases.model import (
 )
 from runner.cases.versions import matches
 from runner.cases.walk import values_of
-from runner.contract.job import Job
+from runner.contract.job import Job, Record
 from runner.contract.policies import INDUCTOR, POLICIES
-from runner.contract.record import Record
 from runner.contract.settings import AS_USER
 from runner.diagnostics import Diagnostic, InputError, source_line
 from runner.engine.gpus import count_gpus
@@ -201,7 +200,7 @@ def as_user(job: Job, planned: Planned) -> Job:
     """Return a judging job as a user runs its variant, in a process of its own: with the case's own settings and
     torch's defaults.
 
-    Only what ``runner/contract/settings.py`` calls ``needed`` is set beside them.
+    Only what ``docs/judging.md`` says to be set as a user too is set beside them.
     """
     return dataclasses.replace(
         job,

@@ -11,9 +11,8 @@ from typing import Any
 from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
-from runner.contract.job import Isolation, Job
+from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of
-from runner.contract.record import Record, Trust
 from runner.engine.cached import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError

@@ -1,5 +1,8 @@
 """The operator that findings speak of, as far as the text of the case's chain says it, or the model in Python: nothing
-runs."""
+runs.
+
+What names of operators tell by themselves is here too: who gives indices, and who may draw random numbers.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,18 @@ from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table
 from runner.cases.walk import names_used, steps_of, values_of
 from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
+
+INDICES = frozenset({"argmax", "argmin", "argsort", "sort", "topk", "mode", "kthvalue", "cummax", "cummin"})
+"""Operators that return indices, which ties may order in another way."""
+
+INDICES_BY_DIMENSION = frozenset({"max", "min", "median", "nanmedian"})
+"""Those that do when they are given more than the tensor."""
+
+DRAWING = re.compile(
+    r"(?i)rand|drop|bernoulli|multinomial|normal|uniform|exponential|cauchy|geometric|poisson|binomial|rrelu|gumbel|"
+    r"sample|lowrank|lobpcg|fractional|transformer|scramble|sdpa|attention"
+)
+"""Words of a model that may draw random numbers. What eager does decides."""
 
 _WRITING = frozenset({*IN_PLACE, "setitem", "delitem"})
 """Operators of Python that write into their first operand."""

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from runner.builder.source import Source
-from runner.contract.finding import Finding
+from runner.contract.finding import Finding, top_frame
+from runner.contract.job import Trust
 from runner.contract.oracles import CRASH, row_of
-from runner.contract.pattern import top_frame
-from runner.contract.record import Trust
 from runner.engine.messages import Outcome
 from runner.text import one_line
 

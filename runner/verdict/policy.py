@@ -13,8 +13,8 @@ from runner.cases.model import THREADS, Known, Variant
 from runner.cases.patterns import matches_anywhere
 from runner.cases.versions import matches
 from runner.contract.finding import Finding
+from runner.contract.job import Trust
 from runner.contract.oracles import CRASHES, gate_of, row_of
-from runner.contract.record import Trust
 from runner.diagnostics import Span
 from runner.engine.messages import Outcome
 from runner.record.events import Word

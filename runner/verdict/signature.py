@@ -15,9 +15,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runner.contract.finding import Finding
+from runner.contract.finding import Finding, mark_of, pattern_of
 from runner.contract.oracles import rank_of, row_of
-from runner.contract.pattern import mark_of, pattern_of
 from runner.record.events import RED, VariantFinished
 from runner.verdict.operators import BEFORE, BEHIND, plain_form
 from runner.verdict.policy import ranked

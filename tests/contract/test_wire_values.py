@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from runner.contract.finding import Finding
-from runner.contract.job import Job
-from runner.contract.record import Record, Trust
+from runner.contract.job import Job, Record, Trust
 from runner.engine.messages import check_record
 
 JOB = Job("k", "id", "here", "name", "text", {"backend": "inductor"}, ignore=("stride",), packages=("numpy",), memory=1)

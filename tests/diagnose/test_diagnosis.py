@@ -14,8 +14,7 @@ import pytest
 
 from runner.cases.model import Backend, Variant
 from runner.contract.finding import Finding
-from runner.contract.job import Job
-from runner.contract.record import Trust
+from runner.contract.job import Job, Trust
 from runner.diagnose import diagnosis
 from runner.diagnose.diagnosis import (
     BUDGET,

@@ -15,9 +15,8 @@ import pytest
 from fakes import SIGNATURE, variant
 
 from runner.cases.model import Variant
-from runner.contract.finding import Finding
+from runner.contract.finding import Finding, pattern_of
 from runner.contract.job import Job
-from runner.contract.pattern import pattern_of
 from runner.diagnose.diagnosis import Culprit
 from runner.diagnose.harness import VariantEngine
 from runner.engine.messages import Outcome

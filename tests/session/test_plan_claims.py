@@ -9,7 +9,7 @@ import pytest
 
 from runner.cases.model import Backend, Unclaimed, Variant
 from runner.contract.finding import Finding
-from runner.contract.record import Record, Trust
+from runner.contract.job import Record, Trust
 from runner.session.plan import Planned, skip, skip_reason, unclaimed_by_run, unclaimed_need
 from runner.session.shards import plan_hash
 from runner.verdict.policy import Verdict

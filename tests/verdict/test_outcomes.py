@@ -8,8 +8,7 @@ import pytest
 
 from runner.builder.source import Source
 from runner.contract.finding import Finding
-from runner.contract.job import Job
-from runner.contract.record import Trust
+from runner.contract.job import Job, Trust
 from runner.diagnostics import Span
 from runner.engine.messages import Outcome
 from runner.verdict.outcomes import describe, died_in_float64, finding, place_of, read

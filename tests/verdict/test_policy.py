@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from runner.cases.model import Known, Variant
+from runner.contract.job import Trust
 from runner.contract.oracles import ORACLES
-from runner.contract.record import Trust
 from runner.diagnostics import Span
 from runner.verdict.policy import Verdict, answering, applies, decide, excuse_wavering, explains, is_crash, ranked
 from tests.handmade import finding, variants

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from runner.contract.pattern import telling_line, top_frame
+from runner.contract.finding import telling_line, top_frame
 from runner.worker.program.raisers import frames_of, raiser
 from runner.worker.torch_private.dynamo import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
 

@@ -16,11 +16,10 @@ import torch
 
 from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
-from runner.contract.job import Job
+from runner.contract.job import Job, Record, Trust
 from runner.contract.loaded_code import find_loaded_code
 from runner.contract.oracles import TWIN, row_of
 from runner.contract.policies import RULED
-from runner.contract.record import Record, Trust
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason

@@ -27,9 +27,8 @@ from typing import Any, NoReturn
 
 import torch
 
-from runner.contract.finding import signal_name
+from runner.contract.finding import mark_of, signal_name
 from runner.contract.job import Job
-from runner.contract.pattern import mark_of
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.processes import die_with_parent, encode
 from runner.worker.program.load import MODULE

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
-from runner.contract.pattern import telling_line, top_frame
+from runner.contract.finding import telling_line, top_frame
 from runner.worker.program.errors import MESSAGE_LIMIT, describe
 
 
