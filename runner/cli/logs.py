@@ -29,8 +29,6 @@ from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter, colour_of, modes
 from runner.session.shards import check_stamps, merge
 from runner.text import one_line, plural
-from runner.verdict.difference import compare, sides
-from runner.verdict.score import score
 
 
 @command(
@@ -218,9 +216,9 @@ def run_diff(arguments: argparse.Namespace) -> int:
     old_log = whole_log(runs[0])
     new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
     outputs.check_of_logs(arguments, old_log, new_log)
-    old, new, names = sides(old_log, new_log, arguments.torch, arguments.backend)
-    comparison = difference.Comparison(old, new, compare(old.results, new.results, names))
-    if not comparison.difference.pairs:
+    old, new = difference.sides(old_log, new_log, arguments.torch, arguments.backend)
+    comparison = difference.compare(old, new)
+    if not comparison.pairs:
         raise exit_codes.UsageError(
             f"no variant has a verdict on both sides: {len(old.results)} results in {old.log}, {len(new.results)} in "
             f"{new.log}; "
@@ -233,7 +231,7 @@ def run_diff(arguments: argparse.Namespace) -> int:
         "html": lambda: difference.page(comparison),
     }
     _print_forms(arguments, forms, lambda: _print(comparison))
-    return exit_codes.FAILED if comparison.difference.section("broken") else exit_codes.OK
+    return exit_codes.FAILED if comparison.section("broken") else exit_codes.OK
 
 
 def whole_log(run: str) -> Log:
@@ -311,7 +309,7 @@ def run_score(arguments: argparse.Namespace) -> int:
         raise exit_codes.UsageError("both runs are one; name one, or two that differ")
     logs = [whole_log(run) for run in runs]
     outputs.check_of_logs(arguments, *logs)
-    result = score([(str(log.path), log.events) for log in logs], arguments.backend)
+    result = scores.score([(str(log.path), log.events) for log in logs], arguments.backend)
     if not any(column.total.judged for column in result.columns):
         raise exit_codes.UsageError(
             f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING

@@ -23,8 +23,8 @@ from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
 from runner.contract.oracles import BUDGETS, ORACLES, TWIN, Oracle
 from runner.contract.policies import RULED
+from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
-from runner.verdict.score import Share
 
 SPACES: Mapping[str, str] = {
     **{name: name for name in ("torch", "Tensor", "F", "nn")},

@@ -15,9 +15,8 @@ from runner.console import painted
 from runner.record.events import RunFinished, VariantFinished
 from runner.record.store import Log
 from runner.report import difference
-from runner.report.difference import Comparison, page, render, render_markdown, to_dict
+from runner.report.difference import SECTIONS, Comparison, compare, page, render, render_markdown, sides, to_dict
 from runner.text import visible
-from runner.verdict.difference import SECTIONS, compare, sides
 from tests.hostile import PAYLOADS
 
 from .events_sample import failure, finished, started, value_finding
@@ -30,8 +29,7 @@ COMMAND = "runner run 'specs/a.spec.yaml::{}' --no-known"
 
 def comparison(old: list[VariantFinished], new: list[VariantFinished], **end: Any) -> Comparison:
     logs = [Log(Path(name), [started(run=name), *results, RunFinished(0, 1.0, **end)]) for name, results in (("old", old), ("new", new))]  # fmt: skip
-    old_side, new_side, names = sides(*logs)
-    return Comparison(old_side, new_side, compare(old_side.results, new_side.results, names))
+    return compare(*sides(*logs))
 
 
 def every_section() -> Comparison:
@@ -84,7 +82,7 @@ def test_only_ids_and_commands_pass_80_columns() -> None:
     wide = [line for line in render(result, 80).split("\n") if len(line) > 80]
     assert [line for line in wide if "runner run" not in line] == []
     ids = "".join(line.strip() for line in render(result, 80).split("\n"))
-    assert all(change.id in ids for change in result.difference.changes)
+    assert all(change.id in ids for change in result.changes)
 
 
 def test_a_limit_says_how_many_are_left_out() -> None:
@@ -173,8 +171,7 @@ def hostile(word: str) -> Comparison:
         finished(name="d" + word, torch=word + "2"),
     ]
     logs = [Log(Path(word + name), [started(run=word), *results]) for name, results in (("1", old), ("2", new))]
-    old_side, new_side, names = sides(*logs)
-    return Comparison(old_side, new_side, compare(old_side.results, new_side.results, names))
+    return compare(*sides(*logs))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)

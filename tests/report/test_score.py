@@ -12,9 +12,8 @@ import pytest
 
 from runner.record.events import RunFinished, VariantFinished
 from runner.report import score as report
-from runner.report.score import badge, names, render, render_markdown, to_dict
+from runner.report.score import OUTCOMES, Score, badge, names, render, render_markdown, score, to_dict
 from runner.text import visible
-from runner.verdict.score import OUTCOMES, Score, score
 from tests.hostile import PAYLOADS
 
 from .events_sample import failure, finished, started, value_finding

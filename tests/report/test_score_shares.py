@@ -13,7 +13,7 @@ import pytest
 from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES
 from runner.exit_codes import UsageError
 from runner.record.events import GREEN, RED, Event, RunFinished, VariantFinished
-from runner.verdict.score import CREDITS, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
+from runner.report.score import CREDITS, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
 from tests.report.events_sample import failure, finished, planned, started, value_finding
 
 VALUE = {"findings": (value_finding(),), "oracles": ("value",)}

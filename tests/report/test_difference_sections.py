@@ -5,7 +5,7 @@ What pairs with what: two runs, two versions of torch, two backends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from runner.contract.finding import Finding
 from runner.exit_codes import UsageError
 from runner.record.events import Event, RunFinished, VariantFinished
 from runner.record.store import Log
-from runner.verdict.difference import PAIRS, SECTIONS, Difference, Pairing, Side, compare, fails_alike, sides
+from runner.report.difference import PAIRS, SECTIONS, Comparison, Pairing, Side, compare, fails_alike, sides
 from runner.verdict.signature import assess
 from tests.handmade import finding
 from tests.report.events_sample import FILE, finished, planned, started
@@ -31,9 +31,12 @@ def result(verdict: str, *findings: Finding, **fields: Any) -> VariantFinished:
     return assess(finished(verdict, findings=findings, **fields))
 
 
-def difference(old: VariantFinished | None, new: VariantFinished | None) -> Difference:
-    sides = [{KEY: event} if event else {} for event in (old, new)]
-    return compare(sides[0], sides[1], {KEY: "a"})
+def side(results: Mapping[Pairing, VariantFinished]) -> Side:
+    return Side("run", "log", (), (), results)
+
+
+def difference(old: VariantFinished | None, new: VariantFinished | None) -> Comparison:
+    return compare(*(side({KEY: event} if event else {}) for event in (old, new)))
 
 
 def section(old: VariantFinished | None, new: VariantFinished | None) -> str:
@@ -173,14 +176,13 @@ def test_times_that_say_nothing_about_compiling_are_left_out(new: VariantFinishe
 
 
 def test_no_variant_is_slower_where_all_of_its_backend_are() -> None:
-    def slower(count: int, factor: float) -> Difference:
-        keys = {(str(number), ""): str(number) for number in range(count)}
+    def slower(count: int, factor: float) -> Comparison:
+        keys = [(str(number), "") for number in range(count)]
         old = {key: timed(1.0, name=key[0]) for key in keys}
         new = {key: timed(factor, name=key[0]) for key in keys}
         new["0", ""] = timed(9.0, name="0")
-        keys["other", ""] = "other"
         old["other", ""], new["other", ""] = (timed(seconds, backend="aot_eager") for seconds in (1.0, 9.0))
-        return compare(old, new, keys)
+        return compare(side(old), side(new))
 
     assert [change.id for change in slower(PAIRS, 1.4).changes] == ["0", "other"]
     assert [change.id for change in slower(PAIRS, 1.6).changes] == ["other"]
@@ -211,6 +213,10 @@ BOTH = log(
 )
 
 
+def ids(comparison: Comparison) -> list[str]:
+    return [change.id for change in comparison.changes]
+
+
 def paired(old: Side, new: Side) -> set[Pairing]:
     return old.results.keys() & new.results.keys()
 
@@ -220,39 +226,40 @@ def variant(name: str, backend: str = "inductor") -> str:
 
 
 def test_two_runs_of_a_version_each_pair_by_id() -> None:
-    old, new, names = sides(OLD, NEW)
+    old, new = sides(OLD, NEW)
     assert paired(old, new) == {(variant("b"), "")}
-    assert [*names.values()] == [variant("b"), variant("c"), variant("a")]
+    assert ids(compare(old, new)) == [variant("c"), variant("a")]
     assert (old.torches, new.torches, old.run, new.log) == (("2.6.0",), ("2.13.0",), "old", "new")
 
 
 def test_two_versions_of_one_run_pair_by_id() -> None:
-    old, new, names = sides(BOTH, BOTH, ("2.6.0", "2.13.0"))
-    assert len(names) == len(paired(old, new)) == 4
+    old, new = sides(BOTH, BOTH, ("2.6.0", "2.13.0"))
+    assert len(old.results) == len(new.results) == len(paired(old, new)) == 4
     assert {e.torch for e in old.results.values()} == {"2.6.0"} and {e.torch for e in new.results.values()} == {"2.13.0"}  # fmt: skip
 
 
 def test_two_backends_of_one_run_pair_by_label_and_version() -> None:
-    old, new, names = sides(BOTH, BOTH, backend=("eager", "inductor"))
+    old, new = sides(BOTH, BOTH, backend=("eager", "inductor"))
     assert len(paired(old, new)) == 4
-    assert f"{FILE}::a[float32,cpu] torch 2.6.0" in names.values()
+    assert (f"{FILE}::a[float32,cpu]", "2.6.0") in new.results
+    assert f"{FILE}::a[float32,cpu] torch 2.6.0" in ids(compare(old, replace(new, variants={})))
     assert (old.backends, new.backends) == (("eager",), ("inductor",))
 
 
 def test_a_version_and_a_backend_together() -> None:
-    _, new, names = sides(BOTH, BOTH, ("2.6", "2.13"), ("eager", "inductor"))
-    assert [*names.values()] == [f"{FILE}::a[float32,cpu]", f"{FILE}::b[float32,cpu]"]
+    _, new = sides(BOTH, BOTH, ("2.6", "2.13"), ("eager", "inductor"))
+    assert [*new.results] == [(f"{FILE}::a[float32,cpu]", ""), (f"{FILE}::b[float32,cpu]", "")]
     assert {(e.torch, e.backend) for e in new.results.values()} == {("2.13.0", "inductor")}
 
 
 def test_two_runs_of_the_same_versions_pair_version_by_version() -> None:
-    old, new, names = sides(BOTH, Log(Path("again"), BOTH.events))
+    old, new = sides(BOTH, Log(Path("again"), BOTH.events))
     assert len(paired(old, new)) == 8
-    assert f"{variant('a')} torch 2.6.0" in names.values()
+    assert f"{variant('a')} torch 2.6.0" in ids(compare(old, replace(new, variants={})))
 
 
 def test_a_version_picks_a_side_of_a_run_with_several() -> None:
-    old, new, _ = sides(BOTH, NEW, ("2.6", "2.13"))
+    old, new = sides(BOTH, NEW, ("2.6", "2.13"))
     assert paired(old, new) == {(variant("b"), "")}
 
 
@@ -279,8 +286,8 @@ def test_what_does_not_pair_is_refused(
 
 def test_what_a_run_left_undone_is_counted() -> None:
     undone = Log(Path("new"), [started(), planned("a"), planned("b"), finished("PASS", "a"), RunFinished(2, 1.0, True)])
-    _, new, names = sides(OLD, undone)
+    old, new = sides(OLD, undone)
     assert (new.unfinished, new.whole, len(new.results)) == (1, False, 1)
-    assert variant("b") in names.values()
+    assert ids(compare(old, new)) == [variant("b")]
     assert not sides(OLD, log("new", ("a", "inductor", "2.13.0"), end=()))[1].whole
     assert sides(OLD, NEW)[1].whole
