@@ -34,8 +34,7 @@ from typing import Any
 from tabulate import tabulate
 
 from runner.engine.cluster import engine as ray_engine
-from runner.engine.cluster.actor import Report
-from runner.engine.cluster.engine import RayEngine
+from runner.engine.cluster.engine import RayEngine, Report
 from runner.engine.messages import Outcome
 
 TARGET = 0.05
@@ -192,8 +191,7 @@ def run_jobs(engine: MeasuredEngine, folder: Path, count: int) -> dict[str, floa
     from runner.record.journal import Journal
     from runner.report.junit import JUnitFile
     from runner.session.collect import load
-    from runner.session.context import RunContext, planned_event
-    from runner.session.plan import Environment, plan
+    from runner.session.plan import Environment, RunContext, plan, planned_event
     from runner.session.run import Session
     from runner.session.settings import RunSettings
 

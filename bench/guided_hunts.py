@@ -16,10 +16,8 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.generate.generator import Parents, read_parents
-from runner.hunt import state
-from runner.hunt.groups import FAILURES, read_ledger
+from runner.hunt.groups import FAILURES, Head, Round, append_line, read_ledger
 from runner.hunt.rounds import Guidance, Rounds, settings_for
-from runner.hunt.state import Head, Round
 from runner.session.plan import find_environments
 from runner.session.settings import RunSettings
 
@@ -39,11 +37,11 @@ def hunt(folder: Path, way: str, seed: int, profile: str, settings: RunSettings,
     head = Head(seed, profile, BATCH, environment.build, backend=settings.backend, guided=way != "plain", mutate=paths)
     ledger = read_ledger(SPECS, settings.limits())
     rounds: list[Round] = []
-    state.append(folder, head)
+    append_line(folder, head)
     with Rounds(folder, head, environment, settings, ledger, lambda text: None, guidance) as drawing:
         while sum(each.variants for each in rounds) < variants:
             rounds.append(drawing.run(len(rounds), lambda key: False))
-            state.append(folder, rounds[-1])
+            append_line(folder, rounds[-1])
             print(
                 f"{folder.name}: {sum(each.variants for each in rounds)} variants, {groups(rounds)} groups", flush=True
             )

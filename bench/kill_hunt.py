@@ -23,8 +23,7 @@ from pathlib import Path
 
 from kill_resume import MARK, marked
 
-from runner.hunt.groups import groups_of
-from runner.hunt.state import State, read
+from runner.hunt.groups import State, groups_of, read_state
 from runner.text import plural
 
 DEFAULT = ("--seed", "1", "--backend", "aot_eager_decomp_partition", "--batch", "20", "--depth", "1..3")
@@ -34,7 +33,7 @@ PATIENCE = 60.0
 
 def hunted(folder: Path) -> State | None:
     """Return what a hunt has done. A round that stands twice is an error: its variants would count twice."""
-    state = read(folder)
+    state = read_state(folder)
     if state is not None and len({each.round for each in state.rounds}) != len(state.rounds):
         raise SystemExit(f"{folder}: a round stands twice")
     return state

@@ -20,7 +20,7 @@ from pathlib import Path
 from tabulate import tabulate
 
 from runner.cases.serialize import plain, text_of_plain
-from runner.hunt.state import read
+from runner.hunt.groups import read_state
 from runner.selftest import BUGS, Planted, variants
 
 MOST = 500
@@ -62,7 +62,7 @@ def hunt(bug: Planted, folder: Path) -> Hunt:
         subprocess.run(
             [sys.executable, "-m", "runner", "hunt", "--rounds", str(rounds), *words], capture_output=True, check=False
         )
-        state = read(own)
+        state = read_state(own)
         if state is None:
             return Hunt(bug.bug, 0, "NOT BEGUN")
         count = sum(each.variants for each in state.rounds)

@@ -12,8 +12,7 @@ from runner.cases.model import Variant
 from runner.contract.finding import Finding
 from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.session.collect import Loaded, load
-from runner.session.context import planned_event
-from runner.session.plan import Environment, Planned
+from runner.session.plan import Environment, Planned, planned_event
 
 Answer = str | Finding | tuple[Finding, ...]
 """A verdict, or what was found of a failure."""

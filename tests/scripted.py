@@ -9,8 +9,7 @@ from runner.cases.model import Variant
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
 from runner.record.events import Event, VariantFinished
-from runner.session.context import RunContext, planned_event
-from runner.session.plan import plan
+from runner.session.plan import RunContext, plan, planned_event
 from runner.session.run import Session
 from runner.session.settings import RunSettings
 from tests.handmade import environment

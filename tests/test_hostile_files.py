@@ -31,8 +31,7 @@ from runner.report import junit
 from runner.report.issue import write
 from runner.report.terminal import Reporter
 from runner.session.collect import load
-from runner.session.context import RunContext, planned_event, repro
-from runner.session.plan import Planned
+from runner.session.plan import Planned, RunContext, planned_event, repro
 from runner.session.settings import RunSettings
 from runner.text import in_line, visible
 from tests.handmade import environment

@@ -50,8 +50,7 @@ from runner.record.events import Event, VariantFinished, finished_of
 from runner.record.store import latest_result, latest_seed
 from runner.report.diagnosis import render, taken_over
 from runner.report.issue import write
-from runner.session.context import order_words
-from runner.session.plan import Environment, Planned, find_environments, worker_paths
+from runner.session.plan import Environment, Planned, find_environments, order_words, worker_paths
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
 from runner.verdict.policy import explains

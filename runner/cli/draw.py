@@ -29,21 +29,24 @@ from runner.generate.generator import (
     write_specs,
     write_suite,
 )
-from runner.hunt import state
 from runner.hunt.groups import (
+    HUNT_FILE,
     Group,
+    Head,
     Known,
+    State,
+    append_line,
     groups_of,
     is_hunt,
     known_groups,
     read_ledger,
+    read_state,
     read_triage,
     render,
     write_empty_triage,
 )
 from runner.hunt.hunt import Bounds, Hunt
 from runner.hunt.rounds import Guidance, Rounds, settings_for
-from runner.hunt.state import Head, State
 from runner.record.store import LOCK, lock, output_folder
 from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
@@ -321,9 +324,9 @@ def run_hunt(arguments: argparse.Namespace) -> int:
 
 def _status(folder: Path, places: Mapping[str, str]) -> int:
     """Print the status of a hunt. Its exit code is that of the hunt."""
-    hunt_state = state.read(folder)
+    hunt_state = read_state(folder)
     if hunt_state is None:
-        raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {state.FILE}")
+        raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {HUNT_FILE}")
     groups = groups_of(hunt_state, Known(places, read_triage(folder)))
     console.output(render(hunt_state, groups))
     return _code(groups)
@@ -372,9 +375,9 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
     Raises:
         UsageError: the hunt of the folder draws or runs something else.
     """
-    found = state.read(folder)
+    found = read_state(folder)
     if found is None or not (found.rounds or found.head == head):
-        state.append(folder, head)
+        append_line(folder, head)
         write_empty_triage(folder)
         return State(head)
     names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",

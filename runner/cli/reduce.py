@@ -51,7 +51,7 @@ from runner.record.store import output_folder
 from runner.reduce.reducer import Memory, Reduced, Step, candidate_path, reduce_variant
 from runner.reduce.state import Candidate, Size, digest
 from runner.report.diagnosis import taken_over
-from runner.session.context import order_words
+from runner.session.plan import order_words
 from runner.session.shards import plan_hash
 from runner.text import one_line, plural
 from runner.verdict import outcomes

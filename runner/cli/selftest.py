@@ -10,8 +10,7 @@ from runner.cli.arguments import ENVIRONMENT, command, settings_of
 from runner.engine.local import LocalEngine
 from runner.record.events import VariantFinished
 from runner.selftest import judge, table, variants
-from runner.session.context import RunContext
-from runner.session.plan import find_environments, plan, warmth
+from runner.session.plan import RunContext, find_environments, plan, warmth
 from runner.session.run import Session
 
 

@@ -21,8 +21,16 @@ from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
-from runner.session.context import RunContext
-from runner.session.plan import Environment, Planned, checked_environments, job, skip_reason, warmth, worker_paths
+from runner.session.plan import (
+    Environment,
+    Planned,
+    RunContext,
+    checked_environments,
+    job,
+    skip_reason,
+    warmth,
+    worker_paths,
+)
 from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant

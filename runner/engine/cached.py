@@ -3,8 +3,8 @@
 The cache answers jobs that an earlier run has answered, and stores the answers of this one. The key of an answer is a
 hash of everything that can change it: the job, without its names and limits, and the fingerprint of its interpreter
 (``fingerprint.py``). A worker says what code its process had loaded: an answer counts only while all of that is
-unchanged (``contents.py``). An answer that anything else may have decided is never stored. A cache that cannot be read
-or written makes a run slower, never different. An answer counts only with this user's signature. The session runs a job
+unchanged. An answer that anything else may have decided is never stored. A cache that cannot be read or written makes
+a run slower, never different. An answer counts only with this user's signature. The session runs a job
 again where a stored answer would make the verdict red. A failure that the ledger knows may be an old one.
 
 torch loads a graph instead of compiling it where nothing has changed that its key or ours names. What fails with a

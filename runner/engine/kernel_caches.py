@@ -15,8 +15,8 @@ manifest beside it names the sha256 of each file, with the user's signature.
 * Files of a run that was killed are in no manifest, and go at the next start. The folder's path stays, for compilers
   write it into headers and generated code.
 
-Files that have not changed since the manifest was written are told by their stamps (``contents.py``). So a usual sweep
-reads none; one after a restored cache reads all that the manifest names.
+Files that have not changed since the manifest was written are told by their stamps (``fingerprint.py``). So a usual
+sweep reads none; one after a restored cache reads all that the manifest names.
 
 This keeps out a cache that was restored from a job without the key, and files of other users. It keeps out no code that
 runs as the user while a run lasts: what it leaves in the folder is signed with the rest, and it can read the key.
@@ -37,8 +37,7 @@ from runner.contract.settings import CACHE_FOLDER, PASSED, TRITON_FOLDER
 from runner.engine import scratch
 from runner.engine.cache_folders import cache_folder, make_folder, make_own_folder
 from runner.engine.cached import ANY, evict
-from runner.engine.contents import Stamp, read_memo, stamp_of, take_contents, write_memo
-from runner.engine.fingerprint import compilers_digest
+from runner.engine.fingerprint import Stamp, compilers_digest, read_memo, stamp_of, take_contents, write_memo
 from runner.files import remove_whole_tree
 from runner.record.signing import NoKey, user_key
 from runner.text import plural

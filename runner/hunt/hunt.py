@@ -37,13 +37,17 @@ from runner.hunt.groups import (
     Group,
     Known,
     Ledger,
+    Line,
+    Reduction,
+    Report,
+    State,
+    append_line,
     folder_of,
     groups_of,
     read_triage,
     write_groups,
 )
 from runner.hunt.rounds import Rounds
-from runner.hunt.state import Line, Reduction, Report, State, append
 from runner.reduce.reducer import Reduced, reduce_variant
 from runner.report.diagnosis import sentence
 from runner.report.issue import write
@@ -384,7 +388,7 @@ class Hunt:
 
     def _add(self, line: Line) -> None:
         """Record what is done. The groups' files follow: they can be made again, and the record cannot."""
-        append(self.folder, line)
+        append_line(self.folder, line)
         self.state.add(line)
         write_groups(self.folder, self.state.head, self.groups())
 

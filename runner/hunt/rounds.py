@@ -27,8 +27,7 @@ from runner.engine.local import LocalEngine
 from runner.files import replace_text
 from runner.generate.generator import CaseGenerator, GeneratedCase, Parents, read_parents, text_of, with_python_beside
 from runner.generate.mutations import Case, mutant_of
-from runner.hunt.groups import CASE, FAILURES, SCRIPT, Ledger, folder_of, request_of, spec_of
-from runner.hunt.state import Head, Red, Round
+from runner.hunt.groups import CASE, FAILURES, SCRIPT, Head, Ledger, Red, Round, folder_of, request_of, spec_of
 from runner.record.events import RED, RunFinished, VariantFinished
 from runner.session.collect import collect
 from runner.session.plan import Environment

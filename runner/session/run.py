@@ -41,12 +41,14 @@ from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session import plan as planning
 from runner.session.collect import Loaded, names_nodes
-from runner.session.context import RunContext, Sample, planned_event
 from runner.session.plan import (
     USER_VARIABLES,
     Environment,
     Planned,
+    RunContext,
+    Sample,
     checked_environments,
+    planned_event,
     precision_flags,
     skip_reason,
     warmth,

@@ -17,8 +17,7 @@ from runner.engine.cached import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
-from runner.session.context import RunContext, planned_event, repro
-from runner.session.plan import Planned, as_user, job, skip, unclaimed_by_run
+from runner.session.plan import Planned, RunContext, as_user, job, planned_event, repro, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes

@@ -12,7 +12,7 @@ import pytest
 from runner.cli import draw
 from runner.cli.main import main
 from runner.exit_codes import UsageError
-from runner.hunt.state import FILE, Head, Reduction, Report, Round, append
+from runner.hunt.groups import HUNT_FILE, Head, Reduction, Report, Round, append_line
 from runner.session.plan import Environment
 from tests.handmade import Dig
 from tests.hunt.samples import HEAD, A, red, round_of
@@ -82,8 +82,8 @@ def test_a_new_group_ends_with_1_and_its_triage_with_0(
 
 def test_what_an_earlier_hunt_knows_is_not_new(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    append(tmp_path / "old", HEAD)
-    append(tmp_path / "old", round_of(0, red(A)))
+    append_line(tmp_path / "old", HEAD)
+    append_line(tmp_path / "old", round_of(0, red(A)))
     plan(round_of(0, red(A)))
     assert main(["hunt", "--rounds", "1", "--known", str(tmp_path / "old"), "-o", str(tmp_path / "h")]) == 0
 
@@ -135,8 +135,8 @@ def test_wrong_arguments_are_refused(
     words: list[str], message: str, plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan()
-    append(tmp_path, HEAD)
-    append(tmp_path, round_of(0))
+    append_line(tmp_path, HEAD)
+    append_line(tmp_path, round_of(0))
     assert main(["hunt", *words, "-o", str(tmp_path)]) == 4
     assert message in capsys.readouterr().err
 
@@ -158,15 +158,15 @@ def test_a_foreign_folder_with_a_link_is_refused(
 ) -> None:
     plan()
     (tmp_path / "h").mkdir()
-    append(tmp_path / "h", HEAD)
+    append_line(tmp_path / "h", HEAD)
     (tmp_path / "h" / "groups").symlink_to(tmp_path)
     assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]) == 4
     assert "is a link" in capsys.readouterr().err
-    assert (tmp_path / "h" / FILE).is_file()
+    assert (tmp_path / "h" / HUNT_FILE).is_file()
 
 
 def test_a_deep_foreign_folder_is_looked_through(tmp_path: Path, dig: Dig) -> None:
-    append(tmp_path, HEAD)
+    append_line(tmp_path, HEAD)
     dig(tmp_path)
     assert draw._folder(str(tmp_path)) == tmp_path
 
@@ -175,7 +175,7 @@ def test_a_pipe_in_a_foreign_folder_is_refused(
     plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan()
-    append(tmp_path, HEAD)
+    append_line(tmp_path, HEAD)
     os.mkfifo(tmp_path / "triage.yaml")
     for words in (["--rounds", "1", "-o"], ["--status"]):
         assert main(["hunt", *words, str(tmp_path)]) == 4
@@ -187,7 +187,7 @@ def test_a_wrong_triage_is_told_with_its_place(
     plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan()
-    append(tmp_path, HEAD)
+    append_line(tmp_path, HEAD)
     (tmp_path / "triage.yaml").write_text("aaaaaaaa: {triage: bugg}\n", encoding="utf-8")
     assert main(["hunt", "--status", str(tmp_path)]) == 4
     assert "triage.yaml:1:11: error: triage is 'bugg'" in capsys.readouterr().err

@@ -19,10 +19,9 @@ import pytest
 from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.contract.job import Job
-from runner.engine import cached, contents, fingerprint
+from runner.engine import cached, fingerprint
 from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
-from runner.engine.contents import Places
-from runner.engine.fingerprint import Fingerprint
+from runner.engine.fingerprint import Fingerprint, Places
 from runner.engine.messages import Outcome
 from runner.record.signing import sign
 from tests.handmade import Dig
@@ -210,7 +209,7 @@ def test_other_facts_are_a_miss(tmp_path: Path) -> None:
 def test_a_result_counts_only_while_what_its_process_had_loaded_is_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contents, "_TICK", -(10**10))
+    monkeypatch.setattr(fingerprint, "_TICK", -(10**10))
     module = tmp_path / "inner.py"
     module.write_text("one")
     record = {**PASSED, "code": [str(module)]}

@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 from engine_jobs import take_fingerprint
 
-from runner.engine import contents, fingerprint
-from runner.engine.contents import Places
-from runner.engine.fingerprint import Fingerprint, compilers_digest, describe_compiler, take_fingerprints
+from runner.engine import fingerprint
+from runner.engine.fingerprint import Fingerprint, Places, compilers_digest, describe_compiler, take_fingerprints
 from runner.record.signing import key_path
 
 POINTS = (
@@ -219,9 +218,9 @@ def test_what_cannot_is_not(world: World, change: Callable[[World], None]) -> No
 
 
 def test_a_file_is_read_once_where_there_is_a_key(world: World, tmp_path: Path) -> None:
-    read, paths = contents._read, []
-    world.patch.setattr(contents, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
-    world.patch.setattr(contents, "_GRAIN", -(10**12))
+    read, paths = fingerprint._read, []
+    world.patch.setattr(fingerprint, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
+    world.patch.setattr(fingerprint, "_GRAIN", -(10**12))
     world.patch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     first = world.facts()
     assert len(paths) == len(set(paths)) > 5

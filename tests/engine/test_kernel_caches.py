@@ -255,7 +255,7 @@ def test_later_runs_find_what_earlier_ones_have_compiled(path: Path) -> None:
 
 
 def test_a_manifest_is_written_only_where_something_has_changed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runner.engine.contents._GRAIN", -(10**12))
+    monkeypatch.setattr("runner.engine.fingerprint._GRAIN", -(10**12))
     run(path)
     inode = path.with_suffix(".manifest").stat().st_ino
     run(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.hunt.state import Head, Red, Reduction, Report, Round, State
+from runner.hunt.groups import Head, Red, Reduction, Report, Round, State
 
 HEAD = Head(7, "wide", 10, "2.13.0+cpu")
 A, B, C, D = "aaaaaaaa", "bbbbbbbb", "cccccccc", "dddddddd"

@@ -14,8 +14,18 @@ from runner.cases.limits import Limits
 from runner.diagnostics import InputError
 from runner.exit_codes import UsageError
 from runner.hunt import groups
-from runner.hunt.groups import TRIAGE, Known, Triage, groups_of, read_triage, render, write_empty_triage
-from runner.hunt.state import Reduction, Report, append
+from runner.hunt.groups import (
+    TRIAGE,
+    Known,
+    Reduction,
+    Report,
+    Triage,
+    append_line,
+    groups_of,
+    read_triage,
+    render,
+    write_empty_triage,
+)
 from tests.handmade import finding, loaded, variants, written
 from tests.hunt.samples import HEAD, A, B, C, D, red, round_of, state_of
 
@@ -222,8 +232,8 @@ def test_a_broken_ledger_is_no_ledger(tmp_path: Path) -> None:
 
 
 def test_groups_of_earlier_hunts_are_known_with_their_triage(tmp_path: Path) -> None:
-    append(tmp_path, HEAD)
-    append(tmp_path, round_of(0, red(A), red(B, 1), red(C, 2, verdict="VACUOUS")))
+    append_line(tmp_path, HEAD)
+    append_line(tmp_path, round_of(0, red(A), red(B, 1), red(C, 2, verdict="VACUOUS")))
     (tmp_path / TRIAGE).write_text("bbbbbbbb: {triage: undefined}\n")
     assert groups.is_hunt(str(tmp_path)) and not groups.is_hunt(str(tmp_path / "none"))
     assert groups.known_groups([str(tmp_path)]) == {A: str(tmp_path), B: f"{tmp_path} (undefined)"}

@@ -13,9 +13,20 @@ from typing import Any
 import pytest
 
 from runner.hunt import hunt
-from runner.hunt.groups import CASE, GROUP, Group, folder_of
+from runner.hunt.groups import (
+    CASE,
+    GROUP,
+    Group,
+    Red,
+    Reduction,
+    Report,
+    Round,
+    State,
+    append_line,
+    folder_of,
+    read_state,
+)
 from runner.hunt.hunt import Bounds, Hunt, Share
-from runner.hunt.state import Red, Reduction, Report, Round, State, append, read
 from tests.hunt.samples import HEAD, A, B, C, red, round_of, state_of
 
 Scripted = list[Round | type[BaseException]]
@@ -67,9 +78,9 @@ def hunted(
     folder: Path, rounds: Scripted, bounds: Bounds, places: dict[str, str] | None = None
 ) -> tuple[Hunt, list[int], list[str]]:
     """A hunt that was run to its end or interrupted, the numbers of its rounds, and what it told."""
-    state = read(folder)
+    state = read_state(folder)
     if state is None:
-        append(folder, HEAD)
+        append_line(folder, HEAD)
         state = State(HEAD)
     lines: list[str] = []
     scripted: Any = Rounds(folder, rounds)
@@ -103,8 +114,8 @@ def test_a_reduction_needs_some_time_unless_a_person_says_less(
     bounds: Bounds, count: int, tmp_path: Path, reduced: list[tuple[str, float]]
 ) -> None:
     """The round takes 20 s by its own account, so that reductions of a hunt of 30 s have 10 s at first."""
-    append(tmp_path, HEAD)
-    append(tmp_path, round_of(0, red(A), running=16.0))
+    append_line(tmp_path, HEAD)
+    append_line(tmp_path, round_of(0, red(A), running=16.0))
     hunted(tmp_path, [], bounds)
     assert len(reduced) == count
 
@@ -185,7 +196,7 @@ def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: 
     rounds: Any = SimpleNamespace(
         run=lambda number, ask: answers.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
     )
-    append(tmp_path, HEAD)
+    append_line(tmp_path, HEAD)
     Hunt(tmp_path, state, {C: "earlier"}, rounds, Bounds(rounds=2), lambda text: None)._round()
     assert answers == {A: False, B: True, C: True}
 
@@ -194,7 +205,7 @@ def reducing(folder: Path, monkeypatch: pytest.MonkeyPatch, body: Any) -> Hunt:
     """A hunt on eight slots, whose three groups wait; ``body`` reduces each."""
     monkeypatch.setattr(hunt, "reduce_group", body)
     monkeypatch.setattr(hunt, "report_group", lambda folder, settings, group, *arguments: Report(group.id, 1.0))
-    append(folder, HEAD)
+    append_line(folder, HEAD)
     state = State(HEAD, [round_of(0, red(A), red(B, 1), red(C, 2))])
     rounds: Any = Rounds(folder, [])
     rounds.settings = SimpleNamespace(slots=lambda: 8)
@@ -212,7 +223,7 @@ def test_reductions_share_the_slots_and_go_on_at_once(tmp_path: Path, monkeypatc
 
     reducing(tmp_path, monkeypatch, reduce_group).run()
     assert [(share.slots, share.beside, share.budget) for share in shares] == [(2, 3, 120.0)] * 3
-    state = read(tmp_path)
+    state = read_state(tmp_path)
     assert state is not None and set(state.reductions) == {A, B, C}
 
 
@@ -227,7 +238,7 @@ def test_an_interrupted_reduction_ends_those_beside_it(tmp_path: Path, monkeypat
 
     with pytest.raises(KeyboardInterrupt):
         reducing(tmp_path, monkeypatch, reduce_group).run()
-    state = read(tmp_path)
+    state = read_state(tmp_path)
     assert state is not None and not state.reductions
 
 
@@ -262,7 +273,7 @@ def test_a_resumed_hunt_writes_the_reports_that_a_killed_one_had_not_written(
     for _ in range(2):
         _, numbers, _ = hunted(tmp_path, [], Bounds(rounds=2))
         assert numbers == [] and reported == [(A, 120.0), (C, 120.0)], "each once"
-    state = read(tmp_path)
+    state = read_state(tmp_path)
     assert state is not None and set(state.reports) == {A, C}
 
 
@@ -271,9 +282,9 @@ def test_a_report_needs_some_time(
     budget: float | None, count: int, tmp_path: Path, reported: list[tuple[str, float]]
 ) -> None:
     """The round and the reduction took 41 s by their own account."""
-    append(tmp_path, HEAD)
-    append(tmp_path, round_of(0, red(A)))
-    append(tmp_path, Reduction(A, 1.0))
+    append_line(tmp_path, HEAD)
+    append_line(tmp_path, round_of(0, red(A)))
+    append_line(tmp_path, Reduction(A, 1.0))
     going, _, _ = hunted(tmp_path, [], Bounds(budget, 1, each=200.0))
     assert len(reported) == count and [group.is_unreported for group in going.groups()] == [not count]
     assert all(call[1] <= (budget or 200.0) - 40.0 for call in reported if budget)

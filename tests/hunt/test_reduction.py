@@ -11,9 +11,8 @@ import pytest
 
 from runner.exit_codes import UsageError
 from runner.hunt import hunt
-from runner.hunt.groups import CASE, REDUCED, SCRIPT, Ledger, folder_of, groups_of, read_ledger
+from runner.hunt.groups import CASE, REDUCED, SCRIPT, Ledger, Reduction, folder_of, groups_of, read_ledger
 from runner.hunt.hunt import Share, reduce_group
-from runner.hunt.state import Reduction
 from runner.session.settings import RunSettings
 from runner.verdict.signature import signature_of
 from tests.handmade import environment, finding, variants, written

@@ -14,9 +14,8 @@ from runner.cases.model import Step, Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
 from runner.hunt import hunt
-from runner.hunt.groups import CASE, REDUCED, REPORT, Group, folder_of, groups_of
+from runner.hunt.groups import CASE, REDUCED, REPORT, Group, Reduction, Report, folder_of, groups_of
 from runner.hunt.hunt import Share, cause_of, report_group
-from runner.hunt.state import Reduction, Report
 from runner.session.settings import RunSettings
 from tests.handmade import environment, variants
 from tests.hunt.samples import A, red, round_of, state_of

@@ -16,9 +16,8 @@ from runner.files import replace_text
 from runner.generate.generator import GeneratedCase, Parents, text_of
 from runner.generate.mutations import Case
 from runner.hunt import rounds
-from runner.hunt.groups import CASE, SCRIPT, Ledger, folder_of, spec_of
+from runner.hunt.groups import CASE, SCRIPT, Ledger, Round, folder_of, spec_of
 from runner.hunt.rounds import Guidance, Rounds, _fitting, _limited, _without_mode, is_rare, parents_in, reached_by_text
-from runner.hunt.state import Round
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings

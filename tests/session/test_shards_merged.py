@@ -25,8 +25,7 @@ from runner.record.events import (
 from runner.record.journal import Journal
 from runner.report.junit import render
 from runner.report.table import build_grid
-from runner.session.context import planned_event
-from runner.session.plan import Planned, plan
+from runner.session.plan import Planned, plan, planned_event
 from runner.session.settings import Shard
 from runner.session.shards import check_stamps, chosen, merge, plan_hash, stamps
 from tests.handmade import environment, loaded, written

@@ -30,7 +30,7 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from runner.engine import process_tree
-from runner.engine.cluster.actor import SHUTDOWN_TIMEOUT, NodeActor, Setup
+from runner.engine.cluster.engine import SHUTDOWN_TIMEOUT, NodeActor, Setup
 from runner.files import remove_tree
 
 SURVEY = 2.0

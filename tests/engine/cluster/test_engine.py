@@ -23,8 +23,7 @@ from engine_jobs import ENTRY, TORCH, finish, job
 from ray_cluster import RayCluster
 
 from runner.engine.cluster import engine as cluster_engine
-from runner.engine.cluster.actor import Report
-from runner.engine.cluster.engine import STEP, SUSPECT_STEP, RayEngine
+from runner.engine.cluster.engine import STEP, SUSPECT_STEP, RayEngine, Report
 from runner.engine.interpreters import probe
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
@@ -405,7 +404,7 @@ SCRIPT = """
 import signal, sys
 from engine_jobs import job
 from runner.engine.cluster import engine as cluster_engine
-from runner.engine.cluster.actor import Report
+from runner.engine.cluster.engine import Report
 from runner.engine.cluster.engine import STEP, SUSPECT_STEP, RayEngine
 engine = RayEngine({"here": sys.executable}, 1, warm={"here": "none"}, environ=eval(sys.argv[1]))
 engine.submit(job("import time; time.sleep(300)", timeout=400))

@@ -7,8 +7,7 @@ import dataclasses
 import pytest
 from engine_jobs import job
 
-from runner.engine.cluster.actor import Report
-from runner.engine.cluster.engine import FRUITLESS, Node, Scheduler
+from runner.engine.cluster.engine import FRUITLESS, Node, Report, Scheduler
 from runner.engine.messages import Outcome
 
 

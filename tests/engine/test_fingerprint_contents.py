@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.engine import contents
-from runner.engine.contents import Entry, Places, Stamp, read_memo, stamp_of, take_contents, write_memo
+from runner.engine import fingerprint
+from runner.engine.fingerprint import Entry, Places, Stamp, read_memo, stamp_of, take_contents, write_memo
 
 
 def looked_at(*paths: Path) -> dict[str, tuple[str, Stamp]]:
@@ -19,7 +19,7 @@ def looked_at(*paths: Path) -> dict[str, tuple[str, Stamp]]:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that counts as old."""
-    monkeypatch.setattr(contents, "_GRAIN", -(10**12))
+    monkeypatch.setattr(fingerprint, "_GRAIN", -(10**12))
     path = tmp_path / "file"
     path.write_text("one")
     return path
@@ -91,7 +91,7 @@ def test_a_link_is_replaced_and_not_written_through(tmp_path: Path) -> None:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that counts as older than what looks at it."""
-    monkeypatch.setattr(contents, "_TICK", -(10**10))
+    monkeypatch.setattr(fingerprint, "_TICK", -(10**10))
     path = tmp_path / "package"
     (path / "part").mkdir(parents=True)
     (path / "__init__.py").write_text("one")
@@ -140,7 +140,7 @@ def test_nobody_can_tell_of_a_place_that_is_gone_or_is_newer_than_the_process(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert digest(package, tmp_path / "gone") == ""
-    monkeypatch.setattr(contents, "_TICK", 0)
+    monkeypatch.setattr(fingerprint, "_TICK", 0)
     looking = Places()
     (package / "part" / "new.py").write_text("a process may have loaded what was here before")
     assert looking.digest([str(package)]) == ""
@@ -158,9 +158,9 @@ def test_a_link_that_is_turned_is_noticed(package: Path, tmp_path: Path) -> None
 
 
 def test_files_are_read_once_by_a_memo(package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read, paths = contents._read, []
-    monkeypatch.setattr(contents, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
-    monkeypatch.setattr(contents, "_GRAIN", -(10**12))
+    read, paths = fingerprint._read, []
+    monkeypatch.setattr(fingerprint, "_read", lambda path, stamp: paths.append(path) or read(path, stamp))
+    monkeypatch.setattr(fingerprint, "_GRAIN", -(10**12))
     monkeypatch.setenv("HOME", str(tmp_path))
     for _ in range(2):
         looking = Places(tmp_path / ".cache" / "memo")

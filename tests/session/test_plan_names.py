@@ -9,8 +9,7 @@ import pytest
 
 from runner.diagnostics import shown_path
 from runner.quote import command_words
-from runner.session.context import RunContext, planned_event, repro
-from runner.session.plan import plan
+from runner.session.plan import RunContext, plan, planned_event, repro
 from tests.handmade import environment, loaded, variants, written
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
-from runner.session.context import EVERY, SHARE, Sample
+from runner.session.plan import EVERY, SHARE, Sample
 
 JOB = Job("k", "i", "here", "n", "", {})
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from engine_jobs import job
 
-from runner.engine.cluster.actor import NodeActor, Report, Setup, interpreter, passed_on
+from runner.engine.cluster.engine import NodeActor, Report, Setup, interpreter, passed_on
 from runner.engine.interpreters import probe
 from runner.engine.messages import Outcome
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.hunt.state import FILE, Head, Line, Reduction, Report, State, append, read
+from runner.hunt.groups import HUNT_FILE, Head, Line, Reduction, Report, State, append_line, read_state
 from tests.hunt.samples import HEAD, A, red, round_of
 
 LINES: tuple[Line, ...] = (
@@ -24,24 +24,24 @@ LINES: tuple[Line, ...] = (
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
-    assert read(tmp_path) is None
+    assert read_state(tmp_path) is None
     for line in LINES:
-        append(tmp_path, line)
-    state = read(tmp_path)
+        append_line(tmp_path, line)
+    state = read_state(tmp_path)
     assert state is not None
     assert (state.head, *state.rounds, *state.reductions.values(), *state.reports.values()) == LINES
     assert (state.next_round, state.hunting, state.reducing) == (2, 80.0, 20.0)
 
 
 def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> None:
-    append(tmp_path, HEAD)
-    append(tmp_path, round_of(0))
-    with open(tmp_path / FILE, "ab") as file:
+    append_line(tmp_path, HEAD)
+    append_line(tmp_path, round_of(0))
+    with open(tmp_path / HUNT_FILE, "ab") as file:
         file.write(b'{"round": 1, "cases": 8, "red": [{"id": "rou')
-    state = read(tmp_path)
+    state = read_state(tmp_path)
     assert state is not None and state.next_round == 1
-    append(tmp_path, round_of(1))
-    state = read(tmp_path)
+    append_line(tmp_path, round_of(1))
+    state = read_state(tmp_path)
     assert state is not None and [record.round for record in state.rounds] == [0, 1]
 
 
@@ -60,11 +60,11 @@ def test_half_a_line_of_a_killed_hunt_spoils_itself_alone(tmp_path: Path) -> Non
     ],
 )
 def test_a_head_of_other_types_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
-    append(tmp_path, HEAD)
-    data = json.loads((tmp_path / FILE).read_text())
-    (tmp_path / FILE).write_text(json.dumps({**data, **changes}) + "\n")
+    append_line(tmp_path, HEAD)
+    data = json.loads((tmp_path / HUNT_FILE).read_text())
+    (tmp_path / HUNT_FILE).write_text(json.dumps({**data, **changes}) + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
-        read(tmp_path)
+        read_state(tmp_path)
 
 
 def test_shards_have_every_round_once() -> None:
@@ -81,20 +81,20 @@ def test_shards_have_every_round_once() -> None:
 @pytest.mark.parametrize("key", ["../../etc", "aaaaaaaa/b", "", "AAAAAAAA", "aaaaaaaa\n"])
 def test_an_id_that_could_name_another_folder_is_refused(key: str, tmp_path: Path) -> None:
     for line in (round_of(0, red(key)), Reduction(key, 1.0), Report(key, 1.0)):
-        (tmp_path / FILE).unlink(missing_ok=True)
-        append(tmp_path, HEAD)
-        append(tmp_path, line)
+        (tmp_path / HUNT_FILE).unlink(missing_ok=True)
+        append_line(tmp_path, HEAD)
+        append_line(tmp_path, line)
         with pytest.raises(UsageError, match=r"hunt\.jsonl:2: no line of a hunt"):
-            read(tmp_path)
+            read_state(tmp_path)
 
 
 @pytest.mark.parametrize(
     "text", ["[]", "{}", '{"round": 0}', '{"verdicts": {"PASS": "x"}, "round": 0, "red": []}', "[" * 200 + "]" * 200]
 )
 def test_another_line_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text(text + "\n")
+    (tmp_path / HUNT_FILE).write_text(text + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:1: "):
-        read(tmp_path)
+        read_state(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_another_line_is_refused(text: str, tmp_path: Path) -> None:
     [{"verdicts": True}, {"verdicts": None}, {"verdicts": ["PASS"]}, {"variants": 10**400}, {"drawing": 10**400}],
 )
 def test_a_round_of_other_types_is_refused(changes: dict[str, object], tmp_path: Path) -> None:
-    append(tmp_path, HEAD)
-    with open(tmp_path / FILE, "a", encoding="utf-8") as file:
+    append_line(tmp_path, HEAD)
+    with open(tmp_path / HUNT_FILE, "a", encoding="utf-8") as file:
         file.write(json.dumps({**dataclasses.asdict(round_of(0)), **changes}) + "\n")
     with pytest.raises(UsageError, match=r"hunt\.jsonl:2: no line of a hunt"):
-        read(tmp_path)
+        read_state(tmp_path)
 
 
 def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
@@ -117,5 +117,5 @@ def test_a_full_disk_is_told_with_the_file(tmp_path: Path) -> None:
 
         patch.setattr(os, "write", full)
         with pytest.raises(OSError, match="No space left") as caught:
-            append(tmp_path, HEAD)
-    assert caught.value.filename == str(tmp_path / FILE)
+            append_line(tmp_path, HEAD)
+    assert caught.value.filename == str(tmp_path / HUNT_FILE)
