@@ -31,7 +31,7 @@ from runner.contract.job import Job
 from runner.contract.oracles import row_of
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.diagnostics import Span, shown_file
-from runner.engine.cached import evict, make_cache_key, read, refusal, write
+from runner.engine.cached import evict, is_cacheable, make_cache_key, read, write
 from runner.engine.fingerprint import code_digest, take_fingerprints
 from runner.engine.messages import Outcome
 from runner.files import read_bytes
@@ -157,7 +157,7 @@ def path_of(engine: VariantEngine) -> Path | None:
     question = job(engine.planned, engine.source, seed=engine.seed, imports=engine.imports, paths=engine.paths)
     python = engine.environment.python
     fingerprint = take_fingerprints([python])[python]
-    if question.foreign or refusal(question, fingerprint):
+    if question.foreign or not is_cacheable(question, fingerprint):
         return None
     parts = [
         make_cache_key(question, fingerprint),

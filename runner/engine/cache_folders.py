@@ -72,8 +72,7 @@ def make_folder(folder: Path) -> str:
             continue
         if status.st_uid not in (0, os.getuid()):
             return f"{one_line(str(part), 500)} belongs to another user ({status.st_uid})"
-        weakness = "" if status.st_mode & stat.S_ISVTX else _weakness(part, status)
-        if weakness:
+        if not status.st_mode & stat.S_ISVTX and (weakness := _weakness(part, status)):
             return weakness
     return _weakness(part, status)  # the sticky bit lets others add files
 

@@ -117,7 +117,9 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     def submit(self, job: Job) -> None:
         """Answer a job at the next ``wait`` from the cache, or let it run. Raises what the engine raises."""
         fingerprint = self.fingerprints.get(job.environment)
-        cache_key = "" if fingerprint is None or refusal(job, fingerprint) else make_cache_key(job, fingerprint)
+        cache_key = (
+            make_cache_key(job, fingerprint) if fingerprint is not None and is_cacheable(job, fingerprint) else ""
+        )
         outcome = self._find(cache_key, job) if cache_key and cache_key not in self._answers else None
         if outcome is not None:
             self.reused += 1
@@ -201,7 +203,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             for isolation in ISOLATION:
                 with contextlib.suppress(OSError):
                     self._path(cache_key, isolation).unlink(missing_ok=True)
-        elif not doubt(outcome) and (code := self._code_digest(job, outcome.result)):
+        elif is_lasting(outcome) and (code := self._code_digest(job, outcome.result)):
             values = {name: getattr(outcome, name) for name in ("seconds", "phase", "result", "output")}
             try:
                 write(self._path(cache_key, job.isolation), self.run, {**values, "code": code})
@@ -227,30 +229,23 @@ def make_cache_key(job: Job, fingerprint: Fingerprint) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
-def refusal(job: Job, fingerprint: Fingerprint) -> str:
-    """Return why a job is neither answered from the cache nor kept in it; empty when it may be."""
-    if fingerprint.dirty:
-        return fingerprint.dirty
-    if job.imports or job.paths or not job.cacheable or ":" in str(job.backend.get("backend", "")):
-        return "code that the key does not name decides too"
-    if job.task != "judge":
-        return f"the task is to {job.task}"
-    if job.device.partition(":")[0] not in fingerprint.devices:
-        return f"nothing is known of the device {job.device}"
-    return ""
+def is_cacheable(job: Job, fingerprint: Fingerprint) -> bool:
+    """Return whether a job may be answered from the cache, and kept in it: the key names all that decides about it."""
+    is_named = job.cacheable and not (job.imports or job.paths or ":" in str(job.backend.get("backend", "")))
+    is_known = job.device.partition(":")[0] in fingerprint.devices
+    return is_named and is_known and job.task == "judge" and not fingerprint.dirty
 
 
-def doubt(outcome: Outcome) -> str:
-    """Return why an outcome is not kept; empty when it may be."""
-    if outcome.ended != "result":
-        return f"it ended in {outcome.ended}"
-    if trust := outcome.record.trust:
-        return f"{trust.verdict} says nothing about the next time"
-    if outcome.lost or outcome.host or outcome.cached:
-        return "it was not run here, or not once"
-    if outcome.record.findings and outcome.job.isolation == "living":
-        return "what ran before it in that process may be to blame"
-    return ""
+def is_lasting(outcome: Outcome) -> bool:
+    """Return whether an outcome says something about the next time.
+
+    It is a result without a doubt, of one run on this machine. What ran before in a living process may be to blame for
+    its findings.
+    """
+    record = outcome.record
+    is_own = not (outcome.lost or outcome.host or outcome.cached)
+    is_blameless = not (record.findings and outcome.job.isolation == "living")
+    return outcome.ended == "result" and record.trust is None and is_own and is_blameless
 
 
 def _answer(outcome: Outcome) -> _Answer:
@@ -320,7 +315,7 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     backward lacks which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load
     what another compiled.
     """
-    if fingerprint is None or refusal(job, fingerprint):
+    if fingerprint is None or not is_cacheable(job, fingerprint):
         return ""
     is_usual = job.backend.get("backend") == "inductor" and job.backend.get("mode") in (None, "default")
     is_measured = job.compile_timeout is not None or bool(job.coverage)

@@ -390,19 +390,21 @@ def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None 
         pythons: executables, by name or path.
         environ: variables that the workers get over control's own; their values are part of the digest.
     """
-    pythons = list(dict.fromkeys(pythons))
+    places = {python: Places(cache_folder(python)) for python in pythons}
     given = dict(environ or {})
     variables = {**os.environ, **given}
-    with ThreadPoolExecutor(max_workers=len(pythons) + 1) as pool:
-        machine_future = pool.submit(machine, variables)
-        places = {python: Places(cache_folder(python)) for python in pythons}
-        answers = dict(
-            zip(pythons, pool.map(lambda python: ask(python, variables, places[python]), pythons), strict=True)
-        )
-        hardware = machine_future.result()
-    shared = {"machine": hardware, "worker": worker_code(), "variables": keyed_variables(variables), "given": given}
+    with ThreadPoolExecutor(max_workers=len(places) + 1) as pool:
+        hardware = pool.submit(machine, variables)
+        answers = [*pool.map(lambda item: ask(item[0], variables, item[1]), places.items())]
+    shared = {
+        "machine": hardware.result(),
+        "worker": worker_code(),
+        "variables": keyed_variables(variables),
+        "given": given,
+    }
     own = {name: value for name, value in os.environ.items() if name not in given}
-    return {python: _fingerprint(answer, shared, own, places[python]) for python, answer in answers.items()}
+    pairs = zip(places.items(), answers, strict=True)
+    return {python: _fingerprint(answer, shared, own, looked_at) for (python, looked_at), answer in pairs}
 
 
 def _fingerprint(

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +58,6 @@ print(json.dumps([sorted({point.name for point in points}), missing]))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Packages:
-    """``backends`` are names of entry points; ``missing`` maps a module that is not there to the nearest name, or to an
-    empty one."""
-
-    backends: tuple[str, ...]
-    missing: Mapping[str, str]
-
-
 def find_python(python: str) -> str | None:
     """Return the absolute path of an executable given by name or path, None without one.
 
@@ -105,9 +95,12 @@ def probe(python: str) -> dict[str, str]:
     return {"torch": fields["build"].partition("+")[0], **fields}
 
 
-def inspect_packages(python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()) -> Packages:
-    """Ask an interpreter which entry points of ``group`` it has, and which of ``modules`` are not there; nothing is
-    imported.
+def inspect_packages(
+    python: str, group: str, modules: Sequence[str], folders: Sequence[str] = ()
+) -> tuple[list[str], dict[str, str]]:
+    """Ask an interpreter for the names of its entry points of ``group``, and which of ``modules`` are not there.
+
+    Nothing is imported. Each missing module has the nearest name there is, or an empty one.
 
     Args:
         modules: first names only, such as ``a`` of ``a.b``: to look further, ``a`` would be imported.
@@ -119,7 +112,7 @@ def inspect_packages(python: str, group: str, modules: Sequence[str], folders: S
     try:
         answer = run_script(find_python(python) or python, _INSTALLED, json.dumps([group, [*modules], [*folders]]))
         backends, missing = json.loads(answer.stdout)
-        return Packages(tuple(map(str, backends)), {str(key): str(value) for key, value in missing.items()})
+        return [*map(str, backends)], {str(key): str(value) for key, value in missing.items()}
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise OSError(f"{python} does not say which packages it has: {error}") from error
 

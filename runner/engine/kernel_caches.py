@@ -236,10 +236,9 @@ class KernelCaches:
 
     def _check(self, folder: Path) -> dict[str, str]:
         folder = folder.with_name(f"{folder.name}-{self._compilers}")
-        private = self.private / folder.name
         kernels = self._chosen(CACHE_FOLDER) if os.environ.get(CACHE_FOLDER) else self._signed(folder)
+        kernels = kernels or str(self.private / folder.name)
         triton = self._chosen(TRITON_FOLDER) if os.environ.get(TRITON_FOLDER) else ""
-        kernels = kernels or str(private)
         return {CACHE_FOLDER: kernels, TRITON_FOLDER: triton or os.path.join(kernels, "triton")}
 
     @functools.cached_property

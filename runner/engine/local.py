@@ -15,12 +15,13 @@ A command makes the home of its engine early, so that torch is imported while it
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,10 @@ from runner.engine.servers import Server, Zygote, Zygotes
 from runner.engine.workers import Kind, RunningJob, Task, Worker
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The first job in ``server``'s queue of that kind may run: in a worker that rests, else in a new one in
-    ``slot``."""
-
-    server: Server
-    kind: Kind
-    slot: int
-    resting: Worker | None = None
-
-
-def next_start(servers: Sequence[Server], slots: int) -> Start | None:
+def next_start(servers: Sequence[Server], slots: int) -> tuple[Server, Kind, Worker | int] | None:
     """Return the job to start now, None if none may start; dismiss a living worker that is in the way.
+
+    It is the first in the server's queue of that kind. It runs in a worker that rests, or in a new one in a slot.
 
     Jobs start in the order of their tickets, with two exceptions. A resting worker takes the next job of its kind
     before an older job of another kind. A worker is replaced after some number of jobs, so that the older job gets its
@@ -68,14 +60,13 @@ def next_start(servers: Sequence[Server], slots: int) -> Start | None:
     else:
         heads = [head for head in heads if not head[2].alone]
     resting = [worker for worker in workers if worker.resting]
-    for _, server, kind in heads:
-        for worker in resting:
-            if worker.serves(kind) and server.workers.get(worker.ticket) is worker:
-                return Start(server, kind, worker.slot, worker)
+    for (_, server, kind), worker in itertools.product(heads, resting):
+        if worker.serves(kind) and server.workers.get(worker.ticket) is worker:
+            return server, kind, worker
     free = set(range(slots)) - {worker.slot for worker in workers}
     _, server, kind = heads[0]
     if free:
-        return Start(server, kind, min(free))
+        return server, kind, min(free)
     if resting and all(worker.resting or worker.current_job is not None for worker in workers):  # no worker is ending
         min(resting, key=lambda worker: worker.resting_since).dismiss()
     return None
@@ -391,16 +382,16 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
 
     def _start_jobs(self) -> None:
         """Fill the slots, in the order in which jobs were submitted as far as servers are ready."""
-        servers = list(self._servers.values())
-        for server in servers:
+        for server in self._servers.values():
             if server.failure:
                 self._outcomes += server.give_up()
-        while (start := next_start(servers, self._slots)) is not None:
-            task = start.server.queues[start.kind].popleft()
-            if start.resting is not None:
-                start.resting.hand(self._running_job(task))
+        while (start := next_start([*self._servers.values()], self._slots)) is not None:
+            server, kind, place = start
+            task = server.queues[kind].popleft()
+            if isinstance(place, Worker):
+                place.hand(self._running_job(task))
             else:
-                self._fork(start.server, start.kind, task, start.slot)
+                self._fork(server, kind, task, place)
 
     def _fork(self, server: Server, kind: Kind, task: Task, slot: int) -> None:
         environ = {"RUNNER_SLOT": str(slot), scratch.VARIABLE: str(self._home.work_folder(slot))}
@@ -437,8 +428,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             if not channel.closed:
                 self._read(channel)
         for server in self._servers.values():
-            self._outcomes += server.check_start(now)
-            self._outcomes += server.check_jobs(now)
+            self._outcomes += [*server.check_start(now), *server.check_jobs(now)]
         self._next_check = now + max(0.1, 20 * (time.monotonic() - now))
 
     def _read(self, channel: Channel) -> None:

@@ -132,7 +132,7 @@ def read_message(line: bytes) -> dict[str, Any]:
     for key, needed in _NEEDS.items():
         if key in message and needed not in message:
             raise Unfit(f"{needed!r} is missing beside {key!r}")
-    if "ticket" not in message and "zygote" not in message and "hello" not in message:
+    if not {"ticket", "zygote", "hello"} & message.keys():
         raise Unfit("'ticket' is missing")
     return message  # type: ignore[no-any-return]
 
@@ -158,13 +158,16 @@ def _record_check() -> Check:
     definitions = load_schema("events")["definitions"]
     event = definitions["variant-finished"]["properties"]
     error = definitions["finding"]["properties"]["error"]
-    verdicts = {"type": "string", "enum": ["FLAKY", "VACUOUS", "INVALID", "SKIP"]}
-    members = {"verdict": verdicts, "reason": {"type": "string"}, "error": error}
+    trust = {
+        "verdict": {"type": "string", "enum": ["FLAKY", "VACUOUS", "INVALID", "SKIP"]},
+        "reason": {"type": "string"},
+        "error": error,
+    }
     schema = {
         "required": ["findings", "trust", "comparisons"],
         "properties": {
             **{name: event[name] for name in _OF_EVENTS},
-            "trust": {"type": ["object", "null"], "required": ["verdict", "reason"], "properties": members},
+            "trust": {"type": ["object", "null"], "required": ["verdict", "reason"], "properties": trust},
             "eager_error": error,
             "seconds": {"type": "object", "additionalProperties": {"type": "number", **_SECONDS}},
             "benchmarked": {"type": "array", "items": {"type": "string"}},
@@ -209,16 +212,14 @@ class Channel:
         if self.closed:
             return [], True
         hung_up = False
-        while len(self._buffer) <= MAX_LINE:
+        while len(self._buffer) <= MAX_LINE and not hung_up:
             try:
                 data = self._socket.recv(1 << 18)
             except BlockingIOError:
                 break
             except OSError:
                 data = b""
-            if not data:
-                hung_up = True
-                break
+            hung_up = not data
             self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         messages: list[dict[str, Any]] = []
@@ -277,7 +278,7 @@ class Connections:
     def strangers(self) -> list[Channel]:
         """Return the connections, also those not accepted before this call, that have not said whose they are."""
         self._accept()
-        channels = [key.data for key in self._selector.get_map().values()]
+        channels = (key.data for key in self._selector.get_map().values())
         return [channel for channel in channels if channel is not None and channel.owner is None]
 
     def _accept(self) -> None:

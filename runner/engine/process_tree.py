@@ -45,8 +45,8 @@ class Process:
 
 def processes() -> dict[int, Process]:
     """Return the process table, by id. Costs about 20 microseconds a process."""
-    table = (stat(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
-    return {process.pid: process for process in table if process is not None}
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return {pid: process for pid in pids if (process := stat(pid)) is not None}
 
 
 def trees(roots: Iterable[int]) -> dict[int, Process]:
@@ -252,16 +252,12 @@ class HeldMemory:
     own: int
     compilers: int
 
-    @property
-    def excess(self) -> int:
-        """What the compilers hold beyond their allowance."""
-        return max(0, self.compilers - ALLOWANCE)
-
     def over(self, limit: int) -> str:
         """Return how the memory passes ``limit`` bytes; empty if it does not."""
-        if self.own + self.excess <= limit:
+        excess = max(0, self.compilers - ALLOWANCE)
+        if self.own + excess <= limit:
             return ""
-        compilers = f" and compilers {_gib(self.excess)} beyond their {_gib(ALLOWANCE)}" if self.excess else ""
+        compilers = f" and compilers {_gib(excess)} beyond their {_gib(ALLOWANCE)}" if excess else ""
         return f"resident set {_gib(self.own)}{compilers} passed the limit of {_gib(limit)}"
 
 
@@ -288,23 +284,21 @@ class Meter:
         members = tree_members(self._pid, table)
         helpers = [process for process in members if process.pid != self._pid]  # the job's own process is no compiler
         compilers = add_descendants({helper.pid for helper in helpers if is_compiler(helper)}, helpers)
-        own = 0
-        for process in members:
-            if process.pid in compilers:
-                continue
-            if process.pid == self._pid:
-                own += process.resident - self._inherited(process, table)
-            elif process.copy:  # also a process about to become a compiler, which for a moment is all of its parent
-                own += max(0, process.resident - self._inherited(process, table))
-            else:
-                own += process.resident
+        own = sum(self._own(process, table) for process in members if process.pid not in compilers)
         return HeldMemory(max(0, own), sum(process.resident for process in members if process.pid in compilers))
 
-    def _inherited(self, process: Process, table: Mapping[int, Process]) -> int:
+    def _own(self, process: Process, table: Mapping[int, Process]) -> int:
+        """Return what a process holds beyond what it shared at first sight.
+
+        A copy may be about to become a compiler, and for a moment is all of its parent.
+        """
+        if not process.copy and process.pid != self._pid:
+            return process.resident
         parent = table.get(process.parent)
         if process.pid not in self._shared and parent is not None:
             self._shared[process.pid] = parent.resident
-        return self._shared.get(process.pid, 0)
+        own = process.resident - self._shared.get(process.pid, 0)
+        return own if process.pid == self._pid else max(0, own)
 
 
 def machine_memory() -> int:

@@ -99,9 +99,8 @@ def compile_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def remove(path: Path) -> None:
     """Remove a folder that ``make`` made, whatever became of it."""
     remove_tree(path)
-    descriptor = _locks.pop(path, -1)
-    if descriptor >= 0:
-        os.close(descriptor)
+    if path in _locks:
+        os.close(_locks.pop(path))
 
 
 def sweep(base: Path, prefix: str = PREFIX) -> None:

@@ -99,16 +99,10 @@ class Zygote:
     def fork(self, order: Mapping[str, Any]) -> ServerProcess:
         """Ask for a server."""
         self._tickets += 1
-        ticket = self._tickets
-        process = self._servers[ticket] = ServerProcess(self)
-        self._orders.append({**order, "ticket": ticket})
-        self._send()
+        process = self._servers[self._tickets] = ServerProcess(self)
+        self._orders.append({**order, "ticket": self._tickets})
+        self.send_orders()
         return process
-
-    def greet(self, channel: Channel) -> None:
-        """Note that it is up."""
-        channel.owner, self.channel = self, channel
-        self._send()
 
     def take(self, message: Mapping[str, Any]) -> None:
         """Act on what it says about a server."""
@@ -150,7 +144,8 @@ class Zygote:
             self.channel.close()
         process_tree.end(self.popen, 2.0 if self.channel is not None else 0.0)
 
-    def _send(self) -> None:
+    def send_orders(self) -> None:
+        """Send what waited until it was up."""
         while self.channel is not None and self._orders:
             self.channel.send(self._orders.popleft())
 
@@ -178,8 +173,8 @@ class Zygotes:
         """
         folders = {} if settings.CACHE_FOLDER in environ else self._caches.variables(python)
         variables = interpreters.worker_environment({**folders, **environ})
-        zygote = self._zygote(python, variables, log)
-        return zygote.fork({"token": token, "warm": warm, "log": str(log), "environ": variables})
+        order = {"token": token, "warm": warm, "log": str(log), "environ": variables}
+        return self._zygote(python, variables, log).fork(order)
 
     def prepare(self, python: str, environ: Mapping[str, str], log: Path) -> None:
         """Start the zygote of servers that are yet to come. Raises OSError as ``start_server`` does.
@@ -205,7 +200,8 @@ class Zygotes:
         """Bind a new connection to its zygote, which says ``token``. Return whether there is one."""
         zygote = next((each for each in self._zygotes.values() if each.token == token and each.channel is None), None)
         if zygote is not None:
-            zygote.greet(channel)
+            channel.owner, zygote.channel = zygote, channel
+            zygote.send_orders()
         return zygote is not None
 
     def close(self) -> None:
@@ -322,8 +318,8 @@ class Server:
 
     def give_up(self) -> list[Outcome]:
         """Return failed outcomes for the jobs that wait, once it is clear that no server will come."""
-        logs = dict.fromkeys((self._zygote_log, self.log))
-        detail = "\n".join(filter(None, (self.failure, *(interpreters.tail(log).strip() for log in logs if log))))
+        logs = filter(None, dict.fromkeys((self._zygote_log, self.log)))
+        detail = "\n".join(filter(None, (self.failure, *(interpreters.tail(log).strip() for log in logs))))
         outcomes = [Outcome(task.job, "broken", 0.0, detail=detail) for task in self.waiting]
         self.queues.clear()
         return outcomes
@@ -356,15 +352,14 @@ class Server:
     def _ended(self, worker: Worker, status: int) -> list[Outcome]:
         outcomes = worker.listen()  # its last messages may still wait on its own connection
         current_job = worker.current_job
-        if current_job is None:
-            self.workers.pop(worker.ticket, None)
-            worker.forget()
-        elif current_job.began is None and worker.earlier_jobs and not current_job.task.deaths:
-            self.workers.pop(worker.ticket, None)
-            worker.forget()
+        if current_job is not None and (
+            current_job.began is not None or not worker.earlier_jobs or current_job.task.deaths
+        ):
+            return [*outcomes, self._finish(worker, status)]
+        self.workers.pop(worker.ticket, None)
+        worker.forget()
+        if current_job is not None:
             self._again(current_job)  # it died while it rested, before the job reached it
-        else:
-            outcomes.append(self._finish(worker, status))
         return outcomes
 
     def _again(self, current_job: RunningJob, deaths: int = 1) -> None:

@@ -74,16 +74,6 @@ class RunningJob:
     _kill_at: float = math.inf
     _killed: float = math.inf
 
-    def order(self) -> dict[str, Any]:
-        """Return the message that hands the job to a worker."""
-        return {
-            "ticket": self.task.ticket,
-            "job": self.task.job.to_json(),
-            "log": str(self.log),
-            "stack": str(self.stack),
-            "limit": self.limit,
-        }
-
     def begin(self, pid: int) -> None:
         """Note that the job runs, in process ``pid``."""
         self.pid = pid
@@ -265,7 +255,11 @@ class Worker:
         """Return the message that tells the worker or its server to run ``current_job``."""
         assert self.current_job is not None
         return {
-            **self.current_job.order(),
+            "ticket": self.current_job.task.ticket,
+            "job": self.current_job.task.job.to_json(),
+            "log": str(self.current_job.log),
+            "stack": str(self.current_job.stack),
+            "limit": self.current_job.limit,
             "keep": None if self.growth is None or len(self.earlier_jobs) + 1 >= self.jobs else self.growth,
             "environ": dict(environ),
             "share": share,

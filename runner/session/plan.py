@@ -335,11 +335,11 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
         answers = [inspect_packages(e.python, GROUP, [*options], worker_paths(settings)) for e in environments]
     except OSError as error:
         raise UsageError(str(error)) from None
-    for environment, answer in zip(environments, answers, strict=True):
-        for module, near in answer.missing.items():
+    for environment, (_, missing) in zip(environments, answers, strict=True):
+        for module, near in missing.items():
             hint = f"; did you mean {near!r}?" if near else ""
             raise UsageError(f"{options[module]}: {environment.python} has no module {module!r}{hint}")
-    backends = [*dict.fromkeys(name for answer in answers for name in answer.backends)]
+    backends = [*dict.fromkeys(name for names, _ in answers for name in names)]
     _refuse_unknown([b for b in unknown if b.backend not in backends], backends)
     return environments
 

@@ -20,7 +20,7 @@ from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.contract.job import Job
 from runner.engine import cached, fingerprint
-from runner.engine.cached import NOT_IN_KEY, CachedEngine, doubt, evict, make_cache_key, read, refusal, write
+from runner.engine.cached import NOT_IN_KEY, CachedEngine, evict, is_cacheable, is_lasting, make_cache_key, read, write
 from runner.engine.fingerprint import Fingerprint, Places
 from runner.engine.messages import Outcome
 from runner.record.signing import sign
@@ -299,7 +299,7 @@ DOUBTFUL: dict[str, Answers] = {
 def test_doubtful_outcomes_are_never_kept(tmp_path: Path, name: str) -> None:
     first = engine(tmp_path, DOUBTFUL[name])
     outcome = ask(first)
-    assert doubt(outcome) and first.stored == 0 and entries(tmp_path) == []
+    assert not is_lasting(outcome) and first.stored == 0 and entries(tmp_path) == []
     assert later(tmp_path).ended == "asked"
 
 
@@ -314,7 +314,7 @@ def test_doubtful_outcomes_are_never_kept(tmp_path: Path, name: str) -> None:
 )  # fmt: skip
 def test_right_and_wrong_answers_are(tmp_path: Path, record: dict[str, Any]) -> None:
     first = engine(tmp_path, result(record))
-    assert doubt(ask(first)) == "" and first.stored == 1
+    assert is_lasting(ask(first)) and first.stored == 1
     assert later(tmp_path).result == record
 
 
@@ -330,7 +330,7 @@ def test_jobs_that_other_code_decides_are_neither_kept_nor_answered(
     tmp_path: Path, changes: dict[str, Any], facts: Fingerprint
 ) -> None:
     job = replace(JOB, **changes)
-    assert refusal(job, facts)
+    assert not is_cacheable(job, facts)
     assert ask(engine(tmp_path, facts=facts), job).cached == "" and entries(tmp_path) == []
     for isolation in ("fork", "fresh", "living"):  # even if somebody had kept it
         digest = make_cache_key(job, facts)
@@ -353,7 +353,7 @@ def test_what_a_process_that_others_had_used_got_wrong_is_kept_once_a_fresh_one_
     living, apart = replace(JOB, isolation="living"), replace(JOB, key="again")
     first = engine(tmp_path, result(WRONG))
     ask(first, living)
-    assert entries(tmp_path) == [] and "before it" in doubt(Outcome(living, "result", 1.0, result=WRONG))
+    assert entries(tmp_path) == [] and not is_lasting(Outcome(living, "result", 1.0, result=WRONG))
     ask(first, apart)
     assert later(tmp_path, apart).cached == later(tmp_path, living).cached == "r1"
 

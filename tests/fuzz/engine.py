@@ -9,7 +9,6 @@ from typing import Any
 
 from runner.contract.job import Job
 from runner.engine.fingerprint import Fingerprint
-from runner.engine.interpreters import Packages
 from runner.engine.messages import Outcome
 from runner.session import plan as planning
 from runner.session import run
@@ -118,8 +117,8 @@ def install(report: Callable[[str], None], most: int | None = None) -> None:
             report(f"run-import {settings.imports!r}")
         return Engine(most)
 
-    def packages(*_: Any, **__: Any) -> Packages:
-        return Packages((), {})
+    def packages(*_: Any, **__: Any) -> tuple[list[str], dict[str, str]]:
+        return [], {}
 
     def fingerprints(pythons: Any, *_: Any) -> dict[str, Fingerprint]:
         return {python: Fingerprint("0", "nobody asked it") for python in pythons}

@@ -13,7 +13,6 @@ from runner.cases.backends import GROUP
 from runner.cases.model import Variant
 from runner.diagnostics import InputError
 from runner.engine import interpreters
-from runner.engine.interpreters import Packages
 from runner.exit_codes import UsageError
 from runner.session import plan as planning
 from runner.session.plan import Environment, checked_environments
@@ -32,11 +31,13 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """Two Pythons, the second of which has a package with a backend; the questions that each was asked."""
     questions: list[tuple[str, list[str]]] = []
 
-    def answer(python: str, group: str, modules: Sequence[str], folders: Sequence[str]) -> Packages:
+    def answer(
+        python: str, group: str, modules: Sequence[str], folders: Sequence[str]
+    ) -> tuple[list[str], dict[str, str]]:
         assert group == "torch_dynamo_backends"
         questions.append((python, [*modules]))
         names = ("registered_one",) if python == "two" else ()
-        return Packages(names, {name: "json" if name == "jsom" else "" for name in modules if name != "json"})
+        return [*names], {name: "json" if name == "jsom" else "" for name in modules if name != "json"}
 
     pythons = [Environment(str(n), name, "2.13.0", "2.13.0+cpu", "3.11") for n, name in enumerate(("one", "two"))]
     monkeypatch.setattr(planning, "find_environments", lambda _: pythons)

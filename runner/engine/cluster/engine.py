@@ -238,16 +238,6 @@ class Scheduler:
         """Return the jobs that have no outcome yet."""
         return [task for node in self.nodes.values() for task in node.tasks.values()] + self.queue
 
-    def running(self) -> list[tuple[Job, float, str]]:
-        """Return the jobs that run now, each with its seconds so far and its phase."""
-        now = time.monotonic()
-        return [
-            (task.job, task.seconds + now - node.reported, task.phase)
-            for node in self.nodes.values()
-            for task in node.tasks.values()
-            if task.running
-        ]
-
     def cancel(self) -> list[Task]:
         """Drop every job, and return them."""
         tasks, self.queue = self.tasks(), []
@@ -444,7 +434,13 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
 
     def running(self) -> list[tuple[Job, float, str]]:
         """Return the jobs that run now, each with its seconds so far and its phase, as last reported."""
-        return self._scheduler.running()
+        now = time.monotonic()
+        return [
+            (task.job, task.seconds + now - node.reported, task.phase)
+            for node in self._scheduler.nodes.values()
+            for task in node.tasks.values()
+            if task.running
+        ]
 
     def notices(self) -> list[str]:
         """Return what a person should know since the last call: nodes that are lost, or not used, and why."""
