@@ -37,7 +37,7 @@ from runner.cli.arguments import (
     settings_of,
 )
 from runner.cli.variants import run_valid
-from runner.engine.local import Home
+from runner.engine.servers import Home
 from runner.files import entries_below, link_problem
 from runner.ledger.review import stale_notices
 from runner.record.events import RED, Event, Key, Notice, RunFinished, RunStarted, finished_of, planned_of

@@ -20,7 +20,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,10 @@ from typing import Any
 from runner import exit_codes, interrupts
 from runner.contract import settings
 from runner.contract.job import Isolation, Job
-from runner.engine import gpus, interpreters, scratch
-from runner.engine.kernel_caches import KernelCaches
-from runner.engine.messages import Channel, Connections, Outcome
+from runner.engine import gpus, scratch
+from runner.engine.messages import Channel, Outcome
 from runner.engine.process_tree import machine_memory
-from runner.engine.servers import Server, Zygote, Zygotes
+from runner.engine.servers import Home, Server, Zygote
 from runner.engine.workers import Kind, RunningJob, Task, Worker
 
 
@@ -70,87 +69,6 @@ def next_start(servers: Sequence[Server], slots: int) -> tuple[Server, Kind, Wor
     if resting and all(worker.resting or worker.current_job is not None for worker in workers):  # no worker is ending
         min(resting, key=lambda worker: worker.resting_since).dismiss()
     return None
-
-
-class Home(contextlib.AbstractContextManager["Home"]):
-    """A temporary folder, a socket in it, and the zygotes that connect there.
-
-    Attributes:
-        folder: goes with ``close``.
-        environ: variables of every worker.
-        caches: the folders of compiled code.
-    """
-
-    def __init__(self) -> None:
-        """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
-        self.environ: dict[str, str] = {}
-        self._watched: dict[Path, tuple[int, int]] = {}  # descriptor, so that no other file gets its inode, and mode
-        self._open()
-
-    def _open(self) -> None:
-        self.folder = scratch.make()
-        self._work = self.folder / "work"  # for what jobs write
-        self._work.mkdir()
-        # Compilers that are killed leave files in the temporary folder.
-        self.environ |= {scratch.VARIABLE: str(self._work), "TMPDIR": str(self._work)}
-        self.connections = Connections(self.folder)
-        self.caches = KernelCaches(self.folder / "kernels")
-        self.zygotes = Zygotes(self.connections.address, self.caches)
-        self._is_closed = False
-        for path in (self.folder, self._work, Path(self.connections.address)):
-            self._watch(path)
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def prepare(self, pythons: Iterable[str]) -> None:
-        """Let interpreters import torch. What is wrong with one shows when a job needs it."""
-        for number, python in enumerate(pythons):
-            with contextlib.suppress(OSError):
-                path = interpreters.find_python(python) or python
-                self.zygotes.prepare(path, self.environ, self.folder / f"zygote-{number}.log")
-
-    def work_folder(self, slot: int) -> Path:
-        """Return the folder for what the jobs of a slot write. It is made for the first one."""
-        path = self._work / str(slot)
-        if path not in self._watched:
-            with contextlib.suppress(OSError):  # then ``damage`` is not empty
-                path.mkdir()
-                self._watch(path)
-        return path
-
-    def _watch(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
-        self._watched[path] = descriptor, os.fstat(descriptor).st_mode
-
-    def damage(self) -> str:
-        """Return what somebody has removed or changed, so that processes cannot write or connect; empty if nothing."""
-        for path, (descriptor, mode) in self._watched.items():
-            try:
-                status = os.lstat(path)
-            except OSError:
-                return f"{path} is gone"
-            if not os.path.samestat(status, os.fstat(descriptor)) or status.st_mode != mode:
-                return f"{path} is not what it was"
-        return ""
-
-    def renew(self) -> None:
-        """Begin anew, with another folder. Raises UsageError if none can be made."""
-        self.close()
-        self._open()
-
-    def close(self) -> None:
-        """End the zygotes, and remove the folder. Can be called twice."""
-        with interrupts.held():
-            if self._is_closed:
-                return
-            self._is_closed = True
-            self.zygotes.close()
-            self.connections.close()
-            while self._watched:
-                os.close(self._watched.popitem()[1][0])
-            self.caches.close()
-            scratch.remove(self.folder)
 
 
 GROWTH_PART = 4
@@ -377,7 +295,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
                 folder = self._home.caches.private / str(list(self._environments).index(environment))
                 environ |= {settings.CACHE_FOLDER: str(folder), settings.TRITON_FOLDER: str(folder / "triton")}
             log = self._home.folder / f"server-{len(self._servers)}.log"
-            self._servers[key] = Server(self._environments[environment], warm, self._home.zygotes, environ, log)
+            self._servers[key] = Server(self._environments[environment], warm, self._home, environ, log)
         return self._servers[key]
 
     def _start_jobs(self) -> None:
@@ -455,7 +373,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
     def _introduce(self, channel: Channel, message: Mapping[str, Any]) -> None:
         """Bind a connection to its zygote, server or worker, which its first message names; the token shows that it is
         one of ours."""
-        if "zygote" in message and self._home.zygotes.greet(channel, message.get("token")):
+        if "zygote" in message and self._home.greet(channel, message.get("token")):
             return
         server = next(
             (candidate for candidate in self._servers.values() if candidate.token == message.get("token")), None

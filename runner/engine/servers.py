@@ -8,21 +8,24 @@ What ends a job is returned as an ``Outcome`` by whatever method noticed it.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from runner import interrupts
 from runner.contract import settings
 from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.engine import gpus, interpreters, process_tree, scratch, workers
 from runner.engine.kernel_caches import KernelCaches
-from runner.engine.messages import Channel, Outcome
+from runner.engine.messages import Channel, Connections, Outcome
 from runner.engine.workers import Kind, RunningJob, Task, Worker
 
 _LATE = frozenset(
@@ -150,16 +153,53 @@ class Zygote:
             self.channel.send(self._orders.popleft())
 
 
-class Zygotes:
-    """The zygotes of an engine that listens at ``address``: one for each interpreter and what its import may depend
-    on."""
+class Home(contextlib.AbstractContextManager["Home"]):
+    """A temporary folder, a socket in it, and the zygotes that connect there.
 
-    def __init__(self, address: str, caches: KernelCaches) -> None:
-        """Start none yet."""
-        self._address = address
-        self._caches = caches
+    There is a zygote for each interpreter and what its import may depend on.
+
+    Attributes:
+        folder: goes with ``close``.
+        environ: variables of every worker.
+        connections: those to the socket.
+        caches: the folders of compiled code.
+    """
+
+    def __init__(self) -> None:
+        """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
+        self.environ: dict[str, str] = {}
+        self._watched: dict[Path, tuple[int, int]] = {}  # descriptor, so that no other file gets its inode, and mode
+        self._open()
+
+    def _open(self) -> None:
+        self.folder = scratch.make()
+        self._work = self.folder / "work"  # for what jobs write
+        self._work.mkdir()
+        # Compilers that are killed leave files in the temporary folder.
+        self.environ |= {scratch.VARIABLE: str(self._work), "TMPDIR": str(self._work)}
+        self.connections = Connections(self.folder)
+        self.caches = KernelCaches(self.folder / "kernels")
         self._zygotes: dict[tuple[str, frozenset[tuple[str, str]]], Zygote] = {}
         self._earlier: list[Zygote] = []  # that have ended
+        self._is_closed = False
+        for path in (self.folder, self._work, Path(self.connections.address)):
+            self._watch(path)
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def prepare(self, pythons: Iterable[str]) -> None:
+        """Let interpreters import torch, each in the zygote of servers that are yet to come.
+
+        Its servers get the folders of compiled code that are checked meanwhile. It must not load anything from there.
+        What is wrong with an interpreter shows when a job needs it.
+        """
+        variables = interpreters.worker_environment({settings.CACHE_FOLDER: str(self.caches.private), **self.environ})
+        for number, python in enumerate(pythons):
+            with contextlib.suppress(OSError):
+                path = interpreters.find_python(python) or python
+                self.caches.prepare(path)
+                self._zygote(path, variables, self.folder / f"zygote-{number}.log")
 
     def start_server(self, python: str, token: str, warm: str, log: Path, environ: Mapping[str, str]) -> ServerProcess:
         """Start a server that says ``token``, warms up as ``warm`` says, and prints to ``log``.
@@ -171,19 +211,10 @@ class Zygotes:
         Raises:
             OSError: the interpreter cannot be started.
         """
-        folders = {} if settings.CACHE_FOLDER in environ else self._caches.variables(python)
+        folders = {} if settings.CACHE_FOLDER in environ else self.caches.variables(python)
         variables = interpreters.worker_environment({**folders, **environ})
         order = {"token": token, "warm": warm, "log": str(log), "environ": variables}
         return self._zygote(python, variables, log).fork(order)
-
-    def prepare(self, python: str, environ: Mapping[str, str], log: Path) -> None:
-        """Start the zygote of servers that are yet to come. Raises OSError as ``start_server`` does.
-
-        Its servers get the folders of compiled code that are checked meanwhile. It must not load anything from there.
-        """
-        self._caches.prepare(python)
-        variables = {settings.CACHE_FOLDER: str(self._caches.private), **environ}
-        self._zygote(python, interpreters.worker_environment(variables), log)
 
     def _zygote(self, python: str, variables: Mapping[str, str], log: Path) -> Zygote:
         key = python, frozenset(item for item in variables.items() if item[0] not in _LATE)
@@ -192,7 +223,7 @@ class Zygotes:
             if zygote is not None:
                 self._earlier.append(zygote)
             token = secrets.token_hex(16)
-            popen = interpreters.start_worker(python, self._address, token, log, variables)
+            popen = interpreters.start_worker(python, self.connections.address, token, log, variables)
             zygote = self._zygotes[key] = Zygote(python, token, log, popen)
         return zygote
 
@@ -204,10 +235,48 @@ class Zygotes:
             zygote.send_orders()
         return zygote is not None
 
+    def work_folder(self, slot: int) -> Path:
+        """Return the folder for what the jobs of a slot write. It is made for the first one."""
+        path = self._work / str(slot)
+        if path not in self._watched:
+            with contextlib.suppress(OSError):  # then ``damage`` is not empty
+                path.mkdir()
+                self._watch(path)
+        return path
+
+    def _watch(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+        self._watched[path] = descriptor, os.fstat(descriptor).st_mode
+
+    def damage(self) -> str:
+        """Return what somebody has removed or changed, so that processes cannot write or connect; empty if nothing."""
+        for path, (descriptor, mode) in self._watched.items():
+            try:
+                status = os.lstat(path)
+            except OSError:
+                return f"{path} is gone"
+            if not os.path.samestat(status, os.fstat(descriptor)) or status.st_mode != mode:
+                return f"{path} is not what it was"
+        return ""
+
+    def renew(self) -> None:
+        """Begin anew, with another folder. Raises UsageError if none can be made."""
+        self.close()
+        self._open()
+
     def close(self) -> None:
-        """End them all."""
-        for zygote in (*self._zygotes.values(), *self._earlier):
-            zygote.close()
+        """End the zygotes, and remove the folder. Can be called twice."""
+        with interrupts.held():
+            if self._is_closed:
+                return
+            self._is_closed = True
+            for zygote in (*self._zygotes.values(), *self._earlier):
+                zygote.close()
+            self.connections.close()
+            while self._watched:
+                os.close(self._watched.popitem()[1][0])
+            self.caches.close()
+            scratch.remove(self.folder)
 
 
 STARTUP = 900.0
@@ -229,14 +298,14 @@ What they compile may crash, and a server whose warm-up did so is followed by on
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """A worker server that ``zygotes`` fork, or one that is yet to start.
+    """A worker server that a zygote of ``home`` forks, or one that is yet to start.
 
     ``failure`` says why it will never start (again), ``warm_death`` what ended the one whose warm-up crashed.
     """
 
     python: str
     warm: str
-    zygotes: Zygotes
+    home: Home
     environ: Mapping[str, str]
     log: Path
     token: str = ""  # a new one for each start
@@ -430,7 +499,7 @@ class Server:
         self.hello = {}
         self.token = secrets.token_hex(16)
         try:
-            self._popen = self.zygotes.start_server(self.python, self.token, self.warm, self.log, self.environ)
+            self._popen = self.home.start_server(self.python, self.token, self.warm, self.log, self.environ)
             self._zygote_log = self._popen.zygote.log
         except OSError as error:
             self.failure = f"{self.python} cannot be started: {error.strerror or error}"

@@ -21,7 +21,7 @@ from runner.builder.source import check
 from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
 from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Backend, Case, Kernel, PythonModule, Suite, Tolerance, Variant
+from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
 from runner.cases.problems import limited
 from runner.cases.suites import SUITE, PathError, Reader, discover
 from runner.cases.yaml.values import split_lines
@@ -138,15 +138,12 @@ def _resolved(path: str) -> str:
 
 def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
     """Says which files bring a variant: that of its case, and its suites'."""
-    known: dict[tuple[tuple[str, ...], str], frozenset[str]] = {}
 
-    def sources(variant: Variant) -> frozenset[str]:
-        key = variant.suites, variant.case.file
-        if key not in known:
-            known[key] = frozenset(suite.file for suite in suites if suite.name in variant.suites) | {variant.case.file}
-        return known[key]
+    @functools.cache
+    def files_of(names: tuple[str, ...], file: str) -> frozenset[str]:
+        return frozenset(suite.file for suite in suites if suite.name in names) | {file}
 
-    return sources
+    return lambda variant: files_of(variant.suites, variant.case.file)
 
 
 def node_predicate(nodes: Sequence[Node], suites: Sequence[Suite]) -> Predicate:
@@ -157,16 +154,16 @@ def node_predicate(nodes: Sequence[Node], suites: Sequence[Suite]) -> Predicate:
     if all(node.name is None for node in nodes):
         return lambda _: True
     sources = _sources(suites)
-    groups: dict[frozenset[str], set[str | None]] = {}
+    groups: dict[frozenset[str], set[str | None]] = defaultdict(set)
     for node in nodes:
-        groups.setdefault(node.narrowed, set()).add(node.name)
-    relevant: dict[frozenset[str], list[set[str | None]]] = {}
+        groups[node.narrowed].add(node.name)
+
+    @functools.cache
+    def names_in(files: frozenset[str]) -> list[set[str | None]]:
+        return [names for group, names in groups.items() if group & files]
 
     def chooses(variant: Variant) -> bool:
-        files = sources(variant)
-        if files not in relevant:
-            relevant[files] = [names for group, names in groups.items() if group & files]
-        lists = relevant[files]
+        lists = names_in(sources(variant))
         # None: it came with a folder.
         return not lists or any(None in names or any(name in names for name in _names(variant)) for names in lists)
 
@@ -228,15 +225,13 @@ def added_variants(
         key = node.files, node.backend
         if key not in owners_of:
             owners_of[key] = _owners(node, suites, limits) if node.backend else []
-        owners = owners_of[key]
-        for suite in owners or suites:
+        for suite in owners_of[key] or suites:
             cases = tuple(case for case in suite.cases if case.name == node.case)
-            if not ({suite.file} | {case.file for case in cases}) & node.files:
-                continue
-            chosen = (_backend(node, owners, allow_python),) if node.backend else suite.backends
-            narrowed = replace(suite, cases=cases, backends=tuple(filter(None, chosen)))
-            expanded = expand([narrowed], backends, devices or ((node.device,) if node.device else ()), limits)
-            added.update({v.id: v for v in expanded if node.name in _names(v)})
+            if ({suite.file} | {case.file for case in cases}) & node.files:
+                chosen = (_backend(node, owners_of[key], allow_python),) if node.backend else suite.backends
+                narrowed = replace(suite, cases=cases, backends=tuple(filter(None, chosen)))
+                expanded = expand([narrowed], backends, devices or tuple(filter(None, [node.device])), limits)
+                added.update({v.id: v for v in expanded if node.name in _names(v)})
     return [*added.values()]
 
 
@@ -286,9 +281,7 @@ def _nearby(node: Node, limits: Limits) -> Iterator[Suite]:
     paths = [path for folder in folders for path in sorted(folder.glob(f"*{SUITE}"))]
     for path in paths[:_NEARBY]:
         with contextlib.suppress(OSError):
-            named = node.backend in read_text(path, "replace")
-            suite = reader.suite(path) if named else None
-            if suite is not None:
+            if node.backend in read_text(path, "replace") and (suite := reader.suite(path)) is not None:
                 yield suite
 
 
@@ -331,10 +324,10 @@ def demand_all(
         there = [v.case for v in variants if not node.files.isdisjoint(sources(v))] or [v.case for v in variants]
         cases = {case.name: case for case in there}
         near = nearest(name, dict.fromkeys(v.case.name for v in variants)) or nearest(name, ids[:_COMPARED])
-        among = " that can be read" if errors else ""
+        message = f"no case{' that can be read' if errors else ''} matches {name!r}"
         meant = next((case for known, case in cases.items() if repr(known) in near), there[0])
         hint = near or f"cases there: {', '.join([*cases][:_NAMED])}{', ...' if len(cases) > _NAMED else ''}"
-        raise InputError([*errors, Diagnostic(meant.span, f"no case{among} matches {name!r}", hint)])
+        raise InputError([*errors, Diagnostic(meant.span, message, hint)])
 
 
 def _absence(
@@ -343,18 +336,17 @@ def _absence(
     """Why a case that is there has no variant."""
     if any(variant.case.name == node.case for variant in variants):
         return None
-    for suite in suites:
-        for case in suite.cases:
-            if case.name == node.case and {suite.file, case.file} & node.files:
-                reason = device_reason(suite, case, devices) or f"suite {suite.name!r} does not select it"
-                return Diagnostic(case.span, f"case {case.name!r} has no variant here: {reason}")
+    for suite, case in ((each, case) for each in suites for case in each.cases):
+        if case.name == node.case and {suite.file, case.file} & node.files:
+            reason = device_reason(suite, case, devices) or f"suite {suite.name!r} does not select it"
+            return Diagnostic(case.span, f"case {case.name!r} has no variant here: {reason}")
     return None
 
 
 def device_reason(suite: Suite, case: Case, devices: Sequence[str]) -> str:
     """Return why a case runs on none of the devices that ``--device`` and its suite leave; empty if it does on one."""
-    declared = "devices" in case.axes or not devices
-    left = [device for device in (case.devices if declared else devices) if not devices or device in devices]
+    declared = case.devices if "devices" in case.axes or not devices else devices
+    left = [device for device in declared if not devices or device in devices]
     if not left:
         return f"it runs on {' and '.join(case.devices)} alone (devices:), and --device is {' and '.join(devices)}"
     if suite.devices and not set(left) & set(suite.devices):
@@ -522,18 +514,14 @@ def _python(
     """Files that ask for Python, without the word of the person who runs them."""
     found = []
     for suite in suites:
-        for case in suite.cases:
-            parts: list[PythonModule | Kernel] = [*([case.module] if case.module else []), *case.kernels]
-            for part in () if allowed else parts:
-                hint = "read that file, then add --allow-python"
-                what = f"case {case.name!r} brings Python of its own"
-                if not isinstance(part, PythonModule):
-                    what = f"kernel {part.name!r} is Python, which brings code of its own"
-                found.append(Diagnostic(part.span, what, hint, text=_line(lines_of(case.file), part.span.line)))
-        for backend in suite.backends:
-            message, hint = file_refusal(backend.backend, named, allowed)
-            if message:
-                found.append(_of_backend(suite, backend, message, hint))
+        for case in () if allowed else suite.cases:
+            parts = [(case.module.span, f"case {case.name!r} brings Python of its own")] if case.module else []
+            parts += [(k.span, f"kernel {k.name!r} is Python, which brings code of its own") for k in case.kernels]
+            lines = lines_of(case.file) if parts else []
+            hint = "read that file, then add --allow-python"
+            found += [Diagnostic(span, what, hint, text=_line(lines, span.line)) for span, what in parts]
+        refusals = [(backend, *file_refusal(backend.backend, named, allowed)) for backend in suite.backends]
+        found += [_of_backend(suite, backend, what, hint) for backend, what, hint in refusals if what]
     return found
 
 
@@ -542,16 +530,13 @@ def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], na
     warnings = []
     kept = {name for names in {variant.suites for variant in variants} for name in names}
     for suite in suites:
-        if suite.select is None or suite.select_span is None or not suite.cases:
+        span = suite.select_span
+        if suite.select is None or span is None or not suite.cases:
             continue
-        values = {
-            "tag": [tag for case in suite.cases for tag in case.tags],
-            "case": [case.name for case in suite.cases],
-        }
-        messages = parse_selection(suite.select).idle_terms(values)
+        tags, names = [tag for case in suite.cases for tag in case.tags], [case.name for case in suite.cases]
+        messages = parse_selection(suite.select).idle_terms({"tag": tags, "case": names})
         if suite.name not in kept and not narrowed:
             messages.append(f"suite {suite.name!r} selects none of its {plural(len(suite.cases), 'case')}")
-        span = suite.select_span
         warnings += [Diagnostic(span, text, "", "warning", text=source_line(span.file, span.line)) for text in messages]
     return warnings
 
@@ -579,11 +564,9 @@ def _check(
     lines_of: Callable[[str], list[str]],
 ) -> set[int]:
     """Write cases out to find what only that can tell; the ids of the case objects with errors."""
-    by_case: dict[int, list[Variant]] = {}
+    by_case: dict[int, list[Variant]] = defaultdict(list)
     for variant in variants:
-        group = by_case.setdefault(id(variant.case), [])
-        if thorough or not group:
-            group.append(variant)
+        by_case[id(variant.case)].append(variant)
     errors: dict[str, int] = defaultdict(int)
     bad = set()
     room = limits.source_characters
@@ -593,12 +576,11 @@ def _check(
             # As many as are shown: the rest of the file is not looked at, and does not run.
             bad.add(key)
             continue
-        found, size = check(case, group, lines_of(case.file), limits, room)
+        found, size = check(case, group if thorough else group[:1], lines_of(case.file), limits, room)
         room -= size
         diagnostics += found
-        wrong = sum(d.severity == "error" for d in found)
-        errors[case.file] += wrong
-        if wrong:
+        if wrong := sum(d.severity == "error" for d in found):
+            errors[case.file] += wrong
             bad.add(key)
     return bad
 

@@ -120,10 +120,8 @@ def ordered(planned: Sequence[Planned], history: Mapping[Key, Last], how: str) -
 
     def rank(one: Planned) -> tuple[int, float]:
         last = history.get(key_of(one))
-        if how == "failed-first":
+        if last is None or how == "failed-first":
             return (0 if last is not None and last.red else 1, 0.0)
-        if last is None:
-            return (1, 0.0)
         return (0 if last.red else 2, -last.seconds)
 
     return sorted(planned, key=rank)  # stable: what ranks alike keeps the plan's order
@@ -147,8 +145,7 @@ def read_runs(base: Path | None = None) -> tuple[dict[Key, Last], dict[str, RunS
             size = journal.stat().st_size  # before it is read: what is appended meanwhile is for the next time
             before = known.get(name)
             if before is None or before.size != size:
-                taken = before.verdicts if before is not None and before.size < size else 0
-                known[name] = _take(journal, size, history, taken)
+                known[name] = _take(journal, size, history, before.verdicts if before and before.size < size else 0)
             summaries[name] = known[name]
     return history, summaries
 
@@ -166,7 +163,9 @@ def _take(journal: Path, size: int, history: dict[Key, Last], taken: int) -> Run
         if isinstance(event, VariantFinished):
             verdicts += 1
             if verdicts > taken:
-                _add(history, event, own)
+                before = history.get(event.key)
+                seconds = before.seconds if event.cached and before is not None else slot_seconds(event)
+                history[event.key] = Last(event.verdict, seconds, own)
             red.update(event.suites if event.verdict in RED else ())
         elif isinstance(event, RunStarted):
             own = not why_foreign(event)
@@ -189,13 +188,8 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
         raise ValueError(f"{path} is of another version")
     history: dict[Key, Last] = {}
     for id_, torch, verdict, seconds, own in data["last"]:
-        if (
-            not isinstance(id_, str)
-            or not isinstance(torch, str)
-            or verdict not in _VERDICTS
-            or not math.isfinite(seconds)
-            or type(own) is not bool
-        ):
+        is_typed = (type(id_), type(torch), type(own)) == (str, str, bool)
+        if not (is_typed and verdict in _VERDICTS and math.isfinite(seconds)):
             raise ValueError(f"{path} holds something else than verdicts")
         history[id_, torch] = Last(verdict, float(seconds), own)
     summaries = {
@@ -210,12 +204,6 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
         ):
             raise ValueError(f"{path} holds something else than runs")
     return history, summaries
-
-
-def _add(history: dict[Key, Last], event: VariantFinished, own: bool) -> None:
-    before = history.get(event.key)
-    seconds = before.seconds if event.cached and before is not None else slot_seconds(event)
-    history[event.key] = Last(event.verdict, seconds, own)
 
 
 _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
@@ -344,11 +332,10 @@ def _remove(folder: Path, log_size: int) -> bool:
 
 def _empty(folder: Path) -> None:
     """Remove what a run has written. The log goes last: what a killed process leaves is a run still. Raises OSError."""
-    names = sorted(os.listdir(folder), key=lambda name: (name == LOCK, name == _LOG))
-    for name in names:
-        if name != _JOB_LOGS:
-            os.unlink(folder / name)
-            continue
-        for log in os.listdir(folder / name):
-            os.unlink(folder / name / log)
-        os.rmdir(folder / name)
+    logs = folder / _JOB_LOGS
+    if logs.is_dir():
+        for name in os.listdir(logs):
+            os.unlink(logs / name)
+        os.rmdir(logs)
+    for name in sorted(os.listdir(folder), key=lambda name: (name == LOCK, name == _LOG)):
+        os.unlink(folder / name)

@@ -91,8 +91,7 @@ class Planned:
 
 def plan(variants: Sequence[Variant], environments: Sequence[Environment]) -> list[Planned]:
     """Variants in report order, each under every environment."""
-    pairs = itertools.product(variants, environments)
-    return [Planned(variant, environment, number) for number, (variant, environment) in enumerate(pairs, start=1)]
+    return [Planned(*pair, number) for number, pair in enumerate(itertools.product(variants, environments), start=1)]
 
 
 def skip(planned: Planned) -> Verdict | None:
@@ -118,11 +117,10 @@ def skip_reason(planned: Planned) -> str:
 
 def _unfit(planned: Planned) -> str:
     """Why a variant does not fit this torch, its device or its backend; empty when it does."""
-    variant, environment = planned.variant, planned.environment
-    requires = variant.case.requires
-    if not matches(requires.torch, environment.torch):
-        return f"needs torch {requires.torch}, this is {environment.torch}"
-    kind = variant.device.split(":")[0]
+    variant, torch = planned.variant, planned.environment.torch
+    requires, kind = variant.case.requires, variant.device.split(":")[0]
+    if not matches(requires.torch, torch):
+        return f"needs torch {requires.torch}, this is {torch}"
     if requires.device and kind not in requires.device:
         return f"needs device {' or '.join(requires.device)}, this variant is on {variant.device}"
     if variant.backend.backend in KERNEL_BACKENDS and not variant.case.kernels:
@@ -149,9 +147,11 @@ def job(
 
     ``seed`` is the run's, for cases without one of their own.
     """
-    variant, case = planned.variant, planned.variant.case
+    variant, case, expect = planned.variant, planned.variant.case, planned.variant.case.expect
     chosen = variant.backend if backend is None else dataclasses.replace(variant.backend, backend=backend)
-    expect = case.expect
+    # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
+    # A backend that claims no gradients may forget which outputs have one.
+    silent = {"stride": bool(case.kernels), "requires-grad": chosen.unclaimed.gradients}
     return Job(
         key=planned.key + suffix,
         id=variant.id,
@@ -180,7 +180,7 @@ def job(
         },
         tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),
         strides=case.strides,
-        ignore=_ignored(case, chosen),
+        ignore=tuple(dict.fromkeys((*case.ignore, *(oracle for oracle, is_so in silent.items() if is_so)))),
         float64=float64,
         packages=(*case.requires.package, *(["triton"] if case.kernels else [])),
         imports=tuple(imports),
@@ -192,15 +192,6 @@ def job(
         foreign=case.has_python or bool(imports) or stage_of(chosen.backend) == "backend",
         variables=variables_of(variant, chosen.backend),
     )
-
-
-def _ignored(case: Case, backend: Backend) -> tuple[str, ...]:
-    """The oracles that are not asked: those that the case leaves out, and those that say nothing here."""
-    # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
-    of_kernels = ("stride",) if case.kernels else ()
-    # A backend that claims no gradients may forget which outputs have one.
-    of_backend = ("requires-grad",) if backend.unclaimed.gradients else ()
-    return tuple(dict.fromkeys((*case.ignore, *of_kernels, *of_backend)))
 
 
 USER_VARIABLES: Mapping[str, str] = MappingProxyType({AS_USER: "1"})
@@ -224,11 +215,13 @@ def as_user(job: Job, planned: Planned) -> Job:
 
 def _tolerance(tolerance: Tolerance, precision: Mapping[str, str]) -> dict[str, Any]:
     """A case's tolerance as the worker reads it, and what precision the backend claims."""
-    places = {place: list(bounds) for place, bounds in tolerance.by_place.items()}
-    by_dtype = {dtype: list(bounds) for dtype, bounds in tolerance.by_dtype.items()}
-    data: dict[str, Any] = {"by_dtype": by_dtype, "exact": tolerance.exact or tolerance.values == "bitwise"}
-    data |= {"values": tolerance.values, "bound": tolerance.bound} if tolerance.values else {}
-    return data | ({"by_place": places} if places else {}) | ({"precision": dict(precision)} if precision else {})
+    return {
+        "by_dtype": {dtype: list(bounds) for dtype, bounds in tolerance.by_dtype.items()},
+        "exact": tolerance.exact or tolerance.values == "bitwise",
+        **({"values": tolerance.values, "bound": tolerance.bound} if tolerance.values else {}),
+        **({"by_place": {p: list(bounds) for p, bounds in tolerance.by_place.items()}} if tolerance.by_place else {}),
+        **({"precision": dict(precision)} if precision else {}),
+    }
 
 
 def _rule_flags(planned: Planned, backend: Backend) -> dict[str, bool]:
@@ -268,14 +261,13 @@ def _backend(backend: Backend, planned: Planned) -> dict[str, Any]:
 
     The flags of a rule for values are options: Dynamo turns the flag ``deterministic`` off after a compilation.
     """
-    variant = planned.variant
-    case, mode = variant.case.compile, _mode(planned, backend)
+    case, mode, dynamic = planned.variant.case.compile, _mode(planned, backend), planned.variant.dynamic
     custom = stage_of(backend.backend) in ("inductor", "backend")
     flags = {} if mode else _rule_flags(planned, backend)
     rule = {name.removeprefix(INDUCTOR): value for name, value in flags.items()}
     return {
         "backend": backend.backend,
-        "dynamic": variant.dynamic if variant.dynamic is not None else backend.dynamic,
+        "dynamic": backend.dynamic if dynamic is None else dynamic,
         "fullgraph": case.fullgraph or bool(backend.fullgraph),
         "mode": mode,
         "options": {**rule, **case.options, **backend.options} if custom else {},
@@ -300,9 +292,10 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
     found: list[Environment] = []
     for number, python in enumerate(pythons or [sys.executable]):
         facts = probe(python)
-        if "error" in facts:
-            without = f"{facts['error']}; give one that has torch with --python PATH"
-            raise UsageError(f"--python {python}: {facts['error']}" if pythons else without)
+        if error := facts.get("error"):
+            raise UsageError(
+                f"--python {python}: {error}" if pythons else f"{error}; give one that has torch with --python PATH"
+            )
         path = find_python(python) or python
         same = [e for e in found if e.torch == facts["torch"]]
         if any(e.python == path for e in same):
@@ -367,21 +360,18 @@ def _refuse_unknown(unknown: Sequence[Backend], backends: Sequence[str]) -> None
     """Raises UsageError for a name that was typed, InputError for those of files."""
     diagnostics = []
     for backend in unknown:
-        hint = hint_for(backend.backend, backends)
-        if backend.span is None:
+        span, hint = backend.span, hint_for(backend.backend, backends)
+        if span is None:
             raise UsageError(f"--backend {backend.name}: no such backend; {hint}")
         message = f"no installed package registers backend {backend.backend!r}, and it is not torch's own"
-        diagnostics.append(
-            Diagnostic(backend.span, message, hint, text=source_line(backend.span.file, backend.span.line))
-        )
+        diagnostics.append(Diagnostic(span, message, hint, text=source_line(span.file, span.line)))
     if diagnostics:
         raise InputError(diagnostics)
 
 
 def worker_paths(settings: RunSettings) -> tuple[str, ...]:
     """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
-    named = any(":" in backend for backend in settings.backend) or settings.imports
-    return (os.getcwd(),) if named else ()
+    return (os.getcwd(),) if settings.imports or any(":" in backend for backend in settings.backend) else ()
 
 
 def unclaimed_need(variant: Variant) -> str:
@@ -389,17 +379,15 @@ def unclaimed_need(variant: Variant) -> str:
     one."""
     unclaimed, case = variant.backend.unclaimed, variant.case
     dynamic = variant.backend.dynamic if variant.dynamic is None else variant.dynamic
-    if unclaimed.gradients and variant.grad.mode == "backward":
-        return "gradients"
-    if unclaimed.dynamic and dynamic:
-        return "dynamic shapes"
-    if unclaimed.mutation and written_input(case):
-        return "mutation of inputs"
-    if unclaimed.dtypes and (dtype := _first(_dtypes(variant), unclaimed.dtypes)):
-        return dtype
-    devices = (variant.device, *(item.device for item in _inputs(case) if item.device))
-    kinds = (name for device in devices for name in (device, device.partition(":")[0]))
-    return f"device {device}" if unclaimed.devices and (device := _first(kinds, unclaimed.devices)) else ""
+    devices = (variant.device, *(item.device for item in _inputs(case) if item.device)) if unclaimed.devices else ()
+    needs = itertools.chain(
+        ["gradients"] if unclaimed.gradients and variant.grad.mode == "backward" else [],
+        ["dynamic shapes"] if unclaimed.dynamic and dynamic else [],
+        ["mutation of inputs"] if unclaimed.mutation and written_input(case) else [],
+        (dtype for dtype in (_dtypes(variant) if unclaimed.dtypes else ()) if dtype in unclaimed.dtypes),
+        (f"device {n}" for name in devices for n in (name, name.partition(":")[0]) if n in unclaimed.devices),
+    )
+    return next(needs, "")
 
 
 def unclaimed_by_run(variant: Variant, record: Record) -> str:
@@ -413,10 +401,6 @@ def unclaimed_by_run(variant: Variant, record: Record) -> str:
     is_certain = variant.backend.unclaimed.precision and record.trust is None
     needs = [finding.numbers.get("precision") for finding in record.findings] if is_certain else []
     return f"precision of {needs[0]}" if needs and all(needs) else ""
-
-
-def _first(needs: Iterable[str], unclaimed: tuple[str, ...]) -> str:
-    return next((need for need in needs if need in unclaimed), "")
 
 
 def _inputs(case: Case) -> Iterator[Input]:
@@ -459,13 +443,13 @@ A run of 40,000 variants of 0.3 s then has a minute for each 2000 seconds: 40 to
 
 
 class Sample:
-    """Draws passes at random, and counts what that costs."""
+    """Draws passes at random, and counts what that costs: ``spent`` are the seconds of processes that were asked."""
 
     def __init__(self, seed: int = 0, planned: int = 0) -> None:
         """Draw the first within the first half of ``planned`` variants, so that small runs have one too."""
         self._random = random.Random(seed)
         self._due = self._random.randint(1, max(1, min(EVERY, planned // 2)))
-        self._living = self._spent = 0.0
+        self._living = self.spent = 0.0
 
     def draws(self, outcome: Outcome) -> bool:
         """Count a pass of a living process, and return whether to ask again.
@@ -476,14 +460,10 @@ class Sample:
         if not outcome.earlier_jobs:
             return False
         self._due -= 1
-        if self._due > 0 or self._spent > SHARE * self._living:
+        if self._due > 0 or self.spent > SHARE * self._living:
             return False
         self._due = self._random.randint(1, 2 * EVERY - 1)
         return True
-
-    def spend(self, seconds: float) -> None:
-        """Count the seconds of a process that was asked."""
-        self._spent += seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -547,22 +527,21 @@ def repro(planned: Planned, context: RunContext) -> str:
 
     The suite stands before the id where its file alone would mean another thing.
     """
-    variant, settings = planned.variant, context.settings
+    variant, name = planned.variant, planned.variant.backend.name
     suite = context.suites.get(variant.suites[0])
-    name = variant.backend.name
     # What is not claimed says which variants run, and not how.
     is_plain = dataclasses.replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
     own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
+    python = planned.environment.python
     words = [
         *order_words(),
         "runner",
         "run",
         operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
+        *context.settings.flags(),
+        *(["--backend", name] if ":" in name else []),  # code runs for who types it
+        *(["--python", python] if python != context.default_python else []),
     ]
-    words += settings.flags()
-    words += ["--backend", name] if ":" in name else []  # code runs for who types it
-    if planned.environment.python != context.default_python:
-        words += ["--python", planned.environment.python]
     return shell_words(words)
 
 

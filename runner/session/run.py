@@ -21,8 +21,9 @@ from pathlib import Path
 
 from runner import __version__, interrupts
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
-from runner.engine.local import Home, LocalEngine
+from runner.engine.local import LocalEngine
 from runner.engine.messages import ClosableEngine, Engine
+from runner.engine.servers import Home
 from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
 from runner.record.events import (
     RED,
@@ -121,10 +122,8 @@ class Session:
             self.broken += len(result.harness_errors)
             for reason in result.harness_errors:
                 yield Notice(f"{result.event.id}: the harness failed, not the case:\n{reason}", "error")
-            for absence in result.unchecked:
-                if absence not in self.unchecked:
-                    self.unchecked.add(absence)
-                    yield Notice(absence)
+            yield from (Notice(absence) for absence in result.unchecked if absence not in self.unchecked)
+            self.unchecked.update(result.unchecked)
             self.red += result.event.verdict in self.bad_verdicts
             self.unfinished -= 1
             yield result.event
@@ -186,9 +185,7 @@ def plan(
     everything = planning.plan(loaded.variants, environments)
     digest = shards.plan_hash(everything, f"seed {settings.seed}", f"known {not settings.no_known}", *settings.imports)
     planned = [each for each in everything if only is None or history.key_of(each) in only]
-    remark = ""
-    if not past:
-        planned, remark = _selected(settings, planned)
+    planned, remark = (planned, "") if past else _selected(settings, planned)
     named = settings.select or settings.backend or settings.device or settings.last_failed or settings.shard
     whole = not named and only is None and not names_nodes(paths)
     return Plan(loaded, tuple(environments), tuple(planned), len(everything), digest, whole, remark)
@@ -238,10 +235,8 @@ def run(
                 "runner resume goes on",
                 "error",
             )
-        for text in engine.notices():
-            yield Notice(text)
-        for text in engine.remarks():
-            yield Notice(text, "info")
+        yield from map(Notice, engine.notices())
+        yield from (Notice(text, "info") for text in engine.remarks())
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True
     except Exception as error:  # noqa: BLE001 (it is raised again, after the event that ends the log)
@@ -282,11 +277,10 @@ def open_engine(
     warm = {e.key: warmth(variants) for e in environments}
     logs = folder / "logs" if folder is not None else None
     jobs = settings.slots()
-    engine: ClosableEngine
     if settings.engine == "ray":
         from runner.engine.cluster.engine import RayEngine
 
-        engine = RayEngine(
+        engine: ClosableEngine = RayEngine(
             pythons,
             # On a cluster as many at once as it has room for, unless somebody says how many.
             None if settings.address and settings.jobs is None else jobs,
@@ -324,13 +318,12 @@ def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Plann
         return planned, ""
     known = history.read()
     last = [(each, one) for each in planned if (one := known.get(history.key_of(each))) is not None]
-    strange = sum(1 for _, one in last if not one.own)
+    strange = sum(not one.own for _, one in last)
     remark = f"; {strange} verdicts of logs that you did not write here do not count" if strange else ""
-    if any(one.red and one.own for _, one in last):
-        # What others say of a variant may hide a failure of it.
-        chosen = [each for each, one in last if one.red or not one.own]
-        return chosen, f"--lf: {len(chosen)} of {len(planned)} variants, which failed the last time{remark}"
-    return planned, f"--lf: nothing here failed the last time, so all of it runs{remark}"
+    if not any(one.red and one.own for _, one in last):
+        return planned, f"--lf: nothing here failed the last time, so all of it runs{remark}"
+    chosen = [each for each, one in last if one.red or not one.own]  # what others say of a variant may hide a failure
+    return chosen, f"--lf: {len(chosen)} of {len(planned)} variants, which failed the last time{remark}"
 
 
 def _announce(
@@ -346,9 +339,8 @@ def _announce(
         if history.key_of(each) not in announced:
             yield planned_event(each)
     on_gpu = any(precision_flags(each.variant.device) and not skip_reason(each) for each in planned.planned)
-    for text in (_warnings(planned.loaded), planned.remark, PRECISE if on_gpu else ""):
-        if text:
-            yield Notice(text, "info")
+    texts = (_warnings(planned.loaded), planned.remark, PRECISE if on_gpu else "")
+    yield from (Notice(text, "info") for text in texts if text)
 
 
 def _session(

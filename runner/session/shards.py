@@ -15,7 +15,6 @@ import itertools
 import math
 import os
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,10 +57,7 @@ def chosen(planned: Sequence[Planned], shard: Shard, seconds: Mapping[str, float
     """
     ids = list(dict.fromkeys(one.variant.id for one in planned))
     spent = {name: s for name in ids if (s := (seconds or {}).get(name, -1.0)) >= 0 and math.isfinite(s)}
-    if spent:
-        mine = _balanced(ids, spent, shard)
-    else:
-        mine = {name for name in ids if is_of(name, shard)}
+    mine = _balanced(ids, spent, shard) if spent else {name for name in ids if is_of(name, shard)}
     return [one for one in planned if one.variant.id in mine]
 
 
@@ -193,8 +189,7 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
     """
     if not runs:
         raise exit_codes.UsageError("nothing to merge: name the runs of all shards")
-    parts = [_part(events) for events in runs]
-    parts.sort(key=lambda part: part.shard.index)
+    parts = sorted(map(_part, runs), key=lambda part: part.shard.index)
     _belong_together(parts)
     for part in parts:
         _whole(part)
@@ -218,26 +213,17 @@ def merge(runs: Sequence[Sequence[Event]], cwd: str | None = None) -> list[Event
     ]
 
 
-def stamps(path: str | os.PathLike[str]) -> set[tuple[str, str]]:
-    """Every plan and shard that the lines of a journal are stamped with; empty texts for a line without.
-
-    Raises OSError.
-    """
-    pairs = set()
+def check_stamps(path: str | os.PathLike[str]) -> None:
+    """See that all lines of a journal are of one run's shard. Raises UsageError, and OSError."""
+    names = set()
     for line in lines(path):
         with contextlib.suppress(ValueError, AttributeError):  # torn, or no event
             data = parse_line(line)
-            pairs.add((str(data.get("plan", "")), str(data.get("shard", ""))))
-    return pairs
-
-
-def check_stamps(path: str | os.PathLike[str]) -> None:
-    """See that all lines of a journal are of one run's shard. Raises UsageError, and OSError."""
-    found = stamps(path)
-    if len(found) > 1:
-        names = sorted(f"shard {shard or 'none'} of plan {plan or 'none'}" for plan, shard in found)
+            names.add(f"shard {data.get('shard') or 'none'} of plan {data.get('plan') or 'none'}")
+    if len(names) > 1:
         raise exit_codes.UsageError(
-            f"{path} holds lines of several runs: {', '.join(names)}; run these shards again, each into its own log"
+            f"{path} holds lines of several runs: {', '.join(sorted(names))}; "
+            "run these shards again, each into its own log"
         )
 
 
@@ -281,16 +267,14 @@ def _belong_together(parts: Sequence[_Part]) -> None:
             raise exit_codes.UsageError(
                 f"cannot merge: {first.name} and {part.name} cut the plan into different numbers of shards"
             )
-    found = Counter(part.shard.index for part in parts)
-    twice = next((index for index, times in found.items() if times > 1), None)
-    if twice is not None:
-        names = " and ".join(part.name for part in parts if part.shard.index == twice)
-        raise exit_codes.UsageError(f"cannot merge: {names} are the same shard; leave one out")
+    for _, same in itertools.groupby(parts, lambda part: part.shard.index):  # they are sorted by it
+        if len(names := [part.name for part in same]) > 1:
+            raise exit_codes.UsageError(f"cannot merge: {' and '.join(names)} are the same shard; leave one out")
     count = first.shard.count
-    if len(found) < count:
-        missing = ", ".join(f"{index}/{count}" for index in range(1, count + 1) if index not in found)
+    if missing := sorted({*range(1, count + 1)} - {part.shard.index for part in parts}):
         raise exit_codes.UsageError(
-            f"cannot merge: no run of shard {missing}; run it with the same command and --shard"
+            f"cannot merge: no run of shard {', '.join(f'{index}/{count}' for index in missing)}; "
+            "run it with the same command and --shard"
         )
 
 
@@ -340,12 +324,10 @@ def _disjoint(parts: Sequence[_Part]) -> None:
 def _own(parts: Sequence[_Part]) -> None:
     """See that every shard holds what belongs to it, where ids alone decide that."""
     for part in parts:
-        if any(
-            word.startswith("--d") and "--durations".startswith(word.partition("=")[0]) for word in part.started.argv
-        ):
-            continue
+        words = (word.partition("=")[0] for word in part.started.argv if word.startswith("--d"))
+        is_timed = any("--durations".startswith(word) for word in words)
         stranger = next((key for key in part.planned if not is_of(key[0], part.shard)), None)
-        if stranger is not None:
+        if stranger is not None and not is_timed:
             raise exit_codes.UsageError(
                 f"cannot merge: {stranger[0]} belongs to another shard than {part.name}, whose log has it; run that "
                 "shard again"

@@ -62,10 +62,6 @@ class VariantResult:
     unchecked: tuple[str, ...] = ()
 
 
-def _stack(main: Outcome) -> str:
-    return main.detail[-_STACK:] if main.ended == "worker-error" else main.stack
-
-
 def run_variant(planned: Planned, context: RunContext) -> Steps[VariantResult]:
     """Run a variant until its verdict stands: attempts, each with its ladder, its policies and its fresh processes.
 
@@ -101,8 +97,7 @@ def _run_attempts(planned: Planned, context: RunContext) -> Steps[VariantResult]
             attempt = _Attempt(planned, context, bypass_cache=True)
             verdict = yield from attempt.run()
         harness_errors += attempt.harness_errors
-        if attempt.main is not None:
-            unchecked.update(dict.fromkeys(attempt.main.record.unchecked))
+        unchecked |= dict.fromkeys(attempt.main.record.unchecked if attempt.main is not None else ())
         events.append(attempt.event(verdict))
     finished = assess(combined(events, context.settings.stress))
     return VariantResult(finished, tuple(harness_errors), tuple(unchecked))
@@ -172,7 +167,9 @@ class _Attempt:
         if errors:
             return Verdict("INVALID", f"{errors[0].message} ({errors[0].span})")
         (main,) = yield from self._outcomes([self._job("main", self._isolation())])
-        if self._may_fail_by_stored_graphs(main):
+        # Graphs that it loaded, or may have loaded before it died.
+        has_graphs = main.record.stored_graphs or (main.job.graphs and main.ended in ("signal", "no-result"))
+        if has_graphs and self._is_suspect(main):
             self.bypass_cache = True  # only what is compiled now may fail
             (main,) = yield from self._outcomes([self._job("main", self._isolation())])
         if main.job.isolation == "living" and self._is_suspect(main):
@@ -183,17 +180,10 @@ class _Attempt:
             main = yield from self._checked_pass(main)
         verdict = yield from self._judge(main)
         main = self.main or main
-        if not self.context.settings.confirm or verdict.word not in CONFIRMED or self.is_stale(verdict):
-            return verdict
-        if main.ended == "damage":  # twice already
+        is_settled = verdict.word not in CONFIRMED or self.is_stale(verdict) or main.ended == "damage"  # twice already
+        if is_settled or not self.context.settings.confirm:
             return verdict
         return (yield from self._confirm(verdict, main))
-
-    def _may_fail_by_stored_graphs(self, main: Outcome) -> bool:
-        """Return whether a job failed, and graphs that it loaded, or may have loaded before it died, may be to
-        blame."""
-        loaded = bool(main.record.stored_graphs) or (bool(main.job.graphs) and main.ended in ("signal", "no-result"))
-        return loaded and self._is_suspect(main)
 
     def is_stale(self, verdict: Verdict) -> bool:
         """Return whether the verdict is red by a stored result or stored graphs: only a new attempt may say so."""
@@ -244,19 +234,17 @@ class _Attempt:
         """
         self.bypass_cache = True  # nor does a stored answer say what a process of its own does
         alone = yield from self._apart("main", main)
-        self.context.sample.spend(alone.busy)
+        self.context.sample.spent += alone.busy
         if alike(main, alone) or machine_made(alone):
             return main
-        again = yield from self._apart("main", main)
-        if alike(alone, again):
+        if alike(alone, (yield from self._apart("main", main))):
             self.shared = main
             self.harness_errors.append(f"a process that had run other variants let it pass. {order_note(main, alone)}")
         return alone
 
     def _user_jobs(self) -> list[Job]:
         """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""
-        variant = self.planned.variant
-        has_settings = self.findings and variant.backend.backend != LAUNCH
+        has_settings = self.findings and self.planned.variant.backend.backend != LAUNCH
         return [as_user(self._job(AS_USER, "fresh"), self.planned)] if has_settings else []
 
     def _will_be_confirmed(self, main: Outcome) -> bool:
@@ -274,9 +262,7 @@ class _Attempt:
         ]  # fmt: skip
         if places:
             killed = [answers[n] for n in places]
-            for outcome in killed:
-                if self._is_main(outcome):
-                    self.shared = outcome
+            self.shared = next(filter(self._is_main, killed), self.shared)
             again = [replace(outcome.job, alone=True, isolation=self._fresh()) for outcome in killed]
             for place, outcome in zip(places, (yield from with_reference(again, self._account)), strict=True):
                 answers[place] = outcome
@@ -293,9 +279,8 @@ class _Attempt:
                 self.notes.append(f"float64 reference dropped: {outcomes.describe(outcome)} while it ran")
         if outcome.cached:
             return
-        record = outcome.record
-        self.model_runs += record.model_runs
-        phases = record.seconds
+        self.model_runs += outcome.record.model_runs
+        phases = outcome.record.seconds
         parts = {
             "busy": outcome.busy,
             "torch": sum(phases.get(name, 0.0) for name in _TORCH),
@@ -333,29 +318,26 @@ class _Attempt:
 
     def _may_waver(self) -> bool:
         """Return whether the ledger expects a failure of this variant now and then."""
-        known = self.planned.variant.case.known
-        return not self.context.settings.no_known and any(map(shows_sometimes, known))
+        return not self.context.settings.no_known and any(map(shows_sometimes, self.planned.variant.case.known))
 
     def _compare(self, main: Outcome) -> Steps[tuple[Outcome, str]]:
         """Hold fresh processes against the shared one: the last of them, and how it is flaky if it is."""
-        passes = 0
-        while True:
-            shared = self.shared
-            assert shared is not None
-            findings, doubt = outcomes.read(main, self.source)
-            clean = not findings and doubt is None
-            passes += clean
-            if not clean or passes >= opinions(shared):
+        shared, passes = self.shared, 0
+        assert shared is not None
+        while outcomes.read(main, self.source) == ([], None):
+            passes += 1
+            if passes == opinions(shared):
                 break
             self.bypass_cache = True  # one stored answer, given twice, is one answer
             main = yield from self._apart("main", shared)
-        if passes and not clean:
-            return main, wavering(shared, passes, main)
-        if not alike(shared, main):
-            self._note_difference(shared, main)
-            if own_fault(shared):
-                return main, disagreement(summary(shared), main)
-        return main, ""
+        else:
+            if passes:
+                return main, wavering(shared, passes, main)
+        if alike(shared, main):
+            return main, ""
+        self._note_difference(shared, main)
+        # Nobody else can be behind a failure of the first job of its process.
+        return main, disagreement(summary(shared), main) if _failed(shared) and not shared.earlier_jobs else ""
 
     def _note_difference(self, shared: Outcome, alone: Outcome) -> None:
         self.labels.append(ORDER_DEPENDENT)
@@ -363,14 +345,11 @@ class _Attempt:
 
     def _locate(self, main: Outcome) -> Steps[None]:
         """Run the stages below, once under each policy that may explain the findings, and as a user beside them."""
-        variant = self.planned.variant
-        backend = variant.backend.backend
-        rungs = below(backend)
-        drew_random = self.main is not None and self.main.record.drew_random
+        variant, isolation = self.planned.variant, main.job.isolation
+        rungs, stage = below(variant.backend.backend), stage_of(variant.backend.backend)
         flags = explained.candidates(
-            self.findings, stage_of(backend), self.source.text, variant.dtype, variant.config, drew_random
+            self.findings, stage, self.source.text, variant.dtype, variant.config, main.record.drew_random
         )
-        isolation = main.job.isolation
         users = self._user_jobs() if self._will_be_confirmed(main) else []
         answers = yield from self._outcomes(
             [
@@ -386,16 +365,16 @@ class _Attempt:
             findings, doubt = outcomes.read(outcome, self.source)
             if findings or not (doubt and doubt.verdict in NO_ANSWER):
                 self.stages[stage] = findings
-        for flag, outcome in zip(flags, answers[len(rungs) :], strict=True):
-            findings, doubt = outcomes.read(outcome, self.source)
-            if outcome.ended == "result" and not findings and not doubt:
-                self.policies.append(flag)
+        self.policies += [
+            flag
+            for flag, outcome in zip(flags, answers[len(rungs) :], strict=True)
+            if outcome.ended == "result" and outcomes.read(outcome, self.source) == ([], None)
+        ]
 
     def _pin_choices(self, main: Outcome) -> Steps[None]:
         """Run again what a benchmark of torch chose, with the choice pinned one way and the other."""
         variant = self.planned.variant
-        stage = stage_of(variant.backend.backend)
-        for choice in explained.choices(main.record.benchmarked, stage, variant.config):
+        for choice in explained.choices(main.record.benchmarked, stage_of(variant.backend.backend), variant.config):
             jobs = [self._job(f"{choice}-{way}", main.job.isolation, config=dict(flags))
                     for way, flags in enumerate(explained.PINS[choice], 1)]  # fmt: skip
             runs: list[list[Finding]] = []
@@ -418,7 +397,6 @@ class _Attempt:
                 return Verdict("ERROR", self.doubt.reason)
             self.harness_errors.append(self.doubt.reason)
             return Verdict("ERROR", "the harness failed; this says nothing about the backend")
-        variant = self.planned.variant
         if flaky:
             self.policies = []  # what passes now and then passes under any
             return self._expected_wavering() or Verdict("FLAKY", flaky)
@@ -428,8 +406,8 @@ class _Attempt:
         if self.policies:
             self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
             self.findings = []
-        torch = self.planned.environment.torch
-        return decide(variant, torch, self.findings, self.doubt, not self.context.settings.no_known)
+        known = not self.context.settings.no_known
+        return decide(self.planned.variant, self.planned.environment.torch, self.findings, self.doubt, known)
 
     def _expected_wavering(self) -> Verdict | None:
         """Return the verdict of a variant that fails in some processes alone, where the ledger expects each of its
@@ -453,8 +431,7 @@ class _Attempt:
             (self.as_user,) = yield from self._outcomes(jobs)
         if (user := self.as_user) is not None:
             findings = outcomes.read(user, self.source)[0]
-            if counts_as_user(user, findings, self.findings[0]):
-                self.user = findings
+            self.user = findings if counts_as_user(user, findings, self.findings[0]) else self.user
         is_same = user is not None and not machine_made(main) and alike(main, user)
         if self.shared is not None or is_same:
             return verdict
@@ -502,7 +479,7 @@ class _Attempt:
             unclaimed=verdict.unclaimed,
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,
-            stack=_stack(main) if main else "",
+            stack=(main.detail[-_STACK:] if main.ended == "worker-error" else main.stack) if main else "",
             output=main.output if main and verdict.word not in ("PASS", "XFAIL", "SKIP") else "",
             repro=repro(self.planned, self.context) if verdict.word in RED else "",
             place=outcomes.place_of(self.doubt.error if self.doubt else None, self.source)
@@ -519,9 +496,8 @@ class _Attempt:
     def _strip(self) -> dict[str, str]:
         """The ladder as words: each stage ``ok`` or its oracles."""
         user = {} if self.user is None else {AS_USER: self.user}
-        if not self.stages and not user:
-            return {}
-        stages = in_order({**self.stages, stage_of(self.planned.variant.backend.backend): self.findings, **user})
+        own = {stage_of(self.planned.variant.backend.backend): self.findings} if self.stages or user else {}
+        stages = in_order({**self.stages, **own, **user})
         return {
             stage: " ".join(dict.fromkeys(f.oracle for f in findings)) or "ok" for stage, findings in stages.items()
         }
@@ -559,23 +535,19 @@ def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFini
     Under ``stress`` the verdicts are counted: none of them ends the attempts, so they show how often the variant is
     red.
     """
-    result = _common(results)
-    if stress == 1 or result.verdict == "SKIP":
-        return result
-    return replace(result, tally=dict(Counter(each.verdict for each in results)))
-
-
-def _common(results: Sequence[VariantFinished]) -> VariantFinished:
-    verdicts = Counter(result.verdict for result in results)
-    attempts = len(results)
+    verdicts = Counter[str](each.verdict for each in results)
+    reds = [(number, each) for number, each in enumerate(results, 1) if each.verdict in RED]
     if len(verdicts) == 1:
-        return replace(results[-1], attempts=attempts) if attempts > 1 else results[-1]
-    red = next(((number, result) for number, result in enumerate(results, 1) if result.verdict in RED), None)
-    if red is None:
-        return replace(next((r for r in results if r.verdict == "XFAIL"), results[-1]), attempts=attempts)
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    reason = f"{attempts} runs disagree: {counts}; run {red[0]}: {red[1].reason}"
-    return replace(red[1], verdict="FLAKY", reason=reason, attempts=attempts)
+        result = results[-1]
+    elif reds:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
+        number, result = reds[0]
+        reason = f"{len(results)} runs disagree: {counts}; run {number}: {result.reason}"
+        result = replace(result, verdict="FLAKY", reason=reason)
+    else:
+        result = next((each for each in results if each.verdict == "XFAIL"), results[-1])
+    result = replace(result, attempts=len(results)) if len(results) > 1 else result
+    return result if stress == 1 or result.verdict == "SKIP" else replace(result, tally=dict(verdicts))
 
 
 def machine_made(outcome: Outcome) -> bool:
@@ -589,12 +561,6 @@ def patient_job(first: Outcome, second: Outcome) -> Job | None:
     if machine_made(first) or not machine_made(second):
         return None
     return replace(second.job, alone=True, timeout=PATIENCE * second.job.timeout)
-
-
-def own_fault(first: Outcome) -> bool:
-    """Whether nobody else can be behind a failure: nothing had run before in its process, and no busy machine ended
-    it."""
-    return _failed(first) and not first.earlier_jobs
 
 
 def opinions(first: Outcome) -> int:
@@ -627,15 +593,12 @@ def alike(one: Outcome, other: Outcome) -> bool:
 
 def _signature(outcome: Outcome) -> tuple[Any, ...]:
     record = outcome.record
-    findings = frozenset((_kind(finding.oracle), (finding.error or {}).get("type")) for finding in record.findings)
+    kinds = ((row_of(finding.oracle).group, finding) for finding in record.findings)
+    # A kernel that reads foreign memory finds a NaN there or a number.
+    findings = frozenset(
+        (group if group == "values" else finding.oracle, (finding.error or {}).get("type")) for group, finding in kinds
+    )
     return outcome.ended, outcome.signal, findings, record.trust and record.trust.verdict
-
-
-def _kind(oracle: str) -> str:
-    """An oracle, or what two of them have in common: a kernel that reads foreign memory finds a NaN there or a
-    number."""
-    group = row_of(oracle).group
-    return group if group == "values" else oracle
 
 
 def summary(outcome: Outcome) -> str:

@@ -21,7 +21,8 @@ from runner.engine import interpreters, kernel_caches
 from runner.engine.cache_folders import cache_folder
 from runner.engine.fingerprint import compilers_digest
 from runner.engine.kernel_caches import KernelCaches, SignedFolder
-from runner.engine.local import Home, LocalEngine
+from runner.engine.local import LocalEngine
+from runner.engine.servers import Home
 from runner.record.signing import key_path
 from tests.handmade import Dig
 

@@ -21,8 +21,9 @@ from engine_jobs import Make, finish, gone, job, one
 
 from runner.contract.job import Job
 from runner.engine import process_tree
-from runner.engine.local import Home, LocalEngine
+from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
+from runner.engine.servers import Home
 from runner.exit_codes import INTERNAL, UsageError
 
 

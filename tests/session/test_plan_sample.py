@@ -15,7 +15,7 @@ def drawn(sample: Sample, count: int, cost: float = 0.0) -> list[int]:
     for place in range(count):
         if sample.draws(Outcome(JOB, "result", 1.0, earlier_jobs=("x",), busy=1.0)):
             places.append(place)
-            sample.spend(cost)
+            sample.spent += cost
     return places
 
 
