@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from runner.generate.generator import Parents, read_parents
+from runner.generate.generator import read_parents
 from runner.hunt.groups import FAILURES, Head, Round, append_line, read_ledger
 from runner.hunt.rounds import Guidance, Rounds, settings_for
 from runner.session.plan import find_environments
@@ -32,7 +32,7 @@ def hunt(folder: Path, way: str, seed: int, profile: str, settings: RunSettings,
     settings = settings_for(settings)
     environment = find_environments(())[0]
     paths = SPECS if way == "mutate" else ()
-    parents = read_parents(paths, settings.limits()) if paths else Parents(())
+    parents = read_parents(paths, settings.limits()) if paths else ()
     guidance = None if way == "plain" else Guidance(seed, parents)
     head = Head(seed, profile, BATCH, environment.build, backend=settings.backend, guided=way != "plain", mutate=paths)
     ledger = read_ledger(SPECS, settings.limits())

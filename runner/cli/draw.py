@@ -23,7 +23,6 @@ from runner.files import entries_below, link_problem
 from runner.generate.generator import (
     CaseGenerator,
     GeneratedCase,
-    Parents,
     Request,
     named_parents,
     write_specs,
@@ -33,7 +32,6 @@ from runner.hunt.groups import (
     HUNT_FILE,
     Group,
     Head,
-    Known,
     State,
     append_line,
     groups_of,
@@ -283,9 +281,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     if len(settings.python) > 1:
         raise exit_codes.UsageError("--python: one Python draws and runs the cases")
     ledger = read_ledger([path for path in arguments.known if path not in hunts], settings.limits())
-    parents = (
-        named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else Parents(())
-    )
+    parents = named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else ()
     folder = _folder(arguments.output)
     progress = Progress()
 
@@ -327,7 +323,7 @@ def _status(folder: Path, places: Mapping[str, str]) -> int:
     hunt_state = read_state(folder)
     if hunt_state is None:
         raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {HUNT_FILE}")
-    groups = groups_of(hunt_state, Known(places, read_triage(folder)))
+    groups = groups_of(hunt_state, places, read_triage(folder))
     console.output(render(hunt_state, groups))
     return _code(groups)
 

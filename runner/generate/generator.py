@@ -74,7 +74,7 @@ def with_python_beside(cases: Sequence[Mapping[str, Any]], folder: Path) -> list
     Raises:
         OSError: a file cannot be written.
     """
-    modules = [case["module"] for case in cases if "module" in case]
+    modules = (case["module"] for case in cases if "module" in case)
     for name, content in {module["file"]: module[CONTENT] for module in modules}.items():
         replace_file(folder / name, [content])
     return [
@@ -122,17 +122,15 @@ _KEPT = ("name", "params", "inputs", "state", "module", "chain", "return", "dtyp
          "compile", "config", "expect", "tolerance")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Parents:
-    """Cases that may be changed. Another one of them may be joined to each."""
+Parents = tuple[Case, ...]
+"""Cases that may be changed. Another one of them may be joined to each."""
 
-    cases: tuple[Case, ...]
 
-    def mutant(self, seed: int, number: int, again: str) -> Case | None:
-        """Return the mutant of this number; None where no change fits. ``again`` is the command that makes it again."""
-        numbers = random.Random(f"mutant {seed} {number}")
-        parent, donor = numbers.choice(self.cases), numbers.choice(self.cases)
-        return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
+def numbered_mutant(parents: Parents, seed: int, number: int, again: str) -> Case | None:
+    """Return the mutant of this number; None where no change fits. ``again`` is the command that makes it again."""
+    numbers = random.Random(f"mutant {seed} {number}")
+    parent, donor = numbers.choice(parents), numbers.choice(parents)
+    return mutant_of(parent, donor, numbers, f"mutant_{seed}_{number:05d}", f"{again} --first {number} --count 1")
 
 
 def named_parents(paths: Sequence[str], limits: Limits, allow_python: bool) -> Parents:
@@ -142,12 +140,12 @@ def named_parents(paths: Sequence[str], limits: Limits, allow_python: bool) -> P
         UsageError: a path names no file, or no case can be changed.
         InputError: a file is wrong.
     """
-    parents = read_parents(paths, limits).cases
+    parents = read_parents(paths, limits)
     allowed = tuple(parent for parent in parents if allow_python or "module" not in parent)
     if not allowed:
         hint = ": read the models in Python there, then add --allow-python" if parents else ""
         raise UsageError(f"--mutate {' '.join(paths)}: no case there can be changed{hint}")
-    return Parents(allowed)
+    return allowed
 
 
 def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate") -> Parents:
@@ -166,7 +164,7 @@ def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate")
             data["module"] = with_content(data["module"], Path(case.module.file))
         if KERNELS not in data and data.get("inputs"):  # a chain of operators, or a model in Python
             parents.append({key: data[key] for key in _KEPT if key in data})
-    return Parents(tuple(parents))
+    return tuple(parents)
 
 
 T = TypeVar("T")
@@ -206,12 +204,14 @@ class Request:
     @property
     def command(self) -> str:
         """The command that draws the same cases, but for which and how many."""
-        words = ["runner", "generate", *(["--profile", self.profile] if not self.mutate else []), "--seed", self.seed]
-        words += [word for path in self.mutate for word in ("--mutate", path)]
-        words += ["--allow-python"] if self.mutate and self.allow_python else []
-        words += ["--ops", self.ops] if self.ops else []
-        words += ["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []
-        words += ["--twins"] if self.twins else []
+        words = [
+            "runner", "generate", *(["--profile", self.profile] if not self.mutate else []), "--seed", self.seed,
+            *(word for path in self.mutate for word in ("--mutate", path)),
+            *(["--allow-python"] if self.mutate and self.allow_python else []),
+            *(["--ops", self.ops] if self.ops else []),
+            *(["--depth", f"{self.depth[0]}..{self.depth[1]}"] if self.depth else []),
+            *(["--twins"] if self.twins else []),
+        ]  # fmt: skip
         return shell_words(words)
 
     @property
@@ -270,29 +270,28 @@ class CaseGenerator:
         first = self._request.first + self.drawn
         return self.draw(range(first, first + count), tick)
 
-    def draw(self, numbers: Sequence[int], tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
-        """Draw the cases of these numbers, and return the valid ones in order. They do not depend on the slots."""
-        self.drawn += len(numbers)
-        return drive(self._engine, self._draw(numbers), tick)
-
-    def draw_planned(
-        self, numbers: Sequence[int], operators: Sequence[str], again: str, mutants: Items[Case],
-        tick: Callable[[], None] | None = None,
+    def draw(
+        self, numbers: Sequence[int], tick: Callable[[], None] | None = None, operators: Sequence[str] | None = None,
+        again: str = "", mutants: Items[Case] | None = None,
     ) -> list[GeneratedCase]:  # fmt: skip
-        """Draw the cases of these numbers from these operators, try the mutants too, and return the valid ones in
-        order.
+        """Draw the cases of these numbers, and return the valid ones in order. They do not depend on the slots.
 
-        ``again`` says in their docs where they come from: no command draws them.
+        Args:
+            numbers: of the cases.
+            tick: called several times a second.
+            operators: what is drawn from; the request's if None.
+            again: what the cases' docs say where no command draws them.
+            mutants: cases that are tried too.
         """
-        self.drawn += len(numbers) + len(mutants)
-        return drive(self._engine, self._draw(numbers, operators, again, mutants), tick)
+        self.drawn += len(numbers) + len(mutants or ())
+        return drive(self._engine, self._draw(numbers, operators, again, mutants or {}), tick)
 
     def _draw(
-        self, numbers: Sequence[int], operators: Sequence[str] | None = None, again: str = "",
-        mutants: Items[Case] | None = None,
-    ) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:  # fmt: skip
+        self, numbers: Sequence[int], operators: Sequence[str] | None, again: str, mutants: Items[Case]
+    ) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
+        request = self._request
         if self._parents is not None:
-            changed = {n: self._parents.mutant(self._request.seed, n, self._request.command) for n in numbers}
+            changed = {n: numbered_mutant(self._parents, request.seed, n, request.command) for n in numbers}
             cases = {number: case for number, case in changed.items() if case is not None}
             self.faults["nothing drawn"] += len(changed) - len(cases)
         else:
@@ -300,9 +299,9 @@ class CaseGenerator:
             texts: Items[str] = yield from self._ask(dict.fromkeys(numbers, 0), drawing, "cases")
             cases = {number: json.loads(text) for number, text in texts.items() if text}
             self.faults["nothing drawn"] += len(texts) - len(cases)
-        cases |= mutants or {}
-        if self._request.twins:
-            cases = {number: with_twin(case, self._request.seed, number) for number, case in cases.items()}
+        cases |= mutants
+        if request.twins:
+            cases = {number: with_twin(case, request.seed, number) for number, case in cases.items()}
         faults: Items[str] = yield from self._ask(self._read(cases), self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
         return [GeneratedCase(number, cases[number]) for number in sorted(faults) if not faults[number]]
@@ -323,12 +322,10 @@ class CaseGenerator:
                     answers.update(zip(batch, outcome.result[key], strict=True))
                 elif len(batch) > 1:
                     again += [[number] for number in batch]
-                elif outcome.ended in ("broken", "worker-error"):
-                    self.faults[
-                        f"the harness failed ({one_line(outcome.detail.strip().rpartition(chr(10))[2], 200)})"
-                    ] += 1
                 else:
-                    self.faults[outcome.ended] += 1
+                    detail = one_line(outcome.detail.strip().rpartition("\n")[2], 200)
+                    is_ours = outcome.ended in ("broken", "worker-error")
+                    self.faults[f"the harness failed ({detail})" if is_ours else outcome.ended] += 1
             batches = again
         return answers
 

@@ -147,8 +147,7 @@ def mutant_of(
     if kept is None:
         return None
     _name_dropped(kept)
-    words = ", ".join(name.replace("_", " ") for name in names)
-    doc = f"{again} ({parent['name']}: {words})"
+    doc = f"{again} ({parent['name']}: {', '.join(name.replace('_', ' ') for name in names)})"
     return {**kept, "name": name, "doc": doc, "tags": ["mutant", *dict.fromkeys(names)]}
 
 
@@ -274,7 +273,8 @@ def change_operator(case: Case, donor: Mapping[str, Any], numbers: random.Random
     """An operator of the other case in place of one that is called alike."""
     theirs = [operator for operator, _ in _calls(_steps_of(donor))]
     step, operator = _choice([(step, operator) for operator, step in _calls(_chain(case))], numbers)
-    new = _choice([name for name in theirs if name != operator and _is_module(name) == _is_module(operator)], numbers)
+    is_module = operator.startswith("nn.")
+    new = _choice([name for name in theirs if name != operator and name.startswith("nn.") == is_module], numbers)
     changed = {new if key == operator else key: value for key, value in step.items()}
     step.clear()
     step.update(changed)
@@ -341,8 +341,7 @@ def _tensors(case: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def _size(case: Mapping[str, Any], numbers: random.Random) -> int:
     sizes = [size for _, spec in _tensors(case) for size in spec["shape"] if isinstance(size, int)]
-    size: int = _choice(sizes, numbers)
-    return size
+    return int(_choice(sizes, numbers))
 
 
 def _replace_size(case: Case, size: int, new: Any, everywhere: bool) -> None:
@@ -373,10 +372,6 @@ def _calls(chain: Sequence[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield operator, step
 
 
-def _is_module(operator: str) -> bool:
-    return operator.startswith("nn.")
-
-
 def _names(chain: Sequence[Any]) -> list[str]:
     """Return the names that the steps give to single values, in order."""
     names = (step.get("out") for step in chain if isinstance(step, dict))
@@ -403,7 +398,7 @@ def _reads_previous(step: Any) -> bool:
     operator = _operator(step)
     if not isinstance(step, dict) or not operator or "$_" in str(step):
         return True  # it is bare, or a block
-    return step[operator] is None or (_is_module(operator) and "call" not in step)
+    return step[operator] is None or (operator.startswith("nn.") and "call" not in step)
 
 
 def _value(case: Mapping[str, Any], numbers: random.Random) -> tuple[int, str]:
@@ -455,7 +450,5 @@ def _renamed(data: Any, names: Mapping[str, str]) -> Any:
     return data
 
 
-def _given(names_of_step: Any, names: Mapping[str, str]) -> Any:
-    if isinstance(names_of_step, list):
-        return [_given(name, names) for name in names_of_step]
-    return names.get(names_of_step, names_of_step)
+def _given(given: Any, names: Mapping[str, str]) -> Any:
+    return [_given(name, names) for name in given] if isinstance(given, list) else names.get(given, given)

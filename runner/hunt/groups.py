@@ -23,6 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from runner.cases.limits import Limits
@@ -173,9 +174,8 @@ class State:
     @property
     def reducing(self) -> float:
         """Return the seconds that all reductions and reports took."""
-        return sum(record.seconds for record in self.reductions.values()) + sum(
-            record.seconds for record in self.reports.values()
-        )
+        done: list[Reduction | Report] = [*self.reductions.values(), *self.reports.values()]
+        return sum(record.seconds for record in done)
 
     def add(self, line: Line) -> None:
         """Add a finished round, reduction or report."""
@@ -383,14 +383,6 @@ FAILURES = ("FAIL", "ERROR")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What earlier hunts and people know: places by the ids of signatures, and the triage of this hunt."""
-
-    places: Mapping[str, str] = field(default_factory=dict)
-    triage: Mapping[str, Triage] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """Red results with one signature.
 
@@ -438,12 +430,14 @@ class Group:
         return self.is_new and reduced and not self.alike and self.report is None
 
 
-def groups_of(state: State, known: Known | None = None) -> list[Group]:
+def groups_of(
+    state: State, places: Mapping[str, str] = MappingProxyType({}), triage: Mapping[str, Triage] = MappingProxyType({})
+) -> list[Group]:
     """Return the groups of a hunt: the worst severity first, then the largest.
 
-    A group is known to a ledger where an entry explains its reduced case, or each of its results.
+    A group is known to a ledger where an entry explains its reduced case, or each of its results. Earlier hunts know
+    the ``places``, and people the ``triage`` of this one, both by the ids of signatures.
     """
-    known = known or Known()
     reds: dict[str, list[Red]] = defaultdict(list)
     rounds: dict[str, int] = {}
     for record in state.rounds:
@@ -456,12 +450,12 @@ def groups_of(state: State, known: Known | None = None) -> list[Group]:
     for key, members in reds.items():
         reduction = state.reductions.get(key)
         entry = (reduction.known if reduction else "") or (members[0].known if all(m.known for m in members) else "")
-        place = known.places.get(key, "") or entry
         report = state.reports.get(key)
         same_case = cases.setdefault(reduction.case, key) if reduction and reduction.case else key
         same_cause = causes.setdefault(report.cause, key) if report and report.cause else key
         alike = next((first for first in (same_case, same_cause) if first != key), "")
-        groups.append(Group(tuple(members), rounds[key], place, known.triage.get(key), reduction, alike, report))
+        place = places.get(key, "") or entry
+        groups.append(Group(tuple(members), rounds[key], place, triage.get(key), reduction, alike, report))
     return sorted(groups, key=lambda group: (not group.fails, rank_of(group.first.severity), -len(group.reds)))
 
 
@@ -550,7 +544,11 @@ def render(state: State, groups: Sequence[Group]) -> str:
             f"{variants / state.hunting:.2f} variants a second; {duration(drawing)} of drawing, "
             f"{duration(state.hunting - drawing)} of running, {duration(state.reducing)} of reducing and reporting"
         )
-    lines.append(_yield(state, groups))
+    new, known = sum(group.is_new for group in groups), sum(bool(group.known) for group in groups)
+    hours = (state.hunting + state.reducing) / 3600
+    rate = f", {new / hours:.1f} an hour" if hours else ""
+    judged = sum(group.triage is not None for group in groups)
+    lines.append(f"{plural(new, 'new group')}{rate}; {known} known, {judged} with a triage")
     reached = [name for record in state.rounds for name in record.reached]
     kinds = Counter(name.partition(" ")[0] for name in reached if not is_text(name))
     kinds += Counter({KIND: len(Lines(reached))})  # none where none was recorded
@@ -564,16 +562,6 @@ def render(state: State, groups: Sequence[Group]) -> str:
     remaining += [f"{plural(unreported, 'report')} to write"] if unreported else []
     lines.append(f"remaining: {', '.join(remaining) or 'nothing'}")
     return "\n".join(lines)
-
-
-def _yield(state: State, groups: Sequence[Group]) -> str:
-    """Return how many groups are new, and how many of them an hour gives."""
-    new = sum(group.is_new for group in groups)
-    known = sum(bool(group.known) for group in groups)
-    judged = sum(group.triage is not None for group in groups)
-    hours = (state.hunting + state.reducing) / 3600
-    rate = f", {new / hours:.1f} an hour" if hours else ""
-    return f"{plural(new, 'new group')}{rate}; {known} known, {judged} with a triage"
 
 
 def _said(group: Group) -> str:
@@ -594,18 +582,10 @@ def _size(group: Group) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry of a ledger, and the operators of its case."""
-
-    known: LedgerEntry
-    operators: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
-    """The entries of all files that ``--known`` names."""
+    """The entries of all files that ``--known`` names, each with the operators of its case."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[tuple[LedgerEntry, frozenset[str]], ...] = ()
 
     def explain(self, variant: Variant, torch: str, findings: Sequence[Finding], reduced: bool = False) -> str:
         """Return the place of an entry that explains one of the findings; empty without one.
@@ -614,12 +594,10 @@ class Ledger:
         entry must name an exception. A reduced one must have no operator besides.
         """
         operators = operators_of(variant.case.chain)
-        for entry in self.entries:
-            agree = operators == entry.operators if reduced else entry.known.error and entry.operators <= operators
-            if not (entry.operators and agree and applies(entry.known, variant, torch)):
-                continue
-            if any(explains(entry.known, finding) for finding in findings):
-                return f"{shown_path(entry.known.span.file)}:{entry.known.span.line}"
+        for entry, own in self.entries:
+            agree = operators == own if reduced else entry.error and own <= operators
+            if own and agree and applies(entry, variant, torch) and any(explains(entry, each) for each in findings):
+                return f"{shown_path(entry.span.file)}:{entry.span.line}"
         return ""
 
 
@@ -648,13 +626,11 @@ def read_ledger(paths: Sequence[str], limits: Limits) -> Ledger:
         UsageError: a path names none.
         InputError: a file is wrong. What it knows would come up as new.
     """
-    if not paths:
-        return Ledger()
-    entries: dict[tuple[str, int, int], Entry] = {}  # a suite with defaults has copies of a case
-    for case in read_cases(paths, limits, "--known"):
-        for known in case.known:
+    entries: dict[tuple[str, int, int], tuple[LedgerEntry, frozenset[str]]] = {}
+    for case in read_cases(paths, limits, "--known") if paths else ():
+        for known in case.known:  # a suite with defaults has copies of a case
             place = known.span.file, known.span.line, known.span.column
-            entries.setdefault(place, Entry(known, operators_of(case.chain)))
+            entries.setdefault(place, (known, operators_of(case.chain)))
     return Ledger(tuple(entries.values()))
 
 

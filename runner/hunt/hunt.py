@@ -11,7 +11,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,7 +35,6 @@ from runner.hunt.groups import (
     REPORT,
     SCRIPT,
     Group,
-    Known,
     Ledger,
     Line,
     Reduction,
@@ -48,7 +47,7 @@ from runner.hunt.groups import (
     write_groups,
 )
 from runner.hunt.rounds import Rounds
-from runner.reduce.reducer import Reduced, reduce_variant
+from runner.reduce.reducer import reduce_variant
 from runner.report.diagnosis import sentence
 from runner.report.issue import write
 from runner.session.collect import collect
@@ -110,6 +109,8 @@ def reduce_group(
     with contextlib.suppress(InputError):  # a value without a place in Python text
         diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
         replace_text(own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed))
+    # Findings of one process know no stage; the signature does.
+    findings = [replace(finding, stage=finding.stage or reduced.signature.stage) for finding in reduced.findings]
     data = {key: value for key, value in plain(reduced.variant.case).items() if key != "name"}
     return replace(
         end(""),
@@ -117,7 +118,7 @@ def reduce_group(
         after=reduced.size_after.operators,
         elements=reduced.size_after.elements,
         complete=reduced.complete,
-        known=_explained(ledger, reduced, torch),
+        known=ledger.explain(reduced.variant, torch, findings, reduced=True),
         case=id_of(json.dumps(data, sort_keys=True, default=str)),
     )
 
@@ -139,15 +140,6 @@ def drawn_variant(own: Path, group: Group, settings: RunSettings) -> Variant | N
     names = {red.id.partition("::")[2] for red in group.reds}
     variants = collect([own / CASE], settings).variants
     return next((variant for variant in variants if variant.id.partition("::")[2] in names), None)
-
-
-def _explained(ledger: Ledger, reduced: Reduced, torch: str) -> str:
-    """Return the place of a ledger's entry for the reduced case.
-
-    Findings of one process know no stage; the signature does.
-    """
-    findings = [replace(finding, stage=finding.stage or reduced.signature.stage) for finding in reduced.findings]
-    return ledger.explain(reduced.variant, torch, findings, reduced=True)
 
 
 class _LateError(Exception):
@@ -197,9 +189,8 @@ def report_group(folder: Path, settings: RunSettings, group: Group, share: Share
 
 def _reduced_variant(own: Path, group: Group, settings: RunSettings) -> Variant | None:
     """Return the variant of the reduced case; None where somebody has removed or changed it."""
-    if not all((own / name).is_file() for name in (CASE, REDUCED)):
-        return None
-    drawn = drawn_variant(own, group, settings)
+    has_files = all((own / name).is_file() for name in (CASE, REDUCED))
+    drawn = drawn_variant(own, group, settings) if has_files else None
     variants = collect([own / REDUCED], settings).variants if drawn else ()
     return next((variant for variant in variants if drawn and variant.backend == drawn.backend), None)
 
@@ -289,7 +280,7 @@ class Hunt:
         """
         with contextlib.suppress(InputError):
             self._triage = read_triage(self.folder)
-        return groups_of(self.state, Known(self._places, self._triage))
+        return groups_of(self.state, self._places, self._triage)
 
     def run(self) -> None:
         """Hunt until the budget is used up. Raises KeyboardInterrupt when a person ends it."""
@@ -365,7 +356,8 @@ class Hunt:
             if is_ended.is_set():
                 raise KeyboardInterrupt
 
-        with ThreadPoolExecutor(width) as pool, interrupting(is_ended):
+        with ThreadPoolExecutor(width) as pool, contextlib.ExitStack() as stack:
+            stack.callback(is_ended.set)  # where an exception ends this, the threads end too
             while True:
                 waiting = [group for group in self.groups() if waits(group) and group.id not in running.values()]
                 remaining = deadline - time.monotonic()
@@ -391,13 +383,3 @@ class Hunt:
         append_line(self.folder, line)
         self.state.add(line)
         write_groups(self.folder, self.state.head, self.groups())
-
-
-@contextlib.contextmanager
-def interrupting(event: threading.Event) -> Iterator[None]:
-    """Set an event where the context ends by an exception, so that the threads inside it end too."""
-    try:
-        yield
-    except BaseException:
-        event.set()
-        raise

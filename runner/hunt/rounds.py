@@ -11,9 +11,10 @@ import contextlib
 import random
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,11 @@ class Guidance:
     def plan(self, round_number: int, numbers: Sequence[int], operators: Sequence[str]) -> Plan:
         """Return what a round draws. It depends on the seed and on what the rounds before gave, and on nothing else."""
         chance = random.Random(f"guided {self.seed} {round_number}")
-        pools = [pool for pool in (self.given.cases, self.own) if pool]
+        pools = [pool for pool in (self.given, self.own) if pool]
         count = int(len(numbers) * MUTANTS) if pools else 0
         mutants, origin = {}, f"round {round_number} of a guided hunt"
         for number in numbers[len(numbers) - count :]:
-            mutant = self._mutant(number, pools, origin, chance)
-            if mutant is not None:
+            if (mutant := self._mutant(number, pools, origin, chance)) is not None:
                 mutants[number] = mutant
         unused = [name for name in operators if f"step {name}" not in self.reached]
         used = [name for name in operators if f"step {name}" in self.reached]
@@ -90,11 +90,10 @@ class Guidance:
         A mutant of a person's case stays near to it. Of the others, the best of some candidates is taken.
         """
         name = f"mutant_{self.seed}_{number:05d}"
-        pool = chance.choice(pools)
-        donors = chance.choice(pools)
+        pool, donors = chance.choice(pools), chance.choice(pools)
         tries = [
             mutant_of(chance.choice(pool), chance.choice(donors), chance, name, again)
-            for _ in range(1 if pool is self.given.cases else CANDIDATES)
+            for _ in range(1 if pool is self.given else CANDIDATES)
         ]
         mutants = [mutant for mutant in tries if mutant is not None]
         return max(mutants, key=lambda mutant: len(reached_by_text(mutant) - self.reached), default=None)
@@ -126,7 +125,7 @@ def parents_in(path: Path, numbers: Sequence[int], limits: Limits) -> list[Case]
     """Return the cases with these numbers from the file of a round. Raises UsageError, InputError for a wrong file."""
     if not numbers:
         return []
-    cases = read_parents([str(path)], limits, "parents").cases
+    cases = read_parents([str(path)], limits, "parents")
     ends = [(case, case["name"].rpartition("_")[2]) for case in cases]  # people may add cases of their own
     return [case for case, end in ends if end.isdecimal() and int(end) in numbers]
 
@@ -206,8 +205,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        drawn_cases = _fitting(self._draw(number), self.settings.backend)
-        cases = [_limited(case, self.head.timeout) for case in drawn_cases]
+        cases = [_limited(case, self.head.timeout) for case in _fitting(self._draw(number), self.settings.backend)]
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
         results, variants = self._results(path, number, cases) if cases else ([], {})
@@ -236,14 +234,11 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             self._operators = self.generator.find_operators()
         first = number * self.head.batch
         numbers = range(first, first + self.head.batch)
-
-        def tick() -> None:
-            self.say(f"round {number}: drawing {self.head.batch} cases")
-
+        tick = partial(self.say, f"round {number}: drawing {self.head.batch} cases")
         if self.guidance is None:
             return self.generator.draw(numbers, tick)
         planned = self.guidance.plan(number, numbers, self._operators)
-        return self.generator.draw_planned(planned.numbers, planned.operators, planned.origin, planned.mutants, tick)
+        return self.generator.draw(planned.numbers, tick, planned.operators, planned.origin, planned.mutants)
 
     def _results(
         self, path: Path, number: int, cases: list[GeneratedCase]
@@ -278,11 +273,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             variant, case = variants[event.id], case_of[event.id]
             known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
             red = _red_of(event, f"rounds/{path.name}", case.number, known)
-            if not (
-                known
-                or has_group(red.signature_id)
-                or any(earlier.signature_id == red.signature_id for earlier in reds)
-            ):
+            is_there = has_group(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)
+            if not (known or is_there):
                 own = folder_of(self.folder, red.signature_id)
                 _write_cases(own / CASE, [case])
                 with contextlib.suppress(InputError):  # a value without a place in Python text
@@ -301,14 +293,13 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         """
         if self.guidance is None:
             return (), ()
-        by_run: dict[int, set[str]] = {}
+        by_run: dict[int, set[str]] = defaultdict(set)
         for event in results:
-            by_run.setdefault(case_of[event.id].number, set()).update(event.reached)
+            by_run[case_of[event.id].number].update(event.reached)
         reached, lines = set[str](), Lines()
-        parents = {red.number for place, red in enumerate(reds)
-                   if red.signature_id not in {earlier.signature_id for earlier in reds[:place]}}  # fmt: skip
+        parents = {*{red.signature_id: red.number for red in reversed(reds)}.values()}  # the first of each signature
         for case in cases:
-            observed = by_run.get(case.number, set())
+            observed = by_run[case.number]
             names = {name for name in observed if not is_text(name)} | reached_by_text(case.data)
             names -= self.guidance.reached | reached
             own_lines = Lines(observed) - self.guidance.lines - lines
@@ -331,8 +322,7 @@ def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:
 
 def _fitting(cases: Sequence[GeneratedCase], backends: Sequence[str]) -> Sequence[GeneratedCase]:
     """Return cases that all backends can be asked about: modes are left out unless all are torch's own."""
-    is_foreign = any(stage_of(name) == "backend" for name in backends)
-    return [*map(_without_mode, cases)] if is_foreign else cases
+    return [*map(_without_mode, cases)] if any(stage_of(name) == "backend" for name in backends) else cases
 
 
 def _without_mode(case: GeneratedCase) -> GeneratedCase:

@@ -13,7 +13,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.exit_codes import UsageError
 from runner.generate import mutations
-from runner.generate.generator import Parents, named_parents, read_parents, text_of
+from runner.generate.generator import named_parents, numbered_mutant, read_parents, text_of
 from runner.generate.mutations import CHANGES, STEPS, Case, UnfitError, mutant_of
 from runner.session.collect import load
 
@@ -51,10 +51,10 @@ def test_the_parent_and_the_donor_stay_as_they_are() -> None:
 
 
 def test_a_number_of_a_seed_gives_the_same_mutant() -> None:
-    parents = Parents((PLAIN, DONOR))
-    first = [parents.mutant(3, number, "again") for number in range(30)]
-    assert [parents.mutant(3, number, "again") for number in reversed(range(30))] == first[::-1]
-    assert first != [parents.mutant(4, number, "again") for number in range(30)]
+    parents = (PLAIN, DONOR)
+    first = [numbered_mutant(parents, 3, number, "again") for number in range(30)]
+    assert [numbered_mutant(parents, 3, number, "again") for number in reversed(range(30))] == first[::-1]
+    assert first != [numbered_mutant(parents, 4, number, "again") for number in range(30)]
     assert first[5] is not None
     assert first[5]["name"] == "mutant_3_00005"
     assert first[5]["doc"].startswith("again --first 5 --count 1 (")
@@ -63,7 +63,7 @@ def test_a_number_of_a_seed_gives_the_same_mutant() -> None:
 def test_mutants_are_cases_of_the_format(tmp_path: Path) -> None:
     """Eager refuses many, and the reader only a few, such as an operator with arguments that another one takes."""
     parents = read_parents([str(FOUND)], Limits())
-    mutants = [parents.mutant(0, number, "runner generate") for number in range(120)]
+    mutants = [numbered_mutant(parents, 0, number, "runner generate") for number in range(120)]
     for number, mutant in enumerate(mutants):
         assert mutant is not None and len(mutant["chain"]) <= STEPS
         (tmp_path / f"{number}.spec.yaml").write_text(text_of([mutant]), encoding="utf-8")
@@ -194,7 +194,7 @@ def test_cases_that_cannot_be_changed_are_no_parents(tmp_path: Path) -> None:
     path = tmp_path / "a.spec.yaml"
     alone = {"name": "alone", "chain": [{"torch.zeros": [4]}]}
     path.write_text(text_of([PLAIN, alone]), encoding="utf-8")
-    assert [case["name"] for case in read_parents([str(path)], Limits()).cases] == ["plain"]
+    assert [case["name"] for case in read_parents([str(path)], Limits())] == ["plain"]
     path.write_text(text_of([alone]), encoding="utf-8")
     with pytest.raises(UsageError, match=r"no case there can be changed$"):
         named_parents([str(path)], Limits(), allow_python=True)
@@ -208,7 +208,7 @@ def test_of_a_model_in_python_inputs_and_runs_change_and_nothing_else(tmp_path: 
     path = tmp_path / "a.spec.yaml"
     path.write_text(text_of([own]), encoding="utf-8")
     parents = named_parents([str(path)], Limits(), allow_python=True)
-    mutants = [mutant for number in range(200) if (mutant := parents.mutant(0, number, "again")) is not None]
+    mutants = [mutant for number in range(200) if (mutant := numbered_mutant(parents, 0, number, "again")) is not None]
     assert {name for mutant in mutants for name in mutant["tags"][1:]} == {
         "change_dtype", "change_size", "change_layout", "take_backward", "make_dynamic", "call_again", "use_autocast"
     }  # fmt: skip
@@ -227,7 +227,7 @@ def test_a_model_in_python_is_no_donor() -> None:
 
 
 def test_ledger_and_tags_of_a_parent_are_no_mutant_s() -> None:
-    [parent] = [case for case in read_parents([str(FOUND)], Limits()).cases if case["name"] == "clone_of_an_output"]
+    [parent] = [case for case in read_parents([str(FOUND)], Limits()) if case["name"] == "clone_of_an_output"]
     assert parent.keys() <= {"name", "inputs", "chain", "return", "grad"}
 
 
@@ -237,7 +237,7 @@ def mutants_of(tmp_path: Path, case: Case, count: int = 300) -> list[Case]:
     path = tmp_path / "a.spec.yaml"
     path.write_text(text_of([case]), encoding="utf-8")
     parents = named_parents([str(path)], Limits(), allow_python=True)
-    return [mutant for number in range(count) if (mutant := parents.mutant(0, number, "again")) is not None]
+    return [mutant for number in range(count) if (mutant := numbered_mutant(parents, 0, number, "again")) is not None]
 
 
 @pytest.mark.parametrize(
@@ -294,7 +294,7 @@ def test_a_mutant_is_one_variant_of_its_parent(tmp_path: Path) -> None:
     path = tmp_path / "a.spec.yaml"
     path.write_text(text_of([{**own, **axes}]), encoding="utf-8")
     parents = read_parents([str(path)], Limits())
-    mutants = [mutant for number in range(60) if (mutant := parents.mutant(0, number, "again")) is not None]
+    mutants = [mutant for number in range(60) if (mutant := numbered_mutant(parents, 0, number, "again")) is not None]
     choices = {(mutant["params"]["n"][0], str(mutant["train"])) for mutant in mutants}
     assert len(choices) == 6, "each value of an axis has its mutants"
     read = 0
@@ -309,6 +309,6 @@ def test_a_mutant_is_one_variant_of_its_parent(tmp_path: Path) -> None:
 
 def test_a_mutant_of_a_case_that_raises_is_to_raise_the_same() -> None:
     raises = {"raises": {"type": "IndexError"}}
-    parents = Parents(({**PLAIN, "expect": {**raises, "graphs": 1}},))
-    mutants = [mutant for number in range(100) if (mutant := parents.mutant(0, number, "again")) is not None]
+    parents = ({**PLAIN, "expect": {**raises, "graphs": 1}},)
+    mutants = [mutant for number in range(100) if (mutant := numbered_mutant(parents, 0, number, "again")) is not None]
     assert {str(mutant["expect"]) for mutant in mutants} == {str(raises), str({**raises, "graphs": 1})}

@@ -16,7 +16,6 @@ from runner.exit_codes import UsageError
 from runner.hunt import groups
 from runner.hunt.groups import (
     TRIAGE,
-    Known,
     Reduction,
     Report,
     Triage,
@@ -42,8 +41,8 @@ def test_the_worst_group_comes_first_and_those_without_a_failure_last() -> None:
 
 def test_a_group_with_a_triage_or_of_an_earlier_hunt_is_not_new() -> None:
     state = state_of(round_of(0, red(A), red(B, 1), red(C, 2)))
-    known = Known({A: "earlier (bug)"}, {B: Triage("undefined")})
-    assert {group.id: (group.is_new, group.is_pending, group.known) for group in groups_of(state, known)} == {
+    known = {A: "earlier (bug)"}, {B: Triage("undefined")}
+    assert {group.id: (group.is_new, group.is_pending, group.known) for group in groups_of(state, *known)} == {
         A: (False, False, "earlier (bug)"),
         B: (False, False, ""),
         C: (True, True, ""),
@@ -75,7 +74,7 @@ def test_one_report_serves_all_groups_of_one_case_and_none_is_made_without_a_cas
     reds = round_of(0, red(A), red(B, 1), red(C, 2), red(D, 3))
     state = state_of(reds, reductions=reductions)
     assert [group.id for group in groups_of(state) if group.is_unreported] == [A]
-    assert not any(group.is_unreported for group in groups_of(state, Known({}, {A: Triage("undefined")})))
+    assert not any(group.is_unreported for group in groups_of(state, {}, {A: Triage("undefined")}))
     for report in (Report(A, 1.0), Report(A, 1.0, "it takes longer")):
         state = state_of(reds, reductions=reductions, reports=(report,))
         assert not any(group.is_unreported for group in groups_of(state))
@@ -141,7 +140,7 @@ def test_the_table_names_each_group_and_the_lines_below_count() -> None:
         round_of(1, red(A, 10)),
         reductions=(Reduction(A, 20.0, before=9, after=2, complete=True),),
     )
-    text = render(state, groups_of(state, Known({C: "old (bug)"}, {B: Triage("by-design", "so")})))
+    text = render(state, groups_of(state, {C: "old (bug)"}, {B: Triage("by-design", "so")}))
     rows = [line.split() for line in text.splitlines()]
     assert ["wrong-result", A, "value", "of", "torch.sin", "2", "case_0", "new", "9", "->", "2"] in rows
     assert ["wrong-result", C, "value", "of", "torch.sin", "1", "case_2", "known:", "old", "(bug)"] in rows
@@ -151,7 +150,7 @@ def test_the_table_names_each_group_and_the_lines_below_count() -> None:
     assert "1 new group, 36.0 an hour; 1 known, 1 with a triage" in text
     assert "remaining: 1 report to write" in text
     state.add(Report(A, 10.0, culprit="inductor, subsystem lowerings"))
-    text = render(state, groups_of(state, Known({B: "old", C: "old"})))
+    text = render(state, groups_of(state, {B: "old", C: "old"}))
     assert "9 -> 2       inductor, subsystem lowerings" in text and "30.0s of reducing and reporting" in text
     assert "remaining: nothing" in text
 

@@ -13,7 +13,7 @@ import pytest
 from runner.cases.limits import Limits
 from runner.contract.lines import Lines
 from runner.files import replace_text
-from runner.generate.generator import GeneratedCase, Parents, text_of
+from runner.generate.generator import GeneratedCase, text_of
 from runner.generate.mutations import Case
 from runner.hunt import rounds
 from runner.hunt.groups import CASE, SCRIPT, Ledger, Round, folder_of, spec_of
@@ -41,21 +41,19 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
             def find_operators(self) -> list[str]:
                 return ["F.relu", "torch.sin"]
 
-            def draw_planned(
+            def draw(
                 self,
                 numbers: range,
-                operators: list[str],
-                again: str,
-                mutants: Mapping[int, Any],
                 tick: Callable[[], None],
+                operators: list[str] | None = None,
+                again: str = "",
+                mutants: Mapping[int, Any] = {},
             ) -> list[GeneratedCase]:
-                assert again == "round 3 of a guided hunt"
-                return [*self.draw(numbers, tick), *(GeneratedCase(number, data) for number, data in mutants.items())]
-
-            def draw(self, numbers: range, tick: Callable[[], None]) -> list[GeneratedCase]:
                 tick()
+                assert again == ("round 3 of a guided hunt" if guidance else "")
                 data = {"inputs": {"x": [4]}, "chain": ["F.relu", "torch.sin"]}
-                return [GeneratedCase(number, {"name": f"case_{number}", **data}) for number in numbers if number % 2]
+                drawn = {number: {"name": f"case_{number}", **data} for number in numbers if number % 2}
+                return [GeneratedCase(number, data) for number, data in {**drawn, **mutants}.items()]
 
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
             chosen = [entry.variant for entry in planned.planned]
@@ -123,7 +121,7 @@ def test_an_interrupted_round_does_not_count(run: Callable[..., Round]) -> None:
 
 
 def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callable[..., Round], tmp_path: Path) -> None:
-    guided = Guidance(7, Parents(()), {"step F.relu", "step torch.sin", "lowering aten.sin"})
+    guided = Guidance(7, (), {"step F.relu", "step torch.sin", "lowering aten.sin"})
     reached = {
         "case_31": ("lowering aten.sin",),
         "case_33": ("lowering aten.sin", "lowering aten.relu"),
@@ -141,7 +139,7 @@ def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callab
 
 
 def test_a_line_of_the_compiler_that_no_case_had_makes_a_parent(run: Callable[..., Round]) -> None:
-    guided = Guidance(7, Parents(()), {"step F.relu", "step torch.sin"}, Lines(["line a.py:1-5"]))
+    guided = Guidance(7, (), {"step F.relu", "step torch.sin"}, Lines(["line a.py:1-5"]))
     reached = {
         "case_31": ("line a.py:2-5",),
         "case_33": ("line a.py:4-7", "line b.py:1"),
@@ -151,7 +149,7 @@ def test_a_line_of_the_compiler_that_no_case_had_makes_a_parent(run: Callable[..
     assert result.reached == ("line a.py:6-7", "line b.py:1", "pair F.relu torch.sin")
     assert result.parents == (33,)
     assert guided.lines.texts() == ["line a.py:1-7", "line b.py:1"]
-    resumed = Guidance(7, Parents(()))
+    resumed = Guidance(7, ())
     resumed.learn(result.reached, [])
     assert resumed.lines.texts() == ["line a.py:6-7", "line b.py:1"] and resumed.reached == {"pair F.relu torch.sin"}
 
@@ -195,21 +193,21 @@ def test_the_text_of_a_case_says_its_operators_and_which_reads_which() -> None:
 
 
 def test_without_a_parent_every_case_is_new_and_any_operator_may_be_drawn() -> None:
-    plan = Guidance(7, Parents(())).plan(0, range(10), OPERATORS)
+    plan = Guidance(7, ()).plan(0, range(10), OPERATORS)
     assert (list(plan.numbers), plan.operators, plan.mutants) == (list(range(10)), OPERATORS, {})
 
 
 def test_operators_that_no_case_had_come_as_often_as_all_others_together() -> None:
-    guided = Guidance(7, Parents(()), {"step torch.sin", "step torch.cos", "step torch.abs"})
+    guided = Guidance(7, (), {"step torch.sin", "step torch.cos", "step torch.abs"})
     for number in range(5):
         operators = guided.plan(number, range(4), OPERATORS).operators
         assert {"torch.exp", "torch.neg"} < set(operators) and len(operators) == 4
-    everything = Guidance(7, Parents(()), {f"step {name}" for name in OPERATORS})
+    everything = Guidance(7, (), {f"step {name}" for name in OPERATORS})
     assert everything.plan(0, range(4), OPERATORS).operators == OPERATORS
 
 
 def test_half_of_a_round_are_mutants_of_the_parents() -> None:
-    plan = Guidance(7, Parents((SMALL,))).plan(2, range(20, 30), OPERATORS)
+    plan = Guidance(7, (SMALL,)).plan(2, range(20, 30), OPERATORS)
     assert list(plan.numbers) == [20, 21, 22, 23, 24]
     assert [*plan.mutants] == [25, 26, 27, 28, 29]
     assert plan.mutants[25]["name"] == "mutant_7_00025"
@@ -217,7 +215,7 @@ def test_half_of_a_round_are_mutants_of_the_parents() -> None:
 
 
 def test_a_round_s_plan_depends_on_what_was_learned_alone() -> None:
-    first, second = (Guidance(7, Parents((SMALL,)), {"step torch.sin"}) for _ in range(2))
+    first, second = (Guidance(7, (SMALL,), {"step torch.sin"}) for _ in range(2))
     first.plan(0, range(6), OPERATORS)
     assert first.plan(1, range(6, 12), OPERATORS) == second.plan(1, range(6, 12), OPERATORS)
     second.learn(["step torch.neg"], [{**SMALL, "chain": ["torch.neg"]}])
@@ -231,7 +229,7 @@ def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_take
     def new_pairs(candidates: int) -> int:
         old_limit, rounds.CANDIDATES = rounds.CANDIDATES, candidates
         try:
-            plan = Guidance(7, Parents(()), set(features), own=[SMALL, longer]).plan(0, range(200), [])
+            plan = Guidance(7, (), set(features), own=[SMALL, longer]).plan(0, range(200), [])
         finally:
             rounds.CANDIDATES = old_limit
         return sum(len(reached_by_text(mutant) - features) for mutant in plan.mutants.values())
@@ -241,7 +239,7 @@ def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_take
 
 def test_the_cases_that_a_person_names_stay_parents_of_half_the_mutants() -> None:
     own = [{**SMALL, "name": f"own_{number}"} for number in range(100)]
-    guided = Guidance(7, Parents(({**SMALL, "name": "given"},)), own=own)
+    guided = Guidance(7, ({**SMALL, "name": "given"},), own=own)
     docs = [mutant["doc"] for mutant in guided.plan(0, range(400), []).mutants.values()]
     assert 0.4 < sum("(given: " in doc for doc in docs) / len(docs) < 0.6
 
@@ -257,10 +255,10 @@ def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
         spec_of(tmp_path, 0), text_of([SMALL, mutant, {**SMALL, "name": "wide_7_00005"}, {**SMALL, "name": "by_hand"}])
     )
     history = [round_of(0, ("step torch.sin",), (3, 4)), round_of(1, ("step torch.tan",), ())]
-    old_guidance = Guidance(7, Parents(()))
+    old_guidance = Guidance(7, ())
     old_guidance.learn(["step torch.sin"], parents_in(spec_of(tmp_path, 0), (3, 4), Limits()))
     old_guidance.learn(["step torch.tan"], [])
-    new_guidance = Guidance(7, Parents(()))
+    new_guidance = Guidance(7, ())
     new_guidance.learn_again(tmp_path, history, Limits())
     assert new_guidance == old_guidance
     assert [case["name"] for case in new_guidance.own] == ["wide_7_00003", "mutant_7_00004"]
@@ -273,7 +271,7 @@ def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
         replace_text(spec_of(tmp_path, number), text_of(cases))
     history = [round_of(number, (), (2 * number, 2 * number + 1)) for number in range(4)]
     spec_of(tmp_path, 0).unlink()  # its parents are too old to be read
-    guided = Guidance(7, Parents(()))
+    guided = Guidance(7, ())
     guided.learn_again(tmp_path, history, Limits())
     assert [case["name"] for case in guided.own] == ["wide_7_00005", "wide_7_00006", "wide_7_00007"]
 
