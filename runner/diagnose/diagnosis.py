@@ -31,7 +31,7 @@ from runner.contract.job import Job
 from runner.contract.oracles import row_of
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.diagnostics import Span, shown_file
-from runner.engine.cached import evict, is_cacheable, make_cache_key, read, write
+from runner.engine.caches import evict, is_cacheable, make_cache_key, read_answer, write_answer
 from runner.engine.fingerprint import code_digest, take_fingerprints
 from runner.engine.messages import Outcome
 from runner.files import read_bytes
@@ -137,7 +137,7 @@ def keep(path: Path | None, diagnosis: Diagnosis) -> None:
     if path is None or diagnosis.signature is None:
         return
     with contextlib.suppress(OSError, NoKey):
-        write(path, datetime.now().strftime("%Y-%m-%d %H:%M"), diagnosis.to_dict())
+        write_answer(path, datetime.now().strftime("%Y-%m-%d %H:%M"), diagnosis.to_dict())
         evict(path.parent.parent, SIZE)
 
 
@@ -145,7 +145,7 @@ def find_kept(engine: VariantEngine) -> Kept | None:
     """Return what an earlier ``runner diagnose`` of the very same variant found; None where there is nothing that
     counts."""
     path = path_of(engine)
-    entry = read(path) if path is not None else None
+    entry = read_answer(path) if path is not None else None
     return Kept(diagnosis_of(entry["outcome"]), str(entry["run"])) if entry is not None else None
 
 

@@ -382,7 +382,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             channel.close()
         elif "hello" in message and server.channel is None:
             server.greet(channel, message["hello"])
-        elif "job" in message and (worker := server.workers.get(message.get("ticket", 0))) and not worker.is_connected:
+        elif "job" in message and (worker := server.workers.get(message.get("ticket", 0))) and worker.channel is None:
             worker.begin(channel, message["pid"])
         else:
             channel.close()  # cancelled meanwhile, or a case that speaks in the name of another process

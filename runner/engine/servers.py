@@ -24,7 +24,7 @@ from runner.contract import settings
 from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.engine import gpus, interpreters, process_tree, scratch, workers
-from runner.engine.kernel_caches import KernelCaches
+from runner.engine.caches import KernelCaches
 from runner.engine.messages import Channel, Connections, Outcome
 from runner.engine.workers import Kind, RunningJob, Task, Worker
 
@@ -455,19 +455,12 @@ class Server:
                 return self.died()
         return []
 
-    def look(self) -> dict[int, process_tree.Process]:
-        """Read the process table of the server, its workers and their process trees."""
-        table = process_tree.trees(
-            worker.pid for worker in self.workers.values() if worker.current_job is not None and worker.pid
-        )
-        if self._popen is not None and (own := process_tree.stat(self._popen.pid)) is not None:
-            table[own.pid] = own
-        return table
-
     def check_jobs(self, now: float) -> list[Outcome]:
         """Enforce the limits of its jobs, and kill a server that was stopped while it has any."""
         outcomes = []
-        table = self.look() if self.running_jobs else {}
+        table = process_tree.trees(job.pid for job in self.running_jobs if job.pid)
+        if table and self._popen is not None and (own := process_tree.stat(self._popen.pid)) is not None:
+            table[own.pid] = own
         if self.unfinished and self._is_stopped():
             self._kill()  # its death is handled elsewhere, and so is that of its zygote
         for worker in list(self.workers.values()):

@@ -247,7 +247,7 @@ class Worker:
     resting_since: float = 0.0
     clean: bool = False  # whether its last job left no process behind
     departure: str = ""  # why it takes no other job although the last one went well
-    _channel: Channel | None = None
+    channel: Channel | None = None
     _resting_memory: int | None = None  # bytes when it last rested
     _dismissed: float = 0.0
 
@@ -270,14 +270,9 @@ class Worker:
         return kind.living and self.kind == kind._replace(alone=self.kind.alone)
 
     @property
-    def is_connected(self) -> bool:
-        """Whether its process has opened a connection."""
-        return self._channel is not None
-
-    @property
     def resting(self) -> bool:
         """Whether the worker waits for its next job."""
-        channel = self._channel
+        channel = self.channel
         return self.current_job is None and not self._dismissed and channel is not None and not channel.closed
 
     def age(self) -> int:
@@ -286,16 +281,16 @@ class Worker:
 
     def hand(self, current_job: RunningJob) -> None:
         """Give a resting worker its next job."""
-        assert self._channel is not None
+        assert self.channel is not None
         self.current_job, self.clean = current_job, False
         current_job.earlier_jobs, current_job.base_memory = tuple(self.earlier_jobs), self._resting_memory
-        self._channel.send(self.order({}, None))  # its server reports a worker that has ended
+        self.channel.send(self.order({}, None))  # its server reports a worker that has ended
 
     def dismiss(self) -> None:
         """End a resting worker."""
         self._dismissed = time.monotonic()
-        if self._channel is not None:
-            self._channel.close()
+        if self.channel is not None:
+            self.channel.close()
 
     def overdue(self, now: float) -> bool:
         """Return whether it was dismissed and is still there, or hangs before a job that it was handed."""
@@ -306,7 +301,7 @@ class Worker:
 
     def begin(self, channel: Channel, pid: int) -> None:
         """Note that the worker runs its first job, as process ``pid``, and has opened ``channel``."""
-        channel.owner, self._channel = self, channel
+        channel.owner, self.channel = self, channel
         self.pid = pid
         if self.current_job is not None:
             self.current_job.begin(pid)
@@ -338,7 +333,7 @@ class Worker:
 
     def listen(self) -> list[Outcome]:
         """Take what has arrived and was not read yet."""
-        messages = self._channel.receive()[0] if self._channel is not None else []
+        messages = self.channel.receive()[0] if self.channel is not None else []
         return [outcome for message in messages for outcome in self.take(message)]
 
     def conclude(self, status: int | None) -> Outcome:
@@ -362,5 +357,5 @@ class Worker:
 
     def forget(self) -> None:
         """Close its connection."""
-        if self._channel is not None:
-            self._channel.close()
+        if self.channel is not None:
+            self.channel.close()

@@ -304,7 +304,7 @@ def open_engine(
                 local.prepare(key, "fresh", USER_VARIABLES)
     if not settings.cached:
         return engine
-    from runner.engine.cached import CachedEngine
+    from runner.engine.caches import CachedEngine
 
     return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
 

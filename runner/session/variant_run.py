@@ -13,7 +13,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of
-from runner.engine.cached import graphs_digest
+from runner.engine.caches import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import RED, VariantFinished, VariantPlanned
@@ -222,7 +222,8 @@ class _Attempt:
     def _apart(self, purpose: str, first: Outcome) -> Steps[Outcome]:
         """Run the variant in a process that shares nothing, after ``first`` did not. It gets the time that it needs."""
         (outcome,) = yield from self._outcomes([self._job(purpose, self._fresh(), machine_made(first))])
-        if (patient := patient_job(first, outcome)) is not None:
+        if machine_made(outcome) and not machine_made(first):  # too slow or big to say what the first has said
+            patient = replace(outcome.job, alone=True, timeout=PATIENCE * outcome.job.timeout)
             (outcome,) = yield from self._outcomes([patient])
         return outcome
 
@@ -246,11 +247,6 @@ class _Attempt:
         """Return the job that runs the variant as a user does. A launch meets none of a compiler's settings."""
         has_settings = self.findings and self.planned.variant.backend.backend != LAUNCH
         return [as_user(self._job(AS_USER, "fresh"), self.planned)] if has_settings else []
-
-    def _will_be_confirmed(self, main: Outcome) -> bool:
-        """Return whether a finding is likely to stand: then a run as a user need not wait for the stages."""
-        known = self.planned.variant.case.known and not self.context.settings.no_known
-        return self.context.settings.confirm and not (known or main.cached or machine_made(main) or self.as_user)
 
     def _outcomes(self, jobs: Sequence[Job]) -> Steps[list[Outcome]]:
         """Ask for jobs. One that somebody or the kernel killed runs again alone: a process that ends itself will do it
@@ -350,7 +346,9 @@ class _Attempt:
         flags = explained.candidates(
             self.findings, stage, self.source.text, variant.dtype, variant.config, main.record.drew_random
         )
-        users = self._user_jobs() if self._will_be_confirmed(main) else []
+        known = variant.case.known and not self.context.settings.no_known
+        will_stand = self.context.settings.confirm and not (known or main.cached or machine_made(main) or self.as_user)
+        users = self._user_jobs() if will_stand else []  # a run as a user need not wait for the stages
         answers = yield from self._outcomes(
             [
                 *users,
@@ -553,14 +551,6 @@ def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFini
 def machine_made(outcome: Outcome) -> bool:
     """Whether a busy machine may be what ended this job: too slow, too little memory, the kernel's killer."""
     return outcome.ended in ("timeout", "memory") or outcome.signal == "SIGKILL"
-
-
-def patient_job(first: Outcome, second: Outcome) -> Job | None:
-    """Return the second job once more, alone and with more time, if it was too slow or big to say what the first has
-    said."""
-    if machine_made(first) or not machine_made(second):
-        return None
-    return replace(second.job, alone=True, timeout=PATIENCE * second.job.timeout)
 
 
 def opinions(first: Outcome) -> int:

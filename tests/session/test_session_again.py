@@ -12,7 +12,7 @@ import pytest
 from runner.cases.model import Variant
 from runner.contract.job import Job
 from runner.contract.settings import AS_USER
-from runner.engine.cached import make_cache_key
+from runner.engine.caches import make_cache_key
 from runner.engine.fingerprint import Fingerprint
 from runner.record.events import Notice
 from tests.handmade import loaded, variants, written

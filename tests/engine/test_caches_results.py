@@ -19,8 +19,17 @@ import pytest
 from engine_jobs import Make, finish, one, take_fingerprint
 
 from runner.contract.job import Job
-from runner.engine import cached, fingerprint
-from runner.engine.cached import NOT_IN_KEY, CachedEngine, evict, is_cacheable, is_lasting, make_cache_key, read, write
+from runner.engine import caches, fingerprint
+from runner.engine.caches import (
+    NOT_IN_KEY,
+    CachedEngine,
+    evict,
+    is_cacheable,
+    is_lasting,
+    make_cache_key,
+    read_answer,
+    write_answer,
+)
 from runner.engine.fingerprint import Fingerprint, Places
 from runner.engine.messages import Outcome
 from runner.record.signing import sign
@@ -334,7 +343,7 @@ def test_jobs_that_other_code_decides_are_neither_kept_nor_answered(
     assert ask(engine(tmp_path, facts=facts), job).cached == "" and entries(tmp_path) == []
     for isolation in ("fork", "fresh", "living"):  # even if somebody had kept it
         digest = make_cache_key(job, facts)
-        write(
+        write_answer(
             engine(tmp_path)._path(digest, isolation),
             "r0",
             {"seconds": 1.0, "phase": "judge", "result": PASSED, "output": ""},
@@ -392,12 +401,12 @@ def spoil_bit(path: Path) -> None:
 
 def spoil_version(path: Path) -> None:
     text = path.read_text().partition("\n")[2]
-    path.write_text(f"{sign('result', cached.VERSION + 1, path.name, text)}\n{text}")
+    path.write_text(f"{sign('result', caches.VERSION + 1, path.name, text)}\n{text}")
 
 
 def spoil_length(path: Path) -> None:
-    text = path.read_text().partition("\n")[2].ljust(cached.LONGEST)
-    path.write_text(f"{sign('result', cached.VERSION, path.name, text)}\n{text}")
+    text = path.read_text().partition("\n")[2].ljust(caches.LONGEST)
+    path.write_text(f"{sign('result', caches.VERSION, path.name, text)}\n{text}")
 
 
 def spoil_folder(path: Path) -> None:
@@ -420,9 +429,9 @@ def spoil_mode(path: Path) -> None:
 def test_a_spoiled_file_is_a_miss_and_is_written_anew(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     ask(engine(tmp_path))
     (path,) = entries(tmp_path)
-    assert read(path) is not None
+    assert read_answer(path) is not None
     spoil(path)
-    assert read(path) is None
+    assert read_answer(path) is None
     second = engine(tmp_path, run="r2")
     assert ask(second).cached == ""
     if spoil is not spoil_folder:
@@ -447,17 +456,17 @@ def test_an_answer_that_somebody_else_wrote_is_a_miss(tmp_path: Path, monkeypatc
         text,
     ):
         path.write_text(forged)
-        assert read(path) is None
+        assert read_answer(path) is None
     path.write_text(content)
-    assert read(path) is not None
+    assert read_answer(path) is not None
     other_path = path.with_name("0" * 64 + ".json")  # of another question
     other_path.write_text(content)
-    assert read(other_path) is None
+    assert read_answer(other_path) is None
     other_path.unlink()
     os.mkfifo(other_path)
-    assert read(other_path) is None
+    assert read_answer(other_path) is None
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
-    assert read(path) is None
+    assert read_answer(path) is None
 
 
 def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,7 +492,7 @@ def test_nothing_is_parsed_before_its_signature_is_checked(tmp_path: Path, monke
     (path,) = entries(tmp_path)
     path.write_text(path.read_text()[1:])
     monkeypatch.setattr(json, "loads", lambda text: pytest.fail(f"{text[:20]} was parsed"))
-    assert read(path) is None
+    assert read_answer(path) is None
 
 
 def test_nothing_is_kept_behind_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +500,7 @@ def test_nothing_is_kept_behind_a_link(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / ".runner").symlink_to("elsewhere")
     with pytest.raises(OSError, match=r"\.runner is a link"):
-        write(Path(".runner", "results", "ab", "abc.json"), "run", {})
+        write_answer(Path(".runner", "results", "ab", "abc.json"), "run", {})
     assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
@@ -526,7 +535,7 @@ def test_hits_need_no_writable_folder(tmp_path: Path, monkeypatch: pytest.Monkey
 def _write_many(folder: str, writer: int) -> None:
     for number in range(60):
         data = {"seconds": 1.0, "phase": "judge", "result": {"by": writer, "text": "x" * 20_000}, "output": str(number)}
-        write(Path(folder, f"{number % 3:02d}", "entry.json"), f"r{writer}", data)
+        write_answer(Path(folder, f"{number % 3:02d}", "entry.json"), f"r{writer}", data)
 
 
 def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
@@ -537,7 +546,7 @@ def test_writers_at_once_leave_whole_files(tmp_path: Path) -> None:
     reads = 0
     while any(writer.is_alive() for writer in writers):
         for path in tmp_path.glob("*/entry.json"):
-            assert read(path) is not None  # at every instant
+            assert read_answer(path) is not None  # at every instant
             reads += 1
     for writer in writers:
         writer.join()

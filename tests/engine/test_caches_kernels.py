@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from engine_jobs import finish, job
 
-from runner.engine import interpreters, kernel_caches
+from runner.engine import caches, interpreters
 from runner.engine.cache_folders import cache_folder
+from runner.engine.caches import KernelCaches, SignedFolder
 from runner.engine.fingerprint import compilers_digest
-from runner.engine.kernel_caches import KernelCaches, SignedFolder
 from runner.engine.local import LocalEngine
 from runner.engine.servers import Home
 from runner.record.signing import key_path
@@ -392,7 +392,7 @@ def test_a_run_waits_for_one_that_sweeps(path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_run_that_finds_it_locked_for_long_does_without(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_caches, "PATIENCE", 0.2)
+    monkeypatch.setattr(caches, "PATIENCE", 0.2)
     with path.with_suffix(".lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         with pytest.raises(TimeoutError, match="locked"):
@@ -419,17 +419,17 @@ def test_what_a_killed_compiler_has_begun_is_not_signed(path: Path) -> None:
 
 
 def test_the_oldest_graphs_go(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_caches, "SIZE", 500)
+    monkeypatch.setattr(caches, "GRAPHS_SIZE", 500)
     folder = SignedFolder(path)
     folder.enter()
-    for name in kernel_caches.GRAPHS:
+    for name in caches.GRAPHS:
         for number in range(10):
             file = path / name / "ab" / f"key{number}" / "graph"
             file.parent.mkdir(parents=True)
             file.write_bytes(b"x" * 100)
             os.utime(file, (1000 + number, 1000 + number))
     folder.leave()
-    for name in kernel_caches.GRAPHS:
+    for name in caches.GRAPHS:
         keys = sorted(entry.parent.name for entry in path.glob(f"{name}/ab/key?/graph"))
         assert keys == [f"key{number}" for number in range(6, 10)]
     assert (path / "ab/kernel.so").exists()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.contract.job import Job
-from runner.engine.cached import graphs_digest, make_cache_key
+from runner.engine.caches import graphs_digest, make_cache_key
 from runner.engine.fingerprint import Fingerprint
 
 FACTS = Fingerprint("digest")
