@@ -17,7 +17,7 @@ OWN = {
     "runner.engine.process_tree": "in /proc and /sys",
     "runner.engine.fingerprint": "in /proc, and of installed packages",
     "runner.engine.cluster.engine": "in /proc, and in a new folder of its own",
-    "runner.pytest_plugin.results": "in a new folder of its own",
+    "runner.pytest_plugin.session": "in a new folder of its own",
     "runner.ledger.update": "written after it was read as a regular file, by a person's command",
     "runner.files": "here it is looked at",
 }

@@ -14,8 +14,7 @@ from runner.pytest_plugin.arguments import holds_cases
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that ``runner run`` has by the same names, without ``runner-``."""
-    group = parser.getgroup("runner", "spec files and suites")
-    add = group.addoption
+    add = parser.getgroup("runner", "spec files and suites").addoption
     add("--runner-backend", action="append", default=[], metavar="NAME", help="instead of the suites' own")
     add("--runner-device", action="append", default=[], metavar="NAME", help="only on this device")
     add("--runner-python", metavar="PATH", help="the Python that has the torch under test")

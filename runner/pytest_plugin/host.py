@@ -29,9 +29,9 @@ def main() -> int:
     arguments = run_parser().parse_args(request["words"][1:])
     arguments.words, arguments.events, arguments.detail = request["words"], request["log"], "quiet"
     try:
-        environments = find_environments(settings_of(arguments).python)
-        only = frozenset((id, each.torch) for id in request["ids"] or () for each in environments)
-        return run_again(arguments, None if request["ids"] is None else only)
+        environments, ids = find_environments(settings_of(arguments).python), request["ids"]
+        only = None if ids is None else frozenset((id, each.torch) for id in ids for each in environments)
+        return run_again(arguments, only)
     except InputError as error:
         return refuse(error.diagnostics)
     except UsageError as error:

@@ -1,41 +1,170 @@
-"""A session of pytest that collects cases: its tree, and its hooks.
+"""A session of pytest that collects cases: its tree, its hooks, and the run whose event log has the verdicts.
 
 The tree is file, case, variant, with errors of files. A suite holds the files of its cases. The hooks are one object in
 the process that runs them, and one in each worker of pytest-xdist. The controller of pytest-xdist makes its table once.
-All text that the plugin hands to pytest passes here: what pytest prints controls no terminal and no system of jobs.
+The run is another process. All text that the plugin hands to pytest passes here: what pytest prints controls no
+terminal and no system of jobs.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
+import subprocess
+import sys
+import threading
+import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path, PurePath
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
+import runner
 from runner import __version__
 from runner.cases.model import Variant
 from runner.cases.suites import PathError, discover
 from runner.console import without_commands
 from runner.diagnostics import InputError
 from runner.engine import scratch
+from runner.engine.interpreters import tail, without_current_folder
 from runner.exit_codes import UsageError
+from runner.files import open_regular, read_text, write_anew
 from runner.pytest_plugin.arguments import ENDINGS, FILE
-from runner.pytest_plugin.results import LOG, NoVerdict, ResultLog, RunProcess
-from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished
-from runner.record.journal import read_journal
+from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished, from_json
+from runner.record.journal import parse_line, read_journal
 from runner.report.failure import groups_of, headline, next_lines, render_failure
 from runner.session.collect import Loaded, collect
 from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
-from runner.text import in_line, one_line, visible
+from runner.text import clean, in_line, one_line, visible
+
+LOG, OUTPUT, END = "events.jsonl", "output.txt", "end"
+"""Files of the folder: the event log, what the run has printed, and its exit code once it has ended."""
+
+_FINISHED = b'"event": "variant-finished"'
+"""Part of each line that holds a verdict. No text inside a line reads so: its quotes would be escaped."""
+_PAUSE = 0.02
+_START = """
+import sys
+sys.path[:] = [sys.argv[1], *filter(None, sys.path)]
+from runner.pytest_plugin.host import main
+sys.exit(main())
+"""
+"""Not ``-m``: a module of that name in the current folder would be run instead."""
+_GRACE = 30.0
+"""Seconds in which a run that was told to end has to end its processes."""
+
+
+class NoVerdict(Exception):
+    """The run has ended without a word about a variant."""
+
+
+class ResultLog:
+    """The event log of a run, read while it grows."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open nothing yet: the log comes with the run's first event."""
+        self.folder = folder
+        self._file: IO[bytes] | None = None
+        self._rest = b""
+        self._events: dict[str, VariantFinished] = {}
+
+    def wait(self, id: str) -> VariantFinished:
+        """Return the verdict of a variant as soon as it is there. Raises NoVerdict."""
+        while True:
+            end = self._end()  # asked first: what was written before the end is read below
+            self._read()
+            if id in self._events:
+                return self._events[id]
+            if end is not None:
+                printed = clean(tail(self.folder / OUTPUT)).strip()
+                raise NoVerdict(f"no verdict: the run has ended{end}" + (f"\n{printed}" if printed else ""))
+            time.sleep(_PAUSE)
+
+    def has_all(self, ids: Collection[str]) -> bool:
+        """Return whether each of these variants has a verdict."""
+        self._read()
+        return all(id in self._events for id in ids)
+
+    def _end(self) -> str | None:
+        """Return how the run has ended, in words; None as long as it goes on.
+
+        Without its folder nobody will ever say.
+        """
+        try:
+            return f" with exit code {read_text(self.folder / END)}"
+        except OSError:
+            return None if self.folder.is_dir() else ""
+
+    def _read(self) -> None:
+        try:
+            self._file = self._file or open_regular(self.folder / LOG)
+        except OSError:
+            return
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError):  # a full disk has cut it: there is no verdict
+                event = from_json(parse_line(line)) if _FINISHED in line else None
+                if isinstance(event, VariantFinished):
+                    self._events[event.id] = event
+
+
+class RunProcess:
+    """``runner run`` in a process of its own: neither the folder nor the variables that tests change are its own.
+
+    It ends when its standard input does, so also when pytest is killed.
+    """
+
+    def __init__(self, folder: Path, here: Path, words: Sequence[str], ids: Sequence[str] | None) -> None:
+        """Start it.
+
+        Args:
+            folder: for its log.
+            here: the folder in which it runs.
+            words: its command line.
+            ids: the variants to run; all if None.
+        """
+        with open(folder / OUTPUT, "wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _START, str(Path(runner.__file__).parents[1])],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                cwd=here,
+                env=without_current_folder(os.environ),
+                start_new_session=True,  # a Ctrl-C at the terminal is pytest's to handle
+            )
+        assert self._process.stdin is not None
+        request = {"words": [*words], "ids": ids if ids is None else [*ids], "log": str(folder / LOG)}
+        with contextlib.suppress(BrokenPipeError):  # it has ended already, which each variant will say
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        self._watch = threading.Thread(target=self._note_end, args=(folder,), daemon=True)
+        self._watch.start()
+
+    def _note_end(self, folder: Path) -> None:
+        code, beside = self._process.wait(), folder / f"{END}.tmp"
+        with contextlib.suppress(OSError):  # pytest has removed the folder
+            write_anew(beside, str(code))
+            beside.replace(folder / END)
+
+    def stop(self, now: bool) -> None:
+        """Wait for its end; with ``now`` ask for it. One that does not come is killed, and its workers notice."""
+        assert self._process.stdin is not None
+        if now:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._watch.join(_GRACE if now else None)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._watch.join(_GRACE)
 
 
 def shown(text: str) -> str:
@@ -100,18 +229,6 @@ class Table:
     files: frozenset[str]
     arguments: tuple[str, ...]
 
-    def to_json(self) -> str:
-        """Return it as text."""
-        return json.dumps({**dataclasses.asdict(self), "files": sorted(self.files)})
-
-    @staticmethod
-    def from_json(text: str) -> Table:
-        """Return what ``to_json`` has written."""
-        data = json.loads(text)
-        entries = tuple(Entry(**{**entry, "tags": tuple(entry["tags"])}) for entry in data["entries"])
-        errors = tuple((file, message) for file, message in data["errors"])
-        return Table(entries, errors, frozenset(data["files"]), tuple(data["arguments"]))
-
 
 def with_cases(paths: Iterable[str]) -> list[str]:
     """Return the paths without folders whose suites all want to be named (``manual: true``). Raises PathError."""
@@ -157,10 +274,10 @@ def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, 
 
 
 def _entry(variant: Variant, home: str, root: Path) -> Entry:
-    file, name = variant.case.file, in_line(variant.id[len(variant.where) + 2 :])
-    shown = PurePath(file).relative_to(root).as_posix() if Path(file).is_relative_to(root) else variant.where
-    case = variant.case
-    return Entry(variant.id, shown_line(f"{shown}::{name}"), home, file, case.span.line, case.name, name, case.tags)
+    case, name = variant.case, in_line(variant.id[len(variant.where) + 2 :])
+    place = PurePath(case.file).relative_to(root).as_posix() if Path(case.file).is_relative_to(root) else variant.where
+    nodeid = shown_line(f"{place}::{name}")
+    return Entry(variant.id, nodeid, home, case.file, case.span.line, case.name, name, case.tags)
 
 
 def _arguments(arguments: Sequence[str], paths: Sequence[str], files: frozenset[str]) -> list[str]:
@@ -171,10 +288,8 @@ def _arguments(arguments: Sequence[str], paths: Sequence[str], files: frozenset[
     chosen: dict[str, None] = {}
     for argument in arguments:
         match = None if argument not in paths or os.path.isdir(argument) else FILE.fullmatch(argument)
-        if match is None:
-            chosen[argument] = None
-        elif os.path.realpath(match["file"]) in files:
-            chosen[match["file"]] = None
+        if match is None or os.path.realpath(match["file"]) in files:
+            chosen[match["file"] if match else argument] = None
     reached = [Path(os.path.realpath(path)) for path in chosen]
     return [*chosen, *(file for file in sorted(files) if not any(Path(file).is_relative_to(path) for path in reached))]
 
@@ -199,10 +314,12 @@ class FileNode(pytest.Collector):
         """Yield its own cases, the files of others, and what is wrong with it."""
         own = os.path.realpath(self.path)
         for file, entries in groupby(self.entries, lambda entry: entry.file):
-            if file == own:
-                yield from _cases(self, entries, self.log)
-            else:
+            if file != own:
                 yield file_node(self, Path(file), [*entries], (), self.log)
+                continue
+            for name, variants in groupby(entries, lambda entry: entry.case):
+                nodeid = f"{self.nodeid}::{name}"
+                yield CaseNode.from_parent(self, name=name, nodeid=nodeid, entries=[*variants], log=self.log)
         if self.errors:
             yield ErrorNode.from_parent(self, name=self.name, nodeid=self.nodeid, text="\n".join(self.errors))
 
@@ -258,12 +375,11 @@ class VariantItem(pytest.Item):
             "severity": event.severity, "known": event.known,
         }  # fmt: skip
         self.user_properties += [(name, value) for name, value in properties.items() if value]
-        is_failure = event.verdict not in ("PASS", "SKIP")
         if event.verdict == "SKIP":
             pytest.skip(headline(event))
         if event.verdict == "XFAIL":
             pytest.xfail(headline(event))  # which returns under --runxfail
-        if is_failure:
+        if event.verdict != "PASS":
             raise RedVariant(render_failure(event))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
@@ -285,11 +401,6 @@ def file_node(
     shown = PurePath(path).relative_to(root) if path.is_relative_to(root) else path
     name, short = shown_line(shown.as_posix()), shown_line(path.name)
     return FileNode.from_parent(parent, name=short, nodeid=name, path=path, entries=entries, errors=errors, log=log)
-
-
-def _cases(parent: FileNode, entries: Iterable[Entry], log: ResultLog | None) -> Iterator[CaseNode]:
-    for name, variants in groupby(entries, lambda entry: entry.case):
-        yield CaseNode.from_parent(parent, name=name, nodeid=f"{parent.nodeid}::{name}", entries=[*variants], log=log)
 
 
 class _Session:
@@ -359,7 +470,10 @@ class WorkerSession(_Session):
 
     def __init__(self, config: pytest.Config, state: str) -> None:
         data = json.loads(state)
-        super().__init__(config, Table.from_json(data["table"]), Path(data["folder"]) if data["folder"] else None)
+        entries = tuple(Entry(**{**entry, "tags": tuple(entry["tags"])}) for entry in data["entries"])
+        errors = tuple((file, message) for file, message in data["errors"])
+        table = Table(entries, errors, frozenset(data["files"]), tuple(data["arguments"]))
+        super().__init__(config, table, Path(data["folder"]) if data["folder"] else None)
 
 
 class MainSession(_Session):
@@ -391,15 +505,15 @@ class MainSession(_Session):
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Start the run of what was collected here; under pytest-xdist nothing is."""
-        broken = session.testsfailed and not self.config.option.continue_on_collection_errors
-        if not broken and not self.config.option.collectonly:
+        option = self.config.option
+        if not option.collectonly and (option.continue_on_collection_errors or not session.testsfailed):
             self._start([item.entry.id for item in session.items if isinstance(item, VariantItem)], None)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the table to a worker."""
         folder = str(self.log.folder) if self.log is not None else ""
-        node.workerinput["runner"] = json.dumps({"table": self.table.to_json(), "folder": folder})
+        node.workerinput["runner"] = json.dumps({**dataclasses.asdict(self.table), "folder": folder}, default=sorted)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -436,14 +550,12 @@ class MainSession(_Session):
             events, _ = read_journal(self.log.folder / LOG)
         except OSError:  # it has never begun, which each variant says
             return
-        lines = [
-            f"{in_line(event.severity)}: {one_line(event.message, 2000)}"
-            for event in events
-            if isinstance(event, Notice)
-        ]
-        lines += [f"run folder: {in_line(event.folder)}" for event in events if isinstance(event, RunStarted)]
         red = [event for event in events if isinstance(event, VariantFinished) and event.verdict not in GREEN]
-        lines += next_lines(groups_of(red), terminalreporter._tw.fullwidth)
+        lines = [
+            *(f"{in_line(e.severity)}: {one_line(e.message, 2000)}" for e in events if isinstance(e, Notice)),
+            *(f"run folder: {in_line(event.folder)}" for event in events if isinstance(event, RunStarted)),
+            *next_lines(groups_of(red), terminalreporter._tw.fullwidth),
+        ]
         terminalreporter.section("runner", "-")
         for line in lines:
             terminalreporter.write_line(shown(line))

@@ -10,7 +10,7 @@ import pytest
 
 from runner.cases.model import Variant
 from runner.pytest_plugin import session
-from runner.pytest_plugin.results import END, LOG, OUTPUT
+from runner.pytest_plugin.session import END, LOG, OUTPUT
 from runner.record.journal import Journal
 from runner.session.collect import collect
 from tests.handmade import Answer, played

@@ -1,4 +1,4 @@
-"""``runner.pytest_plugin.results``: a log that is read while it grows, and a run that ends with whoever began it."""
+"""``runner.pytest_plugin.session``: a log that is read while it grows, and a run that ends with whoever began it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.pytest_plugin.results import END, LOG, OUTPUT, NoVerdict, ResultLog, RunProcess
+from runner.pytest_plugin.session import END, LOG, OUTPUT, NoVerdict, ResultLog, RunProcess
 from runner.record.events import to_json
 from runner.record.journal import Journal
 from tests.handmade import played, variants
