@@ -124,14 +124,13 @@ class Zygote:
 
     def read(self) -> None:
         """Take in what has arrived. Servers end with their zygote, and it ends when it hangs up."""
-        if self.channel is not None and not self.channel.closed:
-            messages, hung_up = self.channel.receive()
-            for message in messages:
-                self.take(message)
-            if hung_up:
-                self.channel.close()
-        if self.channel is not None and self.channel.closed and self.popen.poll() is None:
-            process_tree.kill_tree(self.popen.pid)
+        messages, hung_up = self.channel.receive() if self.channel is not None else ([], False)
+        for message in messages:
+            self.take(message)
+        if self.channel is not None and hung_up:
+            self.channel.close()
+            if self.popen.poll() is None:
+                process_tree.kill_tree(self.popen.pid)
         status = self.popen.poll()
         if status is None:
             return

@@ -7,9 +7,14 @@ See ``docs/pytest.md``.
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatch
+
 import pytest
 
-from runner.pytest_plugin.arguments import holds_cases
+ENDINGS = (".spec.yaml", ".suite.yaml")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -45,3 +50,21 @@ def _paths(config: pytest.Config) -> list[str]:
     if config.args_source == pytest.Config.ArgsSource.INVOCATION_DIR:
         return []
     return [path for path in config.args if holds_cases(path, config.getini("norecursedirs"))]
+
+
+def holds_cases(path: str, left_out: Sequence[str]) -> bool:
+    """Return whether a path names a file of cases or cases of it, or a folder with one at a place where pytest looks.
+
+    ``left_out`` are the patterns of folders where it does not look.
+    """
+    if not os.path.isdir(path):
+        return any(path.endswith(ending) or f"{ending}::" in path for ending in ENDINGS)
+    waiting = [path]  # not os.walk, which up to Python 3.11 calls itself for each level
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False) and entry.name.endswith(ENDINGS):
+                    return True
+                if entry.is_dir(follow_symlinks=False) and not any(fnmatch(entry.name, each) for each in left_out):
+                    waiting.append(entry.path)
+    return False

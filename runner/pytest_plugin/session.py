@@ -29,18 +29,17 @@ import pytest
 import runner
 from runner import __version__
 from runner.cases.model import Variant
-from runner.cases.suites import PathError, discover
+from runner.cases.suites import SPEC, SUITE, PathError, discover
 from runner.console import without_commands
 from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.engine.interpreters import tail, without_current_folder
 from runner.exit_codes import UsageError
 from runner.files import open_regular, read_text, write_anew
-from runner.pytest_plugin.arguments import ENDINGS, FILE
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished, from_json
 from runner.record.journal import parse_line, read_journal
 from runner.report.failure import groups_of, headline, next_lines, render_failure
-from runner.session.collect import Loaded, collect
+from runner.session.collect import Loaded, collect, cut_path
 from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import clean, in_line, one_line, visible
@@ -268,7 +267,7 @@ def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, 
         _entry(variant, homes.get(variant.suites[0], variant.case.file), folder) for variant in loaded.variants
     )
     errors = tuple((os.path.realpath(error.span.file), with_own_options(error.render())) for error in loaded.errors)
-    whole = {os.path.realpath(path) for path in paths if path.endswith(ENDINGS)}
+    whole = {os.path.realpath(path) for path in paths if path.endswith((SPEC, SUITE))}
     files = frozenset({*whole, *(entry.home for entry in entries), *(file for file, _ in errors)})
     return Table(entries, errors, files, tuple(_arguments(arguments, paths, files))), loaded
 
@@ -287,9 +286,10 @@ def _arguments(arguments: Sequence[str], paths: Sequence[str], files: frozenset[
     """
     chosen: dict[str, None] = {}
     for argument in arguments:
-        match = None if argument not in paths or os.path.isdir(argument) else FILE.fullmatch(argument)
-        if match is None or os.path.realpath(match["file"]) in files:
-            chosen[match["file"] if match else argument] = None
+        is_file = argument in paths and not os.path.isdir(argument)
+        file = cut_path(argument)[0] if is_file else argument
+        if not is_file or os.path.realpath(file) in files:
+            chosen[file] = None
     reached = [Path(os.path.realpath(path)) for path in chosen]
     return [*chosen, *(file for file in sorted(files) if not any(Path(file).is_relative_to(path) for path in reached))]
 

@@ -80,7 +80,7 @@ class Node:
 
 def names_nodes(paths: Sequence[str]) -> bool:
     """Whether a path names cases of its file or folder, and so leaves others out."""
-    return any(_cut(path)[1] is not None for path in paths)
+    return any(cut_path(path)[1] is not None for path in paths)
 
 
 def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
@@ -92,7 +92,7 @@ def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
     Raises:
         PathError: a path is empty, or a folder with a name holds nothing.
     """
-    pairs = [_cut(path) for path in paths]
+    pairs = [cut_path(path) for path in paths]
     suites = latest_suites(paths)
     pairs = [(suites[path], path) if path in suites else pair for path, pair in zip(paths, pairs, strict=True)]
     whole = [_resolved(path) for path, name in pairs if name is None and os.path.isdir(path)]
@@ -113,8 +113,8 @@ def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
     return [*reading], nodes
 
 
-def _cut(path: str) -> tuple[str, str | None]:
-    """The file or folder that a path of the command line names, and what follows its ``::``.
+def cut_path(path: str) -> tuple[str, str | None]:
+    """Return the file or folder that a path of the command line names, and what follows its ``::``.
 
     Folders may have a ``::`` in their names, and so may the values in a variant's id: what exists decides.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runner.pytest_plugin.arguments import holds_cases
+from runner.pytest_plugin import holds_cases
 from tests.handmade import Dig
 
 
