@@ -68,6 +68,7 @@ from runner.engine.fingerprint import (
 )
 from runner.engine.messages import ClosableEngine, Outcome
 from runner.files import entries_below, foreign_link, link_problem, remove_whole_tree
+from runner.record.events import Notice
 from runner.record.signing import NoKey, read_signed, user_key, write_signed
 from runner.text import plural
 
@@ -118,7 +119,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
     A run never answers itself: what it stores is for later ones, so that asking again (a retry, a fresh process to
     confirm a failure) really asks. Two answers of one run that disagree leave nothing in the cache.
 
-    ``reused`` and ``stored`` count answers. ``problem`` is one line: why an answer could not be stored; else empty.
+    ``stored`` counts answers. ``problem`` is one line: why an answer could not be stored; else empty.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
             size: bytes that the folder may hold.
         """
         self.engine, self.folder, self.fingerprints, self.run, self.size = engine, Path(folder), fingerprints, run, size
-        self.reused = self.stored = 0
+        self.stored = 0
         self.problem = ""
         self._hits: list[Outcome] = []
         # Key of a job that the engine has -> its question, or "" if it is not to be kept.
@@ -160,7 +161,6 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         )
         outcome = self._find(cache_key, job) if cache_key and cache_key not in self._answers else None
         if outcome is not None:
-            self.reused += 1
             self._hits.append(outcome)
             return
         self._cache_keys[job.key] = cache_key
@@ -185,15 +185,11 @@ class CachedEngine(contextlib.AbstractContextManager["CachedEngine"]):
         """Return the jobs that run now, each with its seconds so far and its phase."""
         return self.engine.running()
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Notice]:
         """Return what a person should know: why nothing was taken or kept, and what the engine says."""
         dirty = sorted({fingerprint.dirty for fingerprint in self.fingerprints.values() if fingerprint.dirty})
-        notices = [*self.engine.notices(), *(f"--cached: nothing is taken or kept: {text}" for text in dirty)]
-        return [*notices, f"--cached: {self.problem}"] if self.problem else notices
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-        return self.engine.remarks()
+        texts = [*(f"nothing is taken or kept: {text}" for text in dirty), *filter(None, [self.problem])]
+        return [*self.engine.notices(), *(Notice(f"--cached: {text}") for text in texts)]
 
     def cancel_all(self) -> list[Job]:
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
@@ -532,21 +528,20 @@ class KernelCaches:
         """Return the variables that tell torch and Triton their folders, once these may be used."""
         return self.prepare(python).result()
 
-    def notices(self) -> list[str]:
-        """Return which folders are not used, since others may write to them or torch cannot compile there, and what
-        mends that."""
-        return [f"{text}; this run uses a new folder" for text in dict.fromkeys(self._refusals)]
+    def notices(self) -> list[Notice]:
+        """Return which folders are not used, and what makes this run slower and is no error.
 
-    def remarks(self) -> list[str]:
-        """Return what makes this run slower and is no error."""
-        remarks = [f"what is compiled is kept for this run alone: {text}" for text in dict.fromkeys(self._losses)]
+        Others may write to a folder, or torch cannot compile there: the text says what mends that.
+        """
+        refusals = [Notice(f"{text}; this run uses a new folder") for text in dict.fromkeys(self._refusals)]
+        losses = [f"what is compiled is kept for this run alone: {text}" for text in dict.fromkeys(self._losses)]
         if self._removed:
-            remarks.append(
+            losses.append(
                 f"{plural(self._removed, 'file')} of compiled code went, for this user has not signed them, and are "
                 "made anew "
                 "where needed: a run that was killed leaves such files, and so does a cache from elsewhere"
             )
-        return remarks
+        return [*refusals, *(Notice(text, "info") for text in losses)]
 
     def close(self) -> None:
         """Sign what this run has compiled. No process of it may be left."""

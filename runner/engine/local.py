@@ -33,6 +33,7 @@ from runner.engine.messages import Channel, Outcome
 from runner.engine.process_tree import machine_memory
 from runner.engine.servers import Home, Server, Zygote
 from runner.engine.workers import Kind, RunningJob, Task, Worker
+from runner.record.events import Notice
 
 
 def next_start(servers: Sequence[Server], slots: int) -> tuple[Server, Kind, Worker | int] | None:
@@ -247,12 +248,12 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             server.end(2.0 if server.hello else 0.0)
         self._servers.clear()
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Notice]:
         """Return what a person should know of the folders of compiled code, and of each server.
 
         It could not warm up, or compiles without vectors, or its living workers end early, many for the same reason.
         """
-        texts = self._home.caches.notices()
+        texts: list[str] = []
         for server in self._servers.values():
             error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
             if error:
@@ -268,11 +269,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             texts.append(
                 f"{self._damage}: a temporary folder was made anew {self._renewals} times, and what ran then ran again"
             )
-        return list(dict.fromkeys(texts))
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
-        return self._home.caches.remarks()
+        return [*self._home.caches.notices(), *map(Notice, dict.fromkeys(texts))]
 
     def _server(
         self, environment: str, isolation: Isolation, accelerated: bool, variables: Mapping[str, str]

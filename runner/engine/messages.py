@@ -23,6 +23,7 @@ from typing import Any, Literal, Protocol
 from runner.cases.yaml.schema import load_schema
 from runner.contract.job import Job, Record
 from runner.record.event_schema import Check, Unfit, compile_schema
+from runner.record.events import Notice
 from runner.record.journal import parse_line
 
 Ended = Literal["result", "signal", "timeout", "memory", "no-result", "worker-error", "broken", "damage"]
@@ -80,11 +81,8 @@ class Engine(Protocol):
 class ClosableEngine(Engine, Protocol):
     """An engine that ends its processes when it is closed."""
 
-    def notices(self) -> list[str]:
-        """Return what a person should know after the run."""
-
-    def remarks(self) -> list[str]:
-        """Return what makes the run slower and is no error."""
+    def notices(self) -> list[Notice]:
+        """Return what a person should know after the run; what makes it slower and is no error as ``info``."""
 
     def close(self) -> None:
         """End every process."""

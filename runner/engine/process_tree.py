@@ -21,6 +21,7 @@ _PASSES = "cc1plus cc1 lto1 cicc cudafe++ ptxas ptxas-blackwell fatbinary as"
 _LINKERS = "collect2 lto-wrapper ld ld.bfd ld.gold ld.lld ld.mold lld mold nvlink"
 _COMPILERS = frozenset(f"{_DRIVERS} {_PASSES} {_LINKERS}".split())
 _VERSION = re.compile(r"-\d+(\.\d+)*$")
+GRACE = 0.2  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,29 +130,25 @@ def add_descendants(roots: set[int], processes: Iterable[Process]) -> set[int]:
     return members
 
 
-def kill_tree(pid: int, *, reaped: bool = False, grace: float = 0.2) -> int:
+def kill_tree(pid: int, *, reaped: bool = False) -> None:
     """Kill a job's process with its session, its group and all their descendants, and nothing else.
 
     ``reaped`` says that the process itself has been collected, so that its number may be somebody else's by now. (As
     the number of a session or a group it is not given out again while that has members.)
 
-    A compiler among them gets SIGTERM first, and ``grace`` seconds, while the job itself is stopped; what it was
+    A compiler among them gets SIGTERM first, and ``GRACE`` seconds, while the job itself is stopped; what it was
     writing is removed. Otherwise a half-written shared library would stay in Inductor's cache under a valid name, and
     the next job would load it.
-
-    Returns:
-        How many processes had to be killed.
     """
     if pid <= 1:
-        return 0
+        return
     if not reaped:
         _signal(pid, signal.SIGSTOP)
-    signalled = kill_descendants(pid, grace)
-    if reaped:
-        return signalled
-    with contextlib.suppress(OSError):
-        os.killpg(pid, signal.SIGKILL)
-    return signalled + _signal(pid, signal.SIGKILL)
+    kill_descendants(pid)
+    if not reaped:
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        _signal(pid, signal.SIGKILL)
 
 
 class Waitable(Protocol):
@@ -178,11 +175,11 @@ def end(process: Waitable, grace: float) -> None:
             process.wait(5)
 
 
-def kill_descendants(pid: int, grace: float = 0.2) -> int:
-    """Kill a process tree as ``kill_tree`` does, but spare the process itself. Returns how many had to be killed."""
+def kill_descendants(pid: int) -> None:
+    """Kill a process tree as ``kill_tree`` does, but spare the process itself."""
     signalled: set[int] = set()
     partial_outputs: set[str] = set()
-    deadline = time.monotonic() + grace
+    deadline = time.monotonic() + GRACE
     while helpers := [process.pid for process in tree_members(pid, processes()) if process.pid != pid]:
         asks_first = time.monotonic() < deadline
         for helper in helpers:
@@ -196,15 +193,11 @@ def kill_descendants(pid: int, grace: float = 0.2) -> int:
     for path in partial_outputs:
         with contextlib.suppress(OSError):
             os.unlink(path)
-    return len(signalled)
 
 
-def _signal(pid: int, number: int) -> bool:
-    try:
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
         os.kill(pid, number)
-    except OSError:
-        return False
-    return True
 
 
 def _output_files(pid: int) -> set[str]:

@@ -142,10 +142,6 @@ def drawn_variant(own: Path, group: Group, settings: RunSettings) -> Variant | N
     return next((variant for variant in variants if variant.id.partition("::")[2] in names), None)
 
 
-class _LateError(Exception):
-    """The report has used up its share."""
-
-
 def report_group(folder: Path, settings: RunSettings, group: Group, share: Share, tick: Callable[[], None]) -> Report:
     """Diagnose the reduced case of a group, and write its report into the group's folder; arguments as of
     ``reduce_group``.
@@ -162,7 +158,7 @@ def report_group(folder: Path, settings: RunSettings, group: Group, share: Share
     def say(text: str) -> None:
         tick()
         if time.monotonic() - began > share.budget:
-            raise _LateError
+            raise UsageError(f"it takes longer than {duration(share.budget)}")
 
     try:
         variant = _reduced_variant(own, group, settings)
@@ -173,8 +169,6 @@ def report_group(folder: Path, settings: RunSettings, group: Group, share: Share
             if diagnosis.verdict not in FAILURES:
                 return end(f"the verdict of the reduced case is {diagnosis.verdict}: {diagnosis.reason}")
             material = gather(engine, diagnosis, read_text(own / REDUCED), say)
-    except _LateError:
-        return end(f"it takes longer than {duration(share.budget)}")
     except (UsageError, InputError) as error:
         return end(str(error))
     text, checks = write(replace(material, steps=_steps(group)), draft=True)

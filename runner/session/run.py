@@ -235,8 +235,7 @@ def run(
                 "runner resume goes on",
                 "error",
             )
-        yield from map(Notice, engine.notices())
-        yield from (Notice(text, "info") for text in engine.remarks())
+        yield from sorted(engine.notices(), key=lambda notice: notice.severity == "info")
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True
     except Exception as error:  # noqa: BLE001 (it is raised again, after the event that ends the log)

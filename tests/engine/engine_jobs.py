@@ -10,7 +10,7 @@ from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.local import LocalEngine
-from runner.engine.messages import Outcome
+from runner.engine.messages import ClosableEngine, Outcome
 
 Make = Callable[..., LocalEngine]
 """The type of the fixture ``make``."""
@@ -52,6 +52,11 @@ def finish(engine: LocalEngine, *jobs: Job, limit: float = 40.0) -> dict[str, Ou
 
 def one(engine: LocalEngine, source: str, **fields: object) -> Outcome:
     return finish(engine, job(source, **fields))["k"]  # type: ignore[arg-type]
+
+
+def texts(engine: ClosableEngine) -> list[str]:
+    """What a person is told of an engine."""
+    return [notice.message for notice in engine.notices()]
 
 
 def gone(pid: int, within: float = 3.0) -> bool:

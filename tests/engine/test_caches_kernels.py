@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from engine_jobs import finish, job
+from engine_jobs import finish, job, texts
 
 from runner.engine import caches, interpreters
 from runner.engine.cache_folders import cache_folder
@@ -50,7 +50,8 @@ def ask(tmp_path: Path) -> tuple[list[Path], list[str], list[str]]:
     caches = KernelCaches(tmp_path / "private")
     given = caches.variables(sys.executable)
     caches.close()
-    return [Path(given[name]) for name in NAMES], caches.notices(), caches.remarks()
+    notices, remarks = ([n.message for n in caches.notices() if n.severity == word] for word in ("warning", "info"))
+    return [Path(given[name]) for name in NAMES], notices, remarks
 
 
 def test_usually_one_folder_holds_all(folders: Path) -> None:
@@ -188,7 +189,7 @@ def test_workers_get_the_folders_and_the_last_engine_signs_what_they_write(fake:
             home.prepare([sys.executable])
             with LocalEngine({"here": sys.executable}, warm={"here": "none"}, home=home) as engine:
                 result = finish(engine, job(write))["k"].result
-                assert engine.notices() == engine.remarks() == []
+                assert texts(engine) == []
         assert result["folder"] == str(own_folder()) and result["triton"] == result["folder"] + "/triton"
         flags.append(result["found"])
     assert flags == [False, True]
@@ -196,7 +197,7 @@ def test_workers_get_the_folders_and_the_last_engine_signs_what_they_write(fake:
     with LocalEngine({"here": sys.executable}, warm={"here": "none"}, environ=fake) as engine:
         look = "import os; result['files'] = os.listdir(os.environ['TORCHINDUCTOR_CACHE_DIR'])"
         assert finish(engine, job(look))["k"].result["files"] == ["kernel.so"]
-        assert "1 file of compiled code went" in engine.remarks()[0]
+        assert "1 file of compiled code went" in texts(engine)[0]
 
 
 def test_a_zygote_that_imports_early_sees_no_folder_of_earlier_runs(monkeypatch: pytest.MonkeyPatch) -> None:

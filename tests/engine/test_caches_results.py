@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_jobs import Make, finish, one, take_fingerprint
+from engine_jobs import Make, finish, one, take_fingerprint, texts
 
 from runner.contract.job import Job
 from runner.engine import caches, fingerprint
@@ -32,6 +32,7 @@ from runner.engine.caches import (
 )
 from runner.engine.fingerprint import Fingerprint, Places
 from runner.engine.messages import Outcome
+from runner.record.events import Notice
 from runner.record.signing import sign
 from tests.handmade import Dig
 
@@ -69,8 +70,8 @@ class FakeEngine:
         jobs, self.queue = self.queue, []
         return jobs
 
-    def notices(self) -> list[str]:
-        return ["from behind"]
+    def notices(self) -> list[Notice]:
+        return [Notice("from behind")]
 
     def close(self) -> None:
         self.closed += 1
@@ -123,7 +124,7 @@ def test_a_later_run_gets_the_outcome_and_no_worker_starts(tmp_path: Path) -> No
     behind = Unwanted(result())
     again = CachedEngine(behind, tmp_path, {"here": FACTS}, "r2")
     assert ask(again, job) == replace(first, job=job, cached="r1")
-    assert (again.pending(), again.reused, again.stored) == (0, 1, 0)
+    assert (again.pending(), again.stored) == (0, 0)
     again.close()
     assert behind.closed == 1
 
@@ -474,7 +475,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said(tmp_path: Path, monkeypa
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     cached_engine = engine(tmp_path / "results")
     assert ask(cached_engine).ended == "result" and entries(tmp_path / "results") == []
-    behind, notice = cached_engine.notices()
+    behind, notice = texts(cached_engine)
     assert behind == "from behind"
     assert "results cannot be kept" in notice and "state/runner/key cannot be used" in notice
 

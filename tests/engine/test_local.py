@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from engine_jobs import Make, finish, gone, job, one
+from engine_jobs import Make, finish, gone, job, one, texts
 
 from runner.contract.job import Job
 from runner.engine import process_tree
@@ -126,7 +126,7 @@ def test_a_warm_up_that_failed_is_said(make: Make, warm: str, words: str) -> Non
     """The fake torch has no compiler, so that nothing can be warmed up."""
     engine = make(1, warm=warm)
     assert one(engine, "").ended == "result"
-    assert len(engine.notices()) == bool(words) and all(words in notice for notice in engine.notices())
+    assert len(texts(engine)) == bool(words) and all(words in notice for notice in texts(engine))
 
 
 def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
@@ -411,7 +411,7 @@ def test_a_job_that_damages_the_folder_costs_its_own_outcome_alone(engine: Local
     assert (bad.ended, bad.result) == ("damage", {}) and bad.detail.startswith(BLAMED)
     assert [outcome.result["n"] for _, outcome in sorted((first | second).items())] == [0, 1, 2, 3, 4]
     assert engine._home.folder.is_dir() and not any(folder.exists() for folder in folders - {engine._home.folder})
-    assert "was made anew 2 times" in engine.notices()[-1]
+    assert "was made anew 2 times" in texts(engine)[-1]
 
 
 def test_jobs_that_ran_beside_the_one_that_damages_run_again(engine: LocalEngine, tmp_path: Path) -> None:

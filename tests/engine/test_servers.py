@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_jobs import Make, finish, gone, job, one
+from engine_jobs import Make, finish, gone, job, one, texts
 
 from runner.contract.job import Job
 from runner.engine import process_tree, servers, workers
@@ -240,7 +240,7 @@ def test_a_warm_up_that_crashes_leaves_the_verdicts_to_the_jobs(make: Make, fake
     outcomes = finish(engine, job("result['ok'] = 1", "sound"), job("import os; os.abort()", "crashes"))
     assert outcomes["sound"].result == {"ok": 1}
     assert outcomes["crashes"].ended == "signal"
-    assert engine.notices() == [
+    assert texts(engine) == [
         f"{sys.executable}: every job is slow, since no warm-up was possible: it was ended by SIGABRT"
     ]
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from engine_jobs import Make, finish, gone, job, one
+from engine_jobs import Make, finish, gone, job, one, texts
 
 from runner.contract.job import Job
 from runner.engine import local, workers
@@ -101,7 +101,7 @@ def test_a_reason_that_ends_many_processes_early_is_said(make: Make, early: int)
     outcomes = in_turn(engine, living("", "first"), *(living(leave, str(number)) for number in range(early)))
     assert all(outcome.ended == "result" for outcome in outcomes)
     start = f"{early} living processes ended early, and others had to start: threads are left: left"
-    assert [notice.partition(": ")[2] for notice in engine.notices()] == [start] * (early == local.FREQUENT)
+    assert [notice.partition(": ")[2] for notice in texts(engine)] == [start] * (early == local.FREQUENT)
 
 
 def test_a_death_harms_no_other(make: Make) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from runner.contract.job import Job
 from runner.engine.fingerprint import Fingerprint
 from runner.engine.messages import Outcome
+from runner.record.events import Notice
 from runner.session import plan as planning
 from runner.session import run
 from runner.session.plan import Environment
@@ -91,11 +92,7 @@ class Engine(FakeEngine):
         jobs, self.queue = self.queue, []
         return jobs
 
-    def notices(self) -> list[str]:
-        return []
-
-    def remarks(self) -> list[str]:
-        """Return nothing."""
+    def notices(self) -> list[Notice]:
         return []
 
     def close(self) -> None:

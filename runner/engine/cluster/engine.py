@@ -38,6 +38,7 @@ from runner.engine.local import LocalEngine
 from runner.engine.messages import Ended, Outcome
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
+from runner.record.events import Notice
 
 GPU_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """Where Ray writes the accelerators that it has reserved for an actor."""
@@ -442,14 +443,10 @@ class RayEngine(contextlib.AbstractContextManager["RayEngine"]):
             if task.running
         ]
 
-    def notices(self) -> list[str]:
+    def notices(self) -> list[Notice]:
         """Return what a person should know since the last call: nodes that are lost, or not used, and why."""
         notices, self._notices = self._notices, []
-        return notices
-
-    def remarks(self) -> list[str]:
-        """Return nothing: each node keeps what it compiles, and its user's key."""
-        return []
+        return [*map(Notice, notices)]
 
     def wait(self, timeout: float | None = None) -> list[Outcome]:
         """Wait until at least one job ends, ``timeout`` seconds pass (None: no limit), or none is left.

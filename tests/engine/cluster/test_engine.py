@@ -19,7 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from engine_jobs import ENTRY, TORCH, finish, job
+from engine_jobs import ENTRY, TORCH, finish, job, texts
 from ray_cluster import RayCluster
 
 from runner.engine.cluster import engine as cluster_engine
@@ -199,7 +199,7 @@ class TestControl:
             engine.driver.lose("1", "power cut")
             assert engine.wait(0) == []
             assert [command[0] for command in engine.driver.commands[-3:]] == ["kill", "start", "call"]
-            assert engine.notices() == ["node left was lost: power cut; it was running 1 job"]
+            assert texts(engine) == ["node left was lost: power cut; it was running 1 job"]
             engine.wait(0)
             assert [(outcome.job.key, outcome.lost) for outcome in engine.finish_all("1")] == [("a", 1)]
 
@@ -212,7 +212,7 @@ class TestControl:
             assert engine.driver.newest("1")[3:] == ("cancel",)
             engine.submit(job("", "b"))
             engine.wait(0)
-            assert engine.notices() == [] and engine.pending() == 1
+            assert texts(engine) == [] and engine.pending() == 1
             assert engine.driver.newest("1")[3] == "cancel"  # which has not been answered
             engine.driver.answer("1", None)
             engine.wait(0)
@@ -234,7 +234,7 @@ class TestControl:
             engine.submit(job("", "a"))
             engine.driver.messages.append(("nodes", [TWO]))
             engine.wait(0)
-            assert engine.notices() == ["node left was lost: it left the cluster"]
+            assert texts(engine) == ["node left was lost: it left the cluster"]
             engine.wait(0)
             assert [(outcome.job.key, outcome.host) for outcome in engine.finish_all("2")] == [("a", "right")]
             assert [command[2] for command in engine.driver.commands if command[0] == "start"] == ["1", "2"]
@@ -243,12 +243,12 @@ class TestControl:
         with ScriptedEngine(("1", "left", 1, 0), ("2222222222", "left", 1, 0)) as engine:
             engine.driver.messages.append(("nodes", [("1", "left", 1, 0)]))
             engine.wait(0)
-            assert engine.notices() == ["node left (222222) was lost: it left the cluster"]
+            assert texts(engine) == ["node left (222222) was lost: it left the cluster"]
 
     def test_a_node_without_the_right_torch_is_not_used(self) -> None:
         with ScriptedEngine(ONE, TWO, starts={"2": "torch is too old"}) as engine:
             assert engine.slots == 2
-            assert engine.notices() == ["node right is not used: torch is too old"]
+            assert texts(engine) == ["node right is not used: torch is too old"]
             assert engine.driver.commands[-1] == ("kill", "2")
         with pytest.raises(UsageError, match="no Ray cluster at auto: no node can run jobs; node left: torch is"):
             ScriptedEngine(ONE, starts={"1": "torch is too old"})
@@ -262,7 +262,7 @@ class TestControl:
             ((ticket, request),) = engine.driver.newest("1")[4]
             engine.driver.answer("1", Report({ticket: Outcome(request, "broken", 0.1, detail="no torch\n")}, {}))
             assert engine.wait(0) == []
-            assert engine.notices() == ["node left is not used: no torch"]
+            assert texts(engine) == ["node left is not used: no torch"]
             assert [(outcome.job.key, outcome.lost) for outcome in engine.finish_all("2")] == [("a", 0)]
 
     def test_cpus_that_are_not_free_are_waited_for_with_a_notice(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ class TestControl:
             for _ in range(2):
                 engine.driver.messages.append(("nodes", [ONE]))
                 engine.wait(0)
-            assert engine.notices() == ["node left: its 2 CPUs are not free yet"]
+            assert texts(engine) == ["node left: its 2 CPUs are not free yet"]
 
     def test_jobs_end_when_no_node_is_left_and_none_joins(self) -> None:
         with ScriptedEngine(ONE, patience=0.2) as engine:
@@ -314,7 +314,7 @@ class TestOnItsOwn:
         assert (end.ended, end.phase, end.output, end.host, end.lost) == ("result", "eager", "hello 7\n", "", 0)
         assert end.job.key == "7" and end.job.source == source
         assert [path.read_text() for path in logs.glob("*-m_7.log")] == ["hello 7\n"]
-        assert engine.notices() == []
+        assert texts(engine) == []
 
     def test_jobs_run_as_they_would_without_ray(self, engine: RayEngine, fake: dict[str, str]) -> None:
         source = """
@@ -374,7 +374,7 @@ class TestOnItsOwn:
             "killer": 1, "beside": 1, "after0": 0, "after1": 0, "after2": 0, "after3": 0
         }  # fmt: skip
         assert ran.read_text() == "ran\n" * 4  # each of the two once more
-        (notice,) = engine.notices()
+        (notice,) = texts(engine)
         assert notice == "the Ray worker on this machine was lost: its worker process has died; it was running 2 jobs"
 
     def test_a_job_that_kills_its_host_twice_is_named(self, engine: RayEngine, tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ class TestOnItsOwn:
         assert {key: (outcome.result, outcome.lost) for key, outcome in outcomes.items() if key != "killer"} == {
             "beside": ({"ok": 1}, 1), "after": ({"ok": 1}, 0)
         }  # fmt: skip
-        assert len(engine.notices()) == 2
+        assert len(texts(engine)) == 2
 
 
 SCRIPT = """
@@ -487,7 +487,7 @@ class TestOnACluster:
             cuda = [outcome for outcome in outcomes.values() if outcome.job.device == "cuda"]
             assert {outcome.result["gpus"] for outcome in cuda} == {"0,1"}
             assert len({outcome.host for outcome in cuda}) == 1
-            assert engine.notices() == []
+            assert texts(engine) == []
 
     def test_a_cluster_without_the_right_torch(self, cluster: RayCluster, fake: dict[str, str]) -> None:
         with pytest.raises(UsageError, match=r"has torch \S+, not 0\.1"):
@@ -505,7 +505,7 @@ class TestOnACluster:
             assert {key: outcome.result for key, outcome in outcomes.items()} == {str(n): {"n": n} for n in range(10)}
             assert sorted(outcome.lost for outcome in outcomes.values()) == [0] * 8 + [1] * 2
             assert len({outcome.host for outcome in outcomes.values()}) == 1
-            assert any("was lost" in notice and "it was running 2 jobs" in notice for notice in engine.notices())
+            assert any("was lost" in notice and "it was running 2 jobs" in notice for notice in texts(engine))
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
