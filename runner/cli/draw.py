@@ -22,7 +22,6 @@ from runner.engine.local import LocalEngine
 from runner.files import entries_below, link_problem
 from runner.generate.generator import (
     CaseGenerator,
-    GeneratedCase,
     Request,
     named_parents,
     write_specs,
@@ -140,7 +139,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
         raise exit_codes.UsageError("--mutate changes the cases of files: leave --ops, --depth and --list-ops out")
     parents = named_parents(request.mutate, settings.limits(), settings.allow_python) if request.mutate else None
     folder = None if arguments.list_ops else output_folder(arguments.output, "generated")
-    cases: list[GeneratedCase] = []
+    cases: list[Mapping[str, Any]] = []
     operators: list[str] = []
     progress = Progress()
     interrupted = False
@@ -155,7 +154,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
         while folder is not None and len(cases) < request.count and idle < IDLE:
             tick = partial(progress.say, f"{len(cases)} of {request.count} cases")
             more = generator.next_cases(request.count - len(cases), tick)
-            cases, idle = [*cases, *more], 0 if more else idle + 1
+            cases, idle = [*cases, *more.values()], 0 if more else idle + 1
     except KeyboardInterrupt:
         interrupted = True
     finally:
@@ -166,7 +165,7 @@ def run_generate(arguments: argparse.Namespace) -> int:
     if folder is None:
         console.output("\n".join(operators))
     else:
-        _write(folder, request, [case.data for case in cases[: request.count]], generator)
+        _write(folder, request, cases[: request.count], generator)
     missing = 0 if folder is None else max(0, request.count - len(cases))
     if interrupted:
         console.message(f"runner: interrupted: {missing} of {request.count} cases are missing")

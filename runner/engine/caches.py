@@ -37,7 +37,6 @@ runs as the user while a run lasts: what it leaves in the folder is signed with 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import errno
 import fcntl
 import functools
@@ -49,7 +48,7 @@ import stat
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +255,7 @@ ISOLATION_FROM = {"living": ("living", "fork", "fresh"), "fork": ("fork", "fresh
 
 def make_cache_key(job: Job, fingerprint: Fingerprint) -> str:
     """Return a hash of all that decides about a job's outcome but its isolation."""
-    fields = {name: value for name, value in dataclasses.asdict(job).items() if name not in NOT_IN_KEY}
+    fields = {name: value for name, value in asdict(job).items() if name not in NOT_IN_KEY}
     if job.source.startswith('"""'):
         fields["source"] = _WRITTEN_FROM.sub('\nWritten from\n"""\n', job.source, count=1)
     text = json.dumps([VERSION, fingerprint.digest, fields], sort_keys=True, default=repr)
@@ -513,8 +512,7 @@ class KernelCaches:
         self._pool = ThreadPoolExecutor(thread_name_prefix="kernel-caches")
         self._variables: dict[Path, Future[dict[str, str]]] = {}
         self._folders: list[SignedFolder] = []
-        self._refusals: list[str] = []
-        self._losses: list[str] = []
+        self._notices: list[Notice] = []
         self._removed = 0
 
     def prepare(self, python: str) -> Future[dict[str, str]]:
@@ -533,15 +531,18 @@ class KernelCaches:
 
         Others may write to a folder, or torch cannot compile there: the text says what mends that.
         """
-        refusals = [Notice(f"{text}; this run uses a new folder") for text in dict.fromkeys(self._refusals)]
-        losses = [f"what is compiled is kept for this run alone: {text}" for text in dict.fromkeys(self._losses)]
-        if self._removed:
-            losses.append(
-                f"{plural(self._removed, 'file')} of compiled code went, for this user has not signed them, and are "
-                "made anew "
-                "where needed: a run that was killed leaves such files, and so does a cache from elsewhere"
-            )
-        return [*refusals, *(Notice(text, "info") for text in losses)]
+        removal = Notice(
+            f"{plural(self._removed, 'file')} of compiled code went, for this user has not signed them, and are "
+            "made anew where needed: a run that was killed leaves such files, and so does a cache from elsewhere",
+            "info",
+        )
+        return [*dict.fromkeys(self._notices), *([removal] if self._removed else [])]
+
+    def _refuse(self, reason: str) -> None:
+        self._notices.append(Notice(f"{reason}; this run uses a new folder"))
+
+    def _lose(self, reason: str) -> None:
+        self._notices.append(Notice(f"what is compiled is kept for this run alone: {reason}", "info"))
 
     def close(self) -> None:
         """Sign what this run has compiled. No process of it may be left."""
@@ -572,23 +573,23 @@ class KernelCaches:
         if name == CACHE_FOLDER:
             weakness = weakness or scratch.compile_problem(folder)
         if weakness:
-            self._refusals.append(f"{name}: {weakness}")
+            self._refuse(f"{name}: {weakness}")
         return "" if weakness else folder
 
     def _signed(self, path: Path) -> str:
         """Return the runner's own folder, swept; empty if it cannot be used."""
         if problem := scratch.compile_problem(str(path)):
-            self._losses.append(problem)
+            self._lose(problem)
             return ""
         try:
             user_key()
             if weakness := make_own_folder(path):
-                self._refusals.append(weakness)
+                self._refuse(weakness)
                 return ""
             folder = SignedFolder(path)
             self._removed += folder.enter()
         except (OSError, NoKey) as error:
-            self._losses.append(str(error) if isinstance(error, NoKey) else f"{path}: {error.strerror or error}")
+            self._lose(str(error) if isinstance(error, NoKey) else f"{path}: {error.strerror or error}")
             return ""
         self._folders.append(folder)
         return str(path)

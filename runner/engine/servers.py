@@ -23,10 +23,10 @@ from runner import interrupts
 from runner.contract import settings
 from runner.contract.finding import signal_name
 from runner.contract.job import Job
-from runner.engine import gpus, interpreters, process_tree, scratch, workers
+from runner.engine import gpus, interpreters, process_tree, scratch
 from runner.engine.caches import KernelCaches
 from runner.engine.messages import Channel, Connections, Outcome
-from runner.engine.workers import Kind, RunningJob, Task, Worker
+from runner.engine.workers import UNREAPED, Kind, RunningJob, Task, Worker
 
 _LATE = frozenset(
     {
@@ -469,7 +469,7 @@ class Server:
             if current_job is None:
                 continue
             if current_job.began is None:
-                if now - current_job.sent > workers.UNREAPED + current_job.task.job.timeout:
+                if now - current_job.sent > UNREAPED + current_job.task.job.timeout:
                     self._kill()  # it hangs
             elif not current_job.check(table, now):
                 outcomes.append(self._finish(worker, None))

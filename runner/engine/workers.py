@@ -22,7 +22,6 @@ from runner.contract.job import Job
 from runner.engine import process_tree
 from runner.engine.interpreters import tail
 from runner.engine.messages import Channel, Ended, Outcome, check_record
-from runner.engine.process_tree import Meter
 from runner.files import cut_regular
 
 GRACE = 0.5
@@ -66,7 +65,7 @@ class RunningJob:
     outcome: Mapping[str, Any] | None = None
     broken: str | None = None
     detail: str = ""
-    _meter: Meter | None = None
+    _meter: process_tree.Meter | None = None
     _compiled: float = 0.0  # seconds, of compilations that have ended
     _compiling_since: float = math.inf
     _spoke: float = math.inf  # when its outcome came
@@ -151,7 +150,7 @@ class RunningJob:
     def _check_memory(self, table: Mapping[int, process_tree.Process], now: float) -> None:
         """Its memory, and the disk that its log takes."""
         if self._meter is None:
-            self._meter = Meter(self.pid, self.base_memory)
+            self._meter = process_tree.Meter(self.pid, self.base_memory)
         detail = self._meter.read(table).over(self.limit)
         if detail:
             self._cause, self.detail = "memory", detail

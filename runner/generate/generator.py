@@ -220,16 +220,11 @@ class Request:
         return f"{'mutant' if self.mutate else self.profile}_{self.seed}"
 
 
-@dataclass(frozen=True, slots=True)
-class GeneratedCase:
-    """A valid case as plain data. Its seed and its number give it again."""
-
-    number: int
-    data: Mapping[str, Any]
-
-
 class CaseGenerator:
-    """Draws the cases of a request on an engine. ``faults`` counts why others were lost."""
+    """Draws the cases of a request on an engine. ``faults`` counts why others were lost.
+
+    Valid cases are returned by their numbers: the seed and its number give a case again.
+    """
 
     def __init__(
         self, engine: Engine, environment: Environment, request: Request, slots: int = 1, parents: Parents | None = None
@@ -263,7 +258,7 @@ class CaseGenerator:
             raise UsageError(f"--ops {pattern}: none of {len(known)} operators has such a name; {hint}")
         return self._operators
 
-    def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> list[GeneratedCase]:
+    def next_cases(self, missing: int, tick: Callable[[], None] | None = None) -> dict[int, Case]:
         """Draw one batch for each slot, or fewer where ``missing`` cases need no more, and return the valid cases in
         order."""
         count = min(BATCH * self._slots, missing + missing // 3 + 1)
@@ -273,7 +268,7 @@ class CaseGenerator:
     def draw(
         self, numbers: Sequence[int], tick: Callable[[], None] | None = None, operators: Sequence[str] | None = None,
         again: str = "", mutants: Items[Case] | None = None,
-    ) -> list[GeneratedCase]:  # fmt: skip
+    ) -> dict[int, Case]:  # fmt: skip
         """Draw the cases of these numbers, and return the valid ones in order. They do not depend on the slots.
 
         Args:
@@ -288,7 +283,7 @@ class CaseGenerator:
 
     def _draw(
         self, numbers: Sequence[int], operators: Sequence[str] | None, again: str, mutants: Items[Case]
-    ) -> Generator[Sequence[Job], Sequence[Outcome], list[GeneratedCase]]:
+    ) -> Generator[Sequence[Job], Sequence[Outcome], dict[int, Case]]:
         request = self._request
         if self._parents is not None:
             changed = {n: numbered_mutant(self._parents, request.seed, n, request.command) for n in numbers}
@@ -304,7 +299,7 @@ class CaseGenerator:
             cases = {number: with_twin(case, request.seed, number) for number, case in cases.items()}
         faults: Items[str] = yield from self._ask(self._read(cases), self._trying, "faults")
         self.faults.update(fault.partition(":")[0] for fault in faults.values() if fault)
-        return [GeneratedCase(number, cases[number]) for number in sorted(faults) if not faults[number]]
+        return {number: cases[number] for number in sorted(faults) if not faults[number]}
 
     def _ask(
         self, items: Items[T], make: Callable[[Items[T]], Job], key: str

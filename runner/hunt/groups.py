@@ -15,13 +15,12 @@ Nothing new is to hide behind an entry that pins little.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -190,7 +189,7 @@ class State:
 
 def append_line(folder: Path, line: Line) -> None:
     """Append a line to the file of a hunt, and wait until it is on the disk. Raises OSError."""
-    text = json.dumps(dataclasses.asdict(line)).encode() + b"\n"
+    text = json.dumps(asdict(line)).encode() + b"\n"
     descriptor = os.open(folder / HUNT_FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         size = os.fstat(descriptor).st_size
@@ -266,7 +265,7 @@ _ITEMS = {"tuple[int, ...]": int, "tuple[str, ...]": str, "tuple[Red, ...]": Red
 def _typed(cls: type[T], data: Mapping[str, Any]) -> T:
     """Return an object of a class of this module from plain data. Raises TypeError, KeyError for what does not fit."""
     values = {}
-    kinds = {item.name: str(item.type) for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    kinds: Mapping[str, str] = cls.__annotations__
     for name in kinds.keys() & data.keys():
         value, kind = data[name], kinds[name]
         is_typed = type(value) in _TYPES[kind] and (
@@ -491,7 +490,7 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
         own = folder_of(folder, group.id)
         if not own.is_dir():
             continue
-        first = dataclasses.asdict(group.first)
+        first = asdict(group.first)
         data = {
             **{name: first[name] for name in ("signature_id", "signature", "severity", "verdict", "stage", "oracle",
                 "reason")},
@@ -500,10 +499,10 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
             "first": group.first.id,
             "round": group.round,
             "known": group.known,
-            "triage": dataclasses.asdict(group.triage) if group.triage else None,
+            "triage": asdict(group.triage) if group.triage else None,
             "alike": group.alike,
-            "reduction": dataclasses.asdict(group.reduction) if group.reduction else None,
-            "report": dataclasses.asdict(group.report) if group.report else None,
+            "reduction": asdict(group.reduction) if group.reduction else None,
+            "report": asdict(group.report) if group.report else None,
             # What a guided hunt draws depends on its earlier rounds: the files of its rounds keep the cases.
             "redraw": []
             if head.guided

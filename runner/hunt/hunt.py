@@ -231,12 +231,6 @@ A reduction tries that many candidates at once, and drops those behind the first
 TICK = 0.5
 """Seconds between two looks at what goes on."""
 
-Work = Callable[[Group, Share, Callable[[], None]], Reduction | Report]
-"""What is done with one group, in a thread of its own.
-
-It calls the third argument several times a second, which may end it.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -335,9 +329,13 @@ class Hunt:
         work = partial(reduce_group, self.folder, self.rounds.settings, self.rounds.ledger)
         self._work("reducing", work, lambda group: group.is_pending, LEAST, seconds)
 
-    def _work(self, verb: str, work: Work, waits: Callable[[Group], bool], least: float, seconds: float) -> None:
+    def _work(
+        self, verb: str, work: Callable[[Group, Share, Callable[[], None]], Reduction | Report],
+        waits: Callable[[Group], bool], least: float, seconds: float,
+    ) -> None:  # fmt: skip
         """Do this with groups that wait for it, the worst first and several at once.
 
+        ``work`` has a thread for each group. It calls its third argument several times a second, which may end it.
         ``least`` seconds are enough for one more.
         """
         deadline = time.monotonic() + seconds

@@ -26,7 +26,7 @@ from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine.local import LocalEngine
 from runner.files import replace_text
-from runner.generate.generator import CaseGenerator, GeneratedCase, Parents, read_parents, text_of, with_python_beside
+from runner.generate.generator import CaseGenerator, Parents, read_parents, text_of, with_python_beside
 from runner.generate.mutations import Case, mutant_of
 from runner.hunt.groups import CASE, FAILURES, SCRIPT, Head, Ledger, Red, Round, folder_of, request_of, spec_of
 from runner.record.events import RED, RunFinished, VariantFinished
@@ -163,10 +163,6 @@ def _calls(chain: Sequence[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
             yield operator, reads or {"_"}, {"_", *([out] if isinstance(out, str) else out)}
 
 
-Say = Callable[[str], None]
-"""Takes one line that says what is being done; behind a semicolon stands what changes often."""
-
-
 class Rounds(contextlib.AbstractContextManager["Rounds"]):
     """Runs rounds of a hunt.
 
@@ -174,10 +170,13 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
     """
 
     def __init__(
-        self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger, say: Say,
-        guidance: Guidance | None = None,
+        self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger,
+        say: Callable[[str], None], guidance: Guidance | None = None,
     ) -> None:  # fmt: skip
-        """Start nothing yet. ``guidance`` knows what the rounds so far reached."""
+        """Start nothing yet. ``guidance`` knows what the rounds so far reached.
+
+        ``say`` takes one line that says what is being done; behind a semicolon stands what changes often.
+        """
         self.folder, self.head, self.settings, self.ledger, self.say = folder, head, settings, ledger, say
         self.guidance = guidance
         self._engine = LocalEngine(
@@ -205,15 +204,16 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             UsageError: the generator cannot work, or a backend is missing.
         """
         began = time.monotonic()
-        cases = [_limited(case, self.head.timeout) for case in _fitting(self._draw(number), self.settings.backend)]
+        limit, backends = self.head.timeout, self.settings.backend
+        cases = {n: adapted(case, limit, backends) for n, case in self._draw(number).items()}
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
-        results, variants = self._results(path, number, cases) if cases else ([], {})
-        by_name = {str(case.data["name"]): case for case in cases}
-        case_of = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
-        red = self._red(path, case_of, results, variants, has_group)
-        reached, parents = self._reached(cases, case_of, results, red)
-        kept = [case for case in cases if case.number in {*parents, *(each.number for each in red)}]
+        results, variants = self._results(path, number, [*cases.values()]) if cases else ([], {})
+        by_name = {str(case["name"]): n for n, case in cases.items()}
+        numbers = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
+        red = self._red(path, cases, numbers, results, variants, has_group)
+        reached, parents = self._reached(cases, numbers, results, red)
+        kept = [case for n, case in cases.items() if n in {*parents, *(each.number for each in red)}]
         if kept:
             _write_cases(path, kept)
         else:
@@ -227,8 +227,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             parents
         )  # fmt: skip
 
-    def _draw(self, number: int) -> list[GeneratedCase]:
-        """Return the valid cases of a round."""
+    def _draw(self, number: int) -> dict[int, Case]:
+        """Return the valid cases of a round, by their numbers."""
         if self._operators is None:
             self.say("reading torch's operator database")
             self._operators = self.generator.find_operators()
@@ -241,7 +241,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         return self.generator.draw(planned.numbers, tick, planned.operators, planned.origin, planned.mutants)
 
     def _results(
-        self, path: Path, number: int, cases: list[GeneratedCase]
+        self, path: Path, number: int, cases: Sequence[Case]
     ) -> tuple[list[VariantFinished], Mapping[str, Variant]]:
         """Run the cases, and return their results and their variants by id."""
         _write_cases(path, cases)
@@ -262,21 +262,21 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         return results, {job.variant.id: job.variant for job in planned.planned}
 
     def _red(
-        self, path: Path, case_of: Mapping[str, GeneratedCase], results: list[VariantFinished],
+        self, path: Path, cases: Mapping[int, Case], numbers: Mapping[str, int], results: list[VariantFinished],
         variants: Mapping[str, Variant], has_group: Callable[[str], bool],
     ) -> tuple[Red, ...]:  # fmt: skip
         """Return the red results, in the order of their cases."""
         events = [event if event.signature else assess(event) for event in results if event.verdict in RED]
-        events.sort(key=lambda event: (case_of[event.id].number, event.id))
+        events.sort(key=lambda event: (numbers[event.id], event.id))
         reds: list[Red] = []
         for event in events:
-            variant, case = variants[event.id], case_of[event.id]
+            variant, number = variants[event.id], numbers[event.id]
             known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
-            red = _red_of(event, f"rounds/{path.name}", case.number, known)
+            red = _red_of(event, f"rounds/{path.name}", number, known)
             is_there = has_group(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)
             if not (known or is_there):
                 own = folder_of(self.folder, red.signature_id)
-                _write_cases(own / CASE, [case])
+                _write_cases(own / CASE, [cases[number]])
                 with contextlib.suppress(InputError):  # a value without a place in Python text
                     if red.verdict in FAILURES:
                         replace_text(own / SCRIPT, script(variant, event, self.settings.seed))
@@ -284,7 +284,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         return tuple(reds)
 
     def _reached(
-        self, cases: Sequence[GeneratedCase], case_of: Mapping[str, GeneratedCase], results: Sequence[VariantFinished],
+        self, cases: Mapping[int, Case], numbers: Mapping[str, int], results: Sequence[VariantFinished],
         reds: Sequence[Red],
     ) -> tuple[tuple[str, ...], tuple[int, ...]]:  # fmt: skip
         """Return what no earlier round reached, and the numbers of the cases that are worth a change.
@@ -295,41 +295,36 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             return (), ()
         by_run: dict[int, set[str]] = defaultdict(set)
         for event in results:
-            by_run[case_of[event.id].number].update(event.reached)
+            by_run[numbers[event.id]].update(event.reached)
         reached, lines = set[str](), Lines()
         parents = {*{red.signature_id: red.number for red in reversed(reds)}.values()}  # the first of each signature
-        for case in cases:
-            observed = by_run[case.number]
-            names = {name for name in observed if not is_text(name)} | reached_by_text(case.data)
+        for number, case in cases.items():
+            observed = by_run[number]
+            names = {name for name in observed if not is_text(name)} | reached_by_text(case)
             names -= self.guidance.reached | reached
             own_lines = Lines(observed) - self.guidance.lines - lines
             reached |= names
             lines.update(own_lines)
             if own_lines or any(is_rare(name) for name in names):
-                parents.add(case.number)
+                parents.add(number)
         return tuple(sorted([*reached, *lines.texts()])), tuple(sorted(parents))
 
 
-def _write_cases(path: Path, cases: Sequence[GeneratedCase]) -> None:
+def _write_cases(path: Path, cases: Sequence[Case]) -> None:
     """Write a spec file of cases, with their models in Python beside it."""
-    replace_text(path, text_of(with_python_beside([case.data for case in cases], path.parent)))
+    replace_text(path, text_of(with_python_beside(cases, path.parent)))
 
 
-def _limited(case: GeneratedCase, timeout: float) -> GeneratedCase:
-    """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none."""
-    return replace(case, data={**case.data, "timeout": case.data.get("timeout", timeout)}) if timeout else case
+def adapted(case: Case, timeout: float, backends: Sequence[str]) -> Case:
+    """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none.
 
-
-def _fitting(cases: Sequence[GeneratedCase], backends: Sequence[str]) -> Sequence[GeneratedCase]:
-    """Return cases that all backends can be asked about: modes are left out unless all are torch's own."""
-    return [*map(_without_mode, cases)] if any(stage_of(name) == "backend" for name in backends) else cases
-
-
-def _without_mode(case: GeneratedCase) -> GeneratedCase:
-    """Return a case without a mode of torch.compile: a backend of another package need not take one."""
-    own = {key: value for key, value in case.data.get("compile", {}).items() if key != "mode"}
-    rest = {key: value for key, value in case.data.items() if key != "compile"}
-    return replace(case, data={**rest, "compile": own} if own else rest)
+    A mode of torch.compile is left out unless all backends are torch's own: one of another package need not take it.
+    """
+    if any(stage_of(name) == "backend" for name in backends):
+        own = {key: value for key, value in case.get("compile", {}).items() if key != "mode"}
+        rest = {key: value for key, value in case.items() if key != "compile"}
+        case = {**rest, "compile": own} if own else rest
+    return {**case, "timeout": case.get("timeout", timeout)} if timeout else case
 
 
 def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:

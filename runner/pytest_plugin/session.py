@@ -9,7 +9,6 @@ terminal and no system of jobs.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -19,7 +18,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from itertools import groupby
 from pathlib import Path, PurePath
 from typing import IO, Any
@@ -27,7 +26,6 @@ from typing import IO, Any
 import pytest
 
 import runner
-from runner import __version__
 from runner.cases.model import Variant
 from runner.cases.suites import SPEC, SUITE, PathError, discover
 from runner.console import without_commands
@@ -501,7 +499,7 @@ class MainSession(_Session):
 
     def pytest_report_header(self) -> str:
         """Return the versions."""
-        return f"runner: {__version__}" + (f", torch {shown_line(self.torch)}" if self.torch else "")
+        return f"runner: {runner.__version__}" + (f", torch {shown_line(self.torch)}" if self.torch else "")
 
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Start the run of what was collected here; under pytest-xdist nothing is."""
@@ -513,7 +511,7 @@ class MainSession(_Session):
     def pytest_configure_node(self, node: Any) -> None:
         """Hand the table to a worker."""
         folder = str(self.log.folder) if self.log is not None else ""
-        node.workerinput["runner"] = json.dumps({**dataclasses.asdict(self.table), "folder": folder}, default=sorted)
+        node.workerinput["runner"] = json.dumps({**asdict(self.table), "folder": folder}, default=sorted)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: Sequence[str]) -> None:
@@ -527,9 +525,7 @@ class MainSession(_Session):
         if not ids or self.log is None:
             return
         self._ids = [*ids]
-        flags = dataclasses.replace(self.settings, jobs=jobs).flags(
-            "backend", "device", "python", "seed", "allow_python", "jobs"
-        )
+        flags = replace(self.settings, jobs=jobs).flags("backend", "device", "python", "seed", "allow_python", "jobs")
         whole = {*ids} == {entry.id for entry in self.table.entries}
         here = self.config.invocation_params.dir
         self._run = RunProcess(self.log.folder, here, ["run", *flags, *self.paths], None if whole else ids)
@@ -574,7 +570,7 @@ def _show_whole_id(report: Any) -> None:
     pytest 9.2 takes ids apart and adds a ``]`` to one that ends otherwise.
     """
     parts = getattr(report, "id", None)
-    if dataclasses.is_dataclass(parts) and not isinstance(parts, type) and not report.nodeid.endswith("]"):
+    if is_dataclass(parts) and not isinstance(parts, type) and not report.nodeid.endswith("]"):
         name = report.nodeid.partition("::")[2]
         if name and getattr(parts, "params", None) is not None:
-            report._id = dataclasses.replace(parts, names=(name,), params=None)
+            report._id = replace(parts, names=(name,), params=None)

@@ -9,7 +9,6 @@ writes through views are not known before a run. Such variants run.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import random
@@ -17,7 +16,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -148,7 +147,7 @@ def job(
     ``seed`` is the run's, for cases without one of their own.
     """
     variant, case, expect = planned.variant, planned.variant.case, planned.variant.case.expect
-    chosen = variant.backend if backend is None else dataclasses.replace(variant.backend, backend=backend)
+    chosen = variant.backend if backend is None else replace(variant.backend, backend=backend)
     # A kernel's outputs have the strides that are declared for them; those of its reference are torch's choice.
     # A backend that claims no gradients may forget which outputs have one.
     silent = {"stride": bool(case.kernels), "requires-grad": chosen.unclaimed.gradients}
@@ -172,7 +171,7 @@ def job(
             **(config or {}),
         },
         expect={
-            "raises": dataclasses.asdict(expect.raises) if expect.raises else None,
+            "raises": asdict(expect.raises) if expect.raises else None,
             "graphs": expect.graphs,
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
@@ -204,7 +203,7 @@ def as_user(job: Job, planned: Planned) -> Job:
 
     Only what ``docs/judging.md`` says to be set as a user too is set beside them.
     """
-    return dataclasses.replace(
+    return replace(
         job,
         threads=planned.variant.threads or 0,
         config={**_rule_config(planned, planned.variant.backend), **planned.variant.config},
@@ -530,7 +529,7 @@ def repro(planned: Planned, context: RunContext) -> str:
     variant, name = planned.variant, planned.variant.backend.name
     suite = context.suites.get(variant.suites[0])
     # What is not claimed says which variants run, and not how.
-    is_plain = dataclasses.replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
+    is_plain = replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
     own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
     python = planned.environment.python
     words = [

@@ -40,7 +40,6 @@ from runner.record.events import (
 from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
-from runner.session import plan as planning
 from runner.session.collect import Loaded, names_nodes
 from runner.session.plan import (
     USER_VARIABLES,
@@ -55,6 +54,7 @@ from runner.session.plan import (
     warmth,
     worker_paths,
 )
+from runner.session.plan import plan as planned_pairs
 from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings, parse_shard
 from runner.session.variant_run import VariantResult, run_variant
@@ -182,7 +182,7 @@ def plan(
     settings = settings or RunSettings()
     environments = checked_environments(settings, loaded.variants)
     settings.refuse_contradictions()
-    everything = planning.plan(loaded.variants, environments)
+    everything = planned_pairs(loaded.variants, environments)
     digest = shards.plan_hash(everything, f"seed {settings.seed}", f"known {not settings.no_known}", *settings.imports)
     planned = [each for each in everything if only is None or history.key_of(each) in only]
     planned, remark = (planned, "") if past else _selected(settings, planned)

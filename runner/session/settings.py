@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from runner.cases.limits import Limits
@@ -315,4 +314,4 @@ def _problem(option: Option, value: Any) -> str:
 @functools.cache
 def options() -> Mapping[str, Option]:
     """Return the option of each setting by its name, in the order of the fields."""
-    return {each.name: each.metadata["option"] for each in dataclasses.fields(RunSettings)}
+    return {each.name: each.metadata["option"] for each in fields(RunSettings)}

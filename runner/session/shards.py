@@ -7,7 +7,6 @@ What does not belong together, or is not whole, is refused with what to do.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import hashlib
 import heapq
@@ -16,7 +15,7 @@ import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -121,7 +120,7 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, Mapping):
         return "mapping", tuple((_plain(key), _plain(item)) for key, item in value.items())
-    if not dataclasses.is_dataclass(kind):
+    if not is_dataclass(kind):
         raise TypeError(f"a plan holds {value!r}, which no hash is known for")
     parts: list[Any] = [kind.__name__]
     for name, default in _fields(kind):
@@ -139,8 +138,8 @@ def _plain(value: Any) -> Any:
 def _fields(kind: type) -> list[tuple[str, Any]]:
     """The fields that say something, which an absolute path does not, each with its default."""
     return [
-        (field.name, field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default)
-        for field in dataclasses.fields(kind)
+        (field.name, field.default_factory() if field.default_factory is not MISSING else field.default)
+        for field in fields(kind)
         if not (field.name == "file" and kind in (Case, *_PYTHON)) and not (field.name == "span" and kind is Literal)
     ]
 

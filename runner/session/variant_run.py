@@ -22,7 +22,6 @@ from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes
 from runner.verdict.operators import BEFORE, entering_operator, named_part, observed_case, uncertain
-from runner.verdict.outcomes import describe
 from runner.verdict.policy import (
     AS_USER,
     Verdict,
@@ -594,7 +593,7 @@ def _signature(outcome: Outcome) -> tuple[Any, ...]:
 def summary(outcome: Outcome) -> str:
     """One line for people: what an outcome says."""
     if outcome.ended != "result":
-        return describe(outcome)
+        return outcomes.describe(outcome)
     trust = outcome.record.trust
     oracles = dict.fromkeys(finding.oracle for finding in outcome.record.findings)
     return ", ".join(oracles) or (f"{trust.verdict}: {trust.reason}" if trust else "passes")

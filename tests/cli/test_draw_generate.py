@@ -11,10 +11,11 @@ import pytest
 
 from runner.cli import draw
 from runner.cli.main import main
-from runner.generate.generator import GeneratedCase, Parents, Request
+from runner.generate.generator import Parents, Request
+from runner.generate.mutations import Case
 from runner.session.plan import Environment
 
-Batches = list[list[GeneratedCase] | type[BaseException]]
+Batches = list[list[int] | type[BaseException]]
 
 
 class Engine:
@@ -27,8 +28,8 @@ class Engine:
         self.closed = True
 
 
-def case(number: int) -> GeneratedCase:
-    return GeneratedCase(number, {"name": f"case_{number}", "inputs": {"x": [4]}, "chain": ["torch.neg"]})
+def case(number: int) -> Case:
+    return {"name": f"case_{number}", "inputs": {"x": [4]}, "chain": ["torch.neg"]}
 
 
 @pytest.fixture
@@ -50,12 +51,12 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Batches], list[Request]]:
                 tick()
                 return ["torch.neg", "torch.sin"]
 
-            def next_cases(self, missing: int, tick: Callable[[], None]) -> list[GeneratedCase]:
+            def next_cases(self, missing: int, tick: Callable[[], None]) -> dict[int, Case]:
                 tick()
                 batch = batches.pop(0) if batches else []
                 if isinstance(batch, type):
                     raise batch
-                return batch
+                return {number: case(number) for number in batch}
 
         monkeypatch.setattr(draw, "CaseGenerator", Scripted)
         monkeypatch.setattr(draw, "LocalEngine", Engine)
@@ -68,7 +69,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[[Batches], list[Request]]:
 def test_as_many_cases_as_asked_for_are_written(
     plan: Callable[[Batches], list[Request]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    requests = plan([[case(0)], [], [case(2), case(3)]])
+    requests = plan([[0], [], [2, 3]])
     words = ["--profile", "deep", "--seed", "4", "--count", "2", "--first", "7", "--depth", "2..5", "--ops", "torch.*"]
     assert main(["generate", *words, "-o", str(tmp_path / "new")]) == 0
     assert requests == [Request(4, 2, 7, "deep", "torch.*", (2, 5))]
@@ -84,7 +85,7 @@ def test_as_many_cases_as_asked_for_are_written(
 def test_a_generator_that_gives_nothing_more_ends_the_command(
     plan: Callable[[Batches], list[Request]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan([[case(0)]])
+    plan([[0]])
     assert main(["generate", "--count", "3", "-o", str(tmp_path / "few")]) == 1
     assert "2 of 3 cases are missing" in capsys.readouterr().err
     plan([])
@@ -93,7 +94,7 @@ def test_a_generator_that_gives_nothing_more_ends_the_command(
 
 
 def test_an_interrupt_keeps_what_there_is(plan: Callable[[Batches], list[Request]], tmp_path: Path) -> None:
-    plan([[case(0)], KeyboardInterrupt])
+    plan([[0], KeyboardInterrupt])
     assert main(["generate", "-o", str(tmp_path / "new")]) == 2
     assert len([*(tmp_path / "new").iterdir()]) == 2
 
@@ -126,7 +127,7 @@ def test_one_number_is_a_depth(plan: Callable[[Batches], list[Request]], tmp_pat
 def test_cases_of_files_are_changed_instead_of_drawn(
     plan: Callable[[Batches], list[Request]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    requests = plan([[case(0)]])
+    requests = plan([[0]])
     path = tmp_path / "a.spec.yaml"
     path.write_text("cases: [{name: a, inputs: {x: [2]}, chain: [torch.neg]}]\n", encoding="utf-8")
     assert main(["generate", "--mutate", str(path), "--seed", "4", "--count", "1", "-o", str(tmp_path / "new")]) == 0

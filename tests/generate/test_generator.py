@@ -18,7 +18,6 @@ from runner.generate.generator import (
     BATCH,
     LONGEST,
     CaseGenerator,
-    GeneratedCase,
     Request,
     text_of,
     with_content,
@@ -27,6 +26,7 @@ from runner.generate.generator import (
     write_specs,
     write_suite,
 )
+from runner.generate.mutations import Case
 from runner.session.collect import load
 from runner.session.plan import Environment
 
@@ -71,8 +71,8 @@ def case_text(number: int, operator: str = "torch.neg") -> str:
     return json.dumps({"name": f"case_{number}", "inputs": {"x": [number + 1]}, "chain": [{operator: "$x"}]})
 
 
-def numbers(cases: list[GeneratedCase]) -> list[int]:
-    return [case.number for case in cases]
+def numbers(cases: dict[int, Case]) -> list[int]:
+    return [*cases]
 
 
 def test_what_is_refused_or_faulty_is_counted_and_not_given() -> None:
@@ -99,9 +99,9 @@ def test_what_is_drawn_depends_on_no_number_of_slots() -> None:
     results = []
     for slots in (1, 3):
         generator = CaseGenerator(ScriptedEngine(case_text, lambda source: ""), HERE, Request(0, 50, first=5), slots)
-        cases: list[GeneratedCase] = []
+        cases: dict[int, Case] = {}
         while len(cases) < 50:
-            cases += generator.next_cases(50 - len(cases))
+            cases |= generator.next_cases(50 - len(cases))
         results.append(numbers(cases)[:50])
     assert results[0] == results[1] == list(range(5, 55))
 
@@ -118,13 +118,13 @@ def test_twins_are_asked_for_and_depend_on_seed_and_number() -> None:
     def text(number: int) -> str:
         return case_text(number, "torch.neg" if number % 3 else "torch.squeeze")
 
-    def cases(request: Request) -> list[GeneratedCase]:
+    def cases(request: Request) -> dict[int, Case]:
         return CaseGenerator(ScriptedEngine(text, lambda source: ""), HERE, request).draw(range(BATCH))
 
     plain, twins = cases(Request(0, BATCH)), cases(Request(0, BATCH, twins=True))
-    assert not any("twin" in case.data for case in plain)
-    assert [{k: v for k, v in case.data.items() if k != "twin"} for case in twins] == [case.data for case in plain]
-    drawn = {case.number: case.data["twin"] for case in twins if "twin" in case.data}
+    assert not any("twin" in case for case in plain.values())
+    assert {n: {k: v for k, v in case.items() if k != "twin"} for n, case in twins.items()} == plain
+    drawn = {number: case["twin"] for number, case in twins.items() if "twin" in case}
     assert 3 < len(drawn) < BATCH * 2 / 3 and all(number % 3 for number in drawn)
     assert len({tuple(rewrites) for rewrites in drawn.values()}) > 2
     assert cases(Request(0, BATCH, twins=True)) == twins != cases(Request(1, BATCH, twins=True))

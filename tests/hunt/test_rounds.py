@@ -13,11 +13,11 @@ import pytest
 from runner.cases.limits import Limits
 from runner.contract.lines import Lines
 from runner.files import replace_text
-from runner.generate.generator import GeneratedCase, text_of
+from runner.generate.generator import text_of
 from runner.generate.mutations import Case
 from runner.hunt import rounds
 from runner.hunt.groups import CASE, SCRIPT, Ledger, Round, folder_of, spec_of
-from runner.hunt.rounds import Guidance, Rounds, _fitting, _limited, _without_mode, is_rare, parents_in, reached_by_text
+from runner.hunt.rounds import Guidance, Rounds, adapted, is_rare, parents_in, reached_by_text
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
@@ -48,12 +48,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
                 operators: list[str] | None = None,
                 again: str = "",
                 mutants: Mapping[int, Any] = {},
-            ) -> list[GeneratedCase]:
+            ) -> dict[int, Case]:
                 tick()
                 assert again == ("round 3 of a guided hunt" if guidance else "")
                 data = {"inputs": {"x": [4]}, "chain": ["F.relu", "torch.sin"]}
                 drawn = {number: {"name": f"case_{number}", **data} for number in numbers if number % 2}
-                return [GeneratedCase(number, data) for number, data in {**drawn, **mutants}.items()]
+                return {**drawn, **mutants}
 
         def run_plan(planned: Any, settings: RunSettings, tick: Any) -> Iterator[Event]:
             chosen = [entry.variant for entry in planned.planned]
@@ -160,10 +160,10 @@ def test_a_hunt_without_guidance_keeps_no_parents(run: Callable[..., Round]) -> 
 
 
 def test_a_hunt_bounds_the_time_of_its_cases_but_for_those_that_have_a_bound() -> None:
-    case = GeneratedCase(0, {"name": "one", "chain": ["torch.sin"]})
-    assert _limited(case, 0.0) is case
-    assert _limited(case, 10.0).data == {**case.data, "timeout": 10.0}
-    assert _limited(replace(case, data={**case.data, "timeout": "5s"}), 10.0).data["timeout"] == "5s"
+    case: Case = {"name": "one", "chain": ["torch.sin"]}
+    assert adapted(case, 0.0, ()) == case
+    assert adapted(case, 10.0, ()) == {**case, "timeout": 10.0}
+    assert adapted({**case, "timeout": "5s"}, 10.0, ())["timeout"] == "5s"
 
 
 OPERATORS = ["torch.abs", "torch.cos", "torch.exp", "torch.neg", "torch.sin"]
@@ -281,12 +281,12 @@ def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
     [((), True), (("inductor", "aot_eager"), True), (("inductor", "pkg:mine"), False), (("openvino",), False)],
 )
 def test_modes_are_for_torch_s_own_backends(backends: tuple[str, ...], keeps: bool) -> None:
-    case = GeneratedCase(1, {"name": "a", "compile": {"mode": "default"}})
-    assert ("compile" in _fitting([case], backends)[0].data) is keeps
+    assert ("compile" in adapted({"name": "a", "compile": {"mode": "default"}}, 0.0, backends)) is keeps
 
 
 def test_a_mode_is_left_out_and_the_rest_of_compile_stays() -> None:
-    case = GeneratedCase(1, {"name": "a", "compile": {"mode": "default", "fullgraph": True}})
-    assert _without_mode(case).data == {"name": "a", "compile": {"fullgraph": True}}
-    assert _without_mode(replace(case, data={"name": "a", "compile": {"mode": "default"}})).data == {"name": "a"}
-    assert _without_mode(replace(case, data={"name": "a"})).data == {"name": "a"}
+    case = {"name": "a", "compile": {"mode": "default", "fullgraph": True}}
+    assert adapted(case, 0.0, ()) == case
+    assert adapted(case, 0.0, ("openvino",)) == {"name": "a", "compile": {"fullgraph": True}}
+    assert adapted({"name": "a", "compile": {"mode": "default"}}, 0.0, ("openvino",)) == {"name": "a"}
+    assert adapted({"name": "a"}, 0.0, ("openvino",)) == {"name": "a"}

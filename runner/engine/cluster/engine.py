@@ -11,7 +11,6 @@ second loss has one culprit.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.util
 import math
 import os
@@ -22,7 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -112,10 +111,10 @@ class NodeActor:
     def step(self, jobs: Sequence[tuple[int, Job]], timeout: float) -> Report:
         """Take jobs with their tickets, then wait until one ends, at most ``timeout`` seconds."""
         for ticket, job in jobs:
-            self._engine.submit(dataclasses.replace(job, key=str(ticket)))
+            self._engine.submit(replace(job, key=str(ticket)))
         return Report(
             {
-                int(outcome.job.key): dataclasses.replace(outcome, job=None)  # type: ignore[arg-type]
+                int(outcome.job.key): replace(outcome, job=None)  # type: ignore[arg-type]
                 for outcome in self._engine.wait(timeout)
             },
             {int(job.key): (seconds, phase) for job, seconds, phase in self._engine.running()},
@@ -300,7 +299,7 @@ class Scheduler:
                 continue  # the job runs elsewhere
             del node.tasks[ticket]
             node.fruitless = 0
-            outcomes.append(dataclasses.replace(outcome, job=task.job, host=node.name, lost=task.losses))
+            outcomes.append(replace(outcome, job=task.job, host=node.name, lost=task.losses))
         return outcomes
 
     def lose(self, node: Node, how: str, *, blame: bool = True) -> list[Outcome]:
