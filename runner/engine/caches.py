@@ -516,15 +516,14 @@ class KernelCaches:
         self._removed = 0
 
     def prepare(self, python: str) -> Future[dict[str, str]]:
-        """Begin to check the folders of a Python, in a thread: that reads files and may take seconds."""
+        """Begin to check the folders of a Python, in a thread: that reads files and may take seconds.
+
+        The result are the variables that tell torch and Triton their folders, once these may be used.
+        """
         folder = cache_folder(python)
         if folder not in self._variables:
             self._variables[folder] = self._pool.submit(self._check, folder)
         return self._variables[folder]
-
-    def variables(self, python: str) -> dict[str, str]:
-        """Return the variables that tell torch and Triton their folders, once these may be used."""
-        return self.prepare(python).result()
 
     def notices(self) -> list[Notice]:
         """Return which folders are not used, and what makes this run slower and is no error.

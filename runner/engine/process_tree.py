@@ -10,8 +10,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import TimeoutExpired
-from typing import Protocol
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _PF_FORKNOEXEC = 0x40
@@ -149,30 +147,6 @@ def kill_tree(pid: int, *, reaped: bool = False) -> None:
         with contextlib.suppress(OSError):
             os.killpg(pid, signal.SIGKILL)
         _signal(pid, signal.SIGKILL)
-
-
-class Waitable(Protocol):
-    """A process that we wait for: a ``subprocess.Popen``, or what is used as one."""
-
-    @property
-    def pid(self) -> int:
-        """Its number."""
-
-    def poll(self) -> int | None:
-        """Return its exit status; None while it lives."""
-
-    def wait(self, timeout: float) -> int:
-        """Wait for its end. Raises subprocess.TimeoutExpired."""
-
-
-def end(process: Waitable, grace: float) -> None:
-    """Wait ``grace`` seconds for a process to end by itself, then kill it with all that it started."""
-    with contextlib.suppress(TimeoutExpired):
-        process.wait(grace)
-    if process.poll() is None:  # not reaped yet, so the number is still its own
-        kill_tree(process.pid)
-        with contextlib.suppress(TimeoutExpired):
-            process.wait(5)
 
 
 def kill_descendants(pid: int) -> None:

@@ -76,6 +76,16 @@ class ServerProcess:
         return status
 
 
+def _end(process: subprocess.Popen[bytes] | ServerProcess, grace: float) -> None:
+    """Wait ``grace`` seconds for a process to end by itself, then kill it with all that it started."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace)
+    if process.poll() is None:  # not reaped yet, so the number is still its own
+        process_tree.kill_tree(process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+
+
 @dataclass(slots=True, eq=False)
 class Zygote:
     """A zygote of ``python``, from its start. What it says arrives through ``channel``, once it has opened that."""
@@ -144,7 +154,7 @@ class Zygote:
         """End it, with the servers that it has."""
         if self.channel is not None:
             self.channel.close()
-        process_tree.end(self.popen, 2.0 if self.channel is not None else 0.0)
+        _end(self.popen, 2.0 if self.channel is not None else 0.0)
 
     def send_orders(self) -> None:
         """Send what waited until it was up."""
@@ -210,7 +220,7 @@ class Home(contextlib.AbstractContextManager["Home"]):
         Raises:
             OSError: the interpreter cannot be started.
         """
-        folders = {} if settings.CACHE_FOLDER in environ else self.caches.variables(python)
+        folders = {} if settings.CACHE_FOLDER in environ else self.caches.prepare(python).result()
         variables = interpreters.worker_environment({**folders, **environ})
         order = {"token": token, "warm": warm, "log": str(log), "environ": variables}
         return self._zygote(python, variables, log).fork(order)
@@ -533,4 +543,4 @@ class Server:
     def end(self, grace: float) -> None:
         """Wait ``grace`` seconds for it to end by itself, then kill it with all that it started."""
         if self._popen is not None:
-            process_tree.end(self._popen, grace)
+            _end(self._popen, grace)

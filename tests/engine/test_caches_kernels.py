@@ -48,7 +48,7 @@ def own_folder() -> Path:
 def ask(tmp_path: Path) -> tuple[list[Path], list[str], list[str]]:
     """Return what workers are given, the notices and the remarks of a run whose private folder is ``private``."""
     caches = KernelCaches(tmp_path / "private")
-    given = caches.variables(sys.executable)
+    given = caches.prepare(sys.executable).result()
     caches.close()
     notices, remarks = ([n.message for n in caches.notices() if n.severity == word] for word in ("warning", "info"))
     return [Path(given[name]) for name in NAMES], notices, remarks
