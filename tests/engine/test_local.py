@@ -321,7 +321,7 @@ def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str]) -> None:
     with Home() as home:
         home.environ.update(fake)
         home.prepare([sys.executable])
-        home.caches.variables(sys.executable)  # a compiler that is asked about itself is a child too
+        home.caches.prepare(sys.executable).result()  # a compiler that is asked about itself is a child too
         early = children()
         with LocalEngine({"here": sys.executable}, home=home) as engine:
             outcome = one(engine, "result['ok'] = 1")
@@ -334,7 +334,7 @@ def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str]) -> None:
     with Home() as home:
         home.environ.update(fake)
         home.prepare([sys.executable])
-        home.caches.variables(sys.executable)  # a compiler that is asked about itself is a child too
+        home.caches.prepare(sys.executable).result()  # a compiler that is asked about itself is a child too
         early = children()
     assert len(early) == 1 and gone(early[0]) and not home.folder.exists()
 
