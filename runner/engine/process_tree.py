@@ -212,20 +212,18 @@ A C++ compiler takes hundreds of MiB whatever the case; how many is its own affa
 """
 
 
-@dataclass(frozen=True, slots=True)
-class HeldMemory:
-    """Bytes that a job's processes hold: ``own`` by what it runs itself, ``compilers`` by compilers it has started."""
+def over_limit(own: int, compilers: int, limit: int) -> str:
+    """Return how the memory of a job passes ``limit`` bytes; empty if it does not.
 
-    own: int
-    compilers: int
-
-    def over(self, limit: int) -> str:
-        """Return how the memory passes ``limit`` bytes; empty if it does not."""
-        excess = max(0, self.compilers - ALLOWANCE)
-        if self.own + excess <= limit:
-            return ""
-        compilers = f" and compilers {_gib(excess)} beyond their {_gib(ALLOWANCE)}" if excess else ""
-        return f"resident set {_gib(self.own)}{compilers} passed the limit of {_gib(limit)}"
+    Args:
+        own: bytes that are held by what it runs itself.
+        compilers: bytes that are held by compilers that it has started.
+    """
+    excess = max(0, compilers - ALLOWANCE)
+    if own + excess <= limit:
+        return ""
+    beyond = f" and compilers {_gib(excess)} beyond their {_gib(ALLOWANCE)}" if excess else ""
+    return f"resident set {_gib(own)}{beyond} passed the limit of {_gib(limit)}"
 
 
 def _gib(size: int) -> str:
@@ -246,13 +244,13 @@ class Meter:
         self._pid = pid
         self._shared: dict[int, int] = {} if base is None else {pid: base}
 
-    def read(self, table: Mapping[int, Process]) -> HeldMemory:
-        """Measure what the job holds according to the process table."""
+    def read(self, table: Mapping[int, Process]) -> tuple[int, int]:
+        """Return the bytes that the job holds by what it runs itself, and by compilers, as the process table says."""
         members = tree_members(self._pid, table)
         helpers = [process for process in members if process.pid != self._pid]  # the job's own process is no compiler
         compilers = add_descendants({helper.pid for helper in helpers if is_compiler(helper)}, helpers)
         own = sum(self._own(process, table) for process in members if process.pid not in compilers)
-        return HeldMemory(max(0, own), sum(process.resident for process in members if process.pid in compilers))
+        return max(0, own), sum(process.resident for process in members if process.pid in compilers)
 
     def _own(self, process: Process, table: Mapping[int, Process]) -> int:
         """Return what a process holds beyond what it shared at first sight.

@@ -151,7 +151,7 @@ class RunningJob:
         """Its memory, and the disk that its log takes."""
         if self._meter is None:
             self._meter = process_tree.Meter(self.pid, self.base_memory)
-        detail = self._meter.read(table).over(self.limit)
+        detail = process_tree.over_limit(*self._meter.read(table), self.limit)
         if detail:
             self._cause, self.detail = "memory", detail
             self._kill(now)
