@@ -26,9 +26,9 @@ from runner.worker.judge.leaves import (
     spoilt_paths,
     value_findings,
 )
-from runner.worker.program.aliases import memory_of
 from runner.worker.program.errors import ErrorRecord, counts_as
 from runner.worker.program.global_state import is_generator, is_independent
+from runner.worker.program.memory import memory_of
 from runner.worker.program.messages import MESSAGES, WARNING
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf

@@ -18,7 +18,7 @@ from runner.worker.comparison.adjudication import Movement
 from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
 from runner.worker.comparison.small_tensors import compare_small_tensors
 from runner.worker.judge.evidence import Evidence
-from runner.worker.program.gaps import Gaps
+from runner.worker.program.memory import Gaps
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity

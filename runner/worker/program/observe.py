@@ -13,15 +13,22 @@ from torch.nn.parameter import is_lazy
 from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
 from runner.worker.program import global_state, modules
-from runner.worker.program.aliases import add_writes, find_relations, source_of
 from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
-from runner.worker.program.gaps import Gaps, GapWatch
-from runner.worker.program.kept import KeptTensors
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
+from runner.worker.program.memory import (
+    BEFORE,
+    Gaps,
+    GapWatch,
+    KeptTensors,
+    Places,
+    add_writes,
+    find_common,
+    find_relations,
+    find_sharing,
+    source_of,
+)
 from runner.worker.program.messages import Message, Messages, heard
-from runner.worker.program.places import Places
-from runner.worker.program.sharing import BEFORE, find_common, find_sharing
 from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
 from runner.worker.program.state import State, unchanged_paths
 from runner.worker.program.steps import Steps

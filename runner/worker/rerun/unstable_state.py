@@ -10,8 +10,8 @@ from dataclasses import replace
 from runner.contract.finding import Finding
 from runner.worker.program import global_state
 from runner.worker.program.load import Source, seed_all
+from runner.worker.program.memory import Places
 from runner.worker.program.observe import Observation, Settings, modes, snapshot_state
-from runner.worker.program.places import Places
 from runner.worker.program.snapshot import Tree, map_tensors, owner
 from runner.worker.torch_private.dispatch import FAKE_MODE
 
