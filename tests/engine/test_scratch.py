@@ -152,8 +152,8 @@ def test_what_a_killed_job_wrote_goes_with_the_engine(make: Make, base: Path) ->
     engine = make()
     source = """
         import os, signal
-        from runner.worker.program import folders
-        with folders.folder() as folder:
+        from runner.worker.program.load import temporary_folder
+        with temporary_folder() as folder:
             print(folder, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
     """

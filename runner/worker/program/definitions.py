@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
-from runner.worker.torch_private.definitions import GENERATED, HOOKS, is_inside, python_kernels
+from runner.worker.torch_private.settings import GENERATED, HOOKS, is_inside, python_kernels
 
 # The functions below call no builtin that a case has replaced.
 __builtins__ = dict(vars(builtins))  # type: ignore[assignment]

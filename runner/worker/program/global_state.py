@@ -26,8 +26,14 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from runner.contract.global_setting import FILTERS, FLUSHES, LOCALE, NESTING, writer_of
-from runner.worker.torch_private.caches import flag_modules, flag_overrides
-from runner.worker.torch_private.definitions import PRINT_OPTIONS, attributes, print_options, setters
+from runner.worker.torch_private.settings import (
+    PRINT_OPTIONS,
+    attributes,
+    flag_modules,
+    flag_overrides,
+    print_options,
+    setters,
+)
 
 
 @dataclass(frozen=True, slots=True)

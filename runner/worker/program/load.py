@@ -11,6 +11,7 @@ import os
 import random
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +22,11 @@ import torch
 
 from runner.contract.job import Job, defines
 from runner.contract.settings import DEFAULT_THREADS
-from runner.worker.program import folders
-from runner.worker.program.additions import Additions
 from runner.worker.program.errors import InvalidCase, describe
-from runner.worker.program.replacements import Replacements
+from runner.worker.program.replacements import Additions, Replacements
 from runner.worker.program.state import Holder, State, argument_names, file_holders, state_leaves
-from runner.worker.torch_private.caches import load_flags
-from runner.worker.torch_private.vectors import VECTORS_OK, forget_answers
+from runner.worker.torch_private.preparation import VECTORS_OK, forget_answers
+from runner.worker.torch_private.settings import load_flags
 
 MAKE_INPUTS = "make_inputs"
 CALLERS = ("STEPS", "CHANGES", "CONTEXTS", "THREADS")
@@ -241,7 +240,7 @@ def open_source(job: Job, folder: str | None = None) -> Iterator[Source]:
         InvalidCase: see ``environment``.
     """
     with contextlib.ExitStack() as stack:
-        here = folder or stack.enter_context(folders.folder())
+        here = folder or stack.enter_context(temporary_folder())
         replacements = Replacements() if job.foreign else None  # before anything is imported
         stack.enter_context(environment(job))
         source = Source(job.source, job.name, here, replacements)
@@ -343,3 +342,10 @@ def _import_first(name: str) -> None:
     except BaseException as error:
         raised = describe(error)
         raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a new folder, which is removed when its ``with`` ends. What cannot be removed goes with the engine's."""
+    return tempfile.TemporaryDirectory(
+        prefix="runner-", dir=os.environ.get("RUNNER_SCRATCH"), ignore_cleanup_errors=True
+    )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +16,6 @@ from torch.nn.parameter import is_lazy
 from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
 from runner.worker.program import global_state, modules
-from runner.worker.program.devices import synchronize
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.load import LoadedCase, in_stance, seed_all
 from runner.worker.program.memory import (
@@ -29,13 +31,12 @@ from runner.worker.program.memory import (
     source_of,
 )
 from runner.worker.program.messages import Message, Messages, heard
-from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot_leaf, storage_key
+from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot, snapshot_leaf, storage_key
 from runner.worker.program.state import State, unchanged_paths
-from runner.worker.program.steps import Steps
-from runner.worker.program.threads import in_new_thread
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.fallbacks import find_fallbacks, why_uncompiled
+from runner.worker.torch_private.counters import find_fallbacks, why_uncompiled
+from runner.worker.torch_private.dispatch import carried_modes
 
 REASON_LENGTH = 300  # characters of one graph break's reason
 global_state.read()  # a server looks for all settings before it forks
@@ -352,9 +353,8 @@ def read_counts(observation: Observation) -> None:
     observation.break_reasons = [reason.strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks or ()]
     observation.recompiles = counters.recompiles()
     observation.kernels, observation.vectorized = counters.kernels()
-    fallbacks = find_fallbacks(observation.error is not None)
-    observation.suppressed = fallbacks.errors
-    observation.notes += fallbacks.notes
+    observation.suppressed, notes = find_fallbacks(observation.error is not None)
+    observation.notes += notes
 
 
 def doubt_counts(observation: Observation, bounded: Iterable[str]) -> None:
@@ -527,3 +527,91 @@ def _generators(device: str) -> list[torch.Tensor]:
 def _have_moved(earlier: Sequence[torch.Tensor], device: str) -> bool:
     states = zip(earlier, _generators(device))  # noqa: B905  of the same devices
     return not all(torch.equal(*pair) for pair in states)
+
+
+class Steps:
+    """The optimizer of a case, which steps by the gradients of the call before."""
+
+    def __init__(self, loaded: LoadedCase, compile_step: Callable[[Any], Callable[..., Any]] | None) -> None:
+        """Make the optimizer, if the case has one; ``compile_step`` compiles its step."""
+        self._model, self._due, self._python = loaded.model, loaded.steps, loaded.python
+        self._step: Callable[..., Any] | None = None
+        self._gradients: dict[str, torch.Tensor] = {}
+        if any(loaded.steps) and loaded.make_optimizer is not None:
+            step = loaded.make_optimizer(loaded.model).step
+            self._step = compile_step(step) if compile_step is not None else step
+
+    def keep(self, gradients: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Keep the gradients of a call, by their names."""
+        self._gradients = dict(gradients) if self._step is not None else {}
+
+    def take(self, call: int) -> None:
+        """Step, if the caller does so before a call."""
+        if self._step is None or not self._due[call]:
+            return
+        for name, parameter in self._model.named_parameters():
+            parameter.grad = self._gradients.get(f"gradient of parameter {name}")
+        with self._python:
+            self._step()
+        for parameter in self._model.parameters():
+            parameter.grad = None
+
+
+def in_new_thread(function: Callable[[], Any]) -> Any:
+    """Return what ``function`` gives in a new thread, or raise what it raises.
+
+    The grad mode and its like are those that torch gives to a thread. Modes that see operators are carried over: they
+    are a further run's.
+    """
+    carry = carried_modes()
+
+    def work() -> Any:
+        with carry:
+            return function()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
+
+
+LOST = 5
+"""Exit status of a process whose device has been lost in a run of our own."""
+
+_WITHOUT_QUEUE = ("cpu", "meta")
+
+
+def synchronize(device: str) -> None:
+    """Wait for the device, so that its errors belong to the call that made them.
+
+    Raises:
+        RuntimeError: an earlier kernel failed.
+    """
+    if device not in _WITHOUT_QUEUE:
+        getattr(torch, device).synchronize()
+
+
+def end_if_lost(device: str) -> None:
+    """End this process without a result if an assertion has spoilt its device for every later call.
+
+    For runs beside the program's own, such as one with perturbed inputs: control asks again without them, in another
+    process.
+    """
+    try:
+        synchronize(device)
+    except RuntimeError as error:
+        print(f"the device {device} is lost: {error}", file=sys.stderr, flush=True)
+        os._exit(LOST)
+
+
+def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], Leaf]:
+    """Return the leaves before they meet the model, by call and path: inputs of each call, and the state of the first.
+
+    Raises:
+        InvalidCase: making the inputs raised.
+    """
+    module = loaded.module.__name__
+    leaves = {(0, path): snapshot_leaf(leaf, path, module) for path, leaf in loaded.state_leaves().leaves}
+    for call in range(len(loaded.makers)):
+        args = loaded.make_inputs(call, settings.seed + call)
+        for name, arg in zip(loaded.argument_names(len(args)), args, strict=True):
+            leaves.update({(call, leaf.path): leaf for leaf in snapshot(arg, name, module).leaves})
+    return leaves

@@ -4,6 +4,10 @@ A case may replace ``torch.equal``, ``torch.Tensor.__ne__``, ``json.dumps`` or `
 code alike. The judge and this worker call these functions too, and so must find the original ones: with others a wrong
 result could pass. Functions that neither this worker nor torch's top level names, such as those of
 ``torch.nn.functional``, stay as a case leaves them.
+
+Every run loads the case's source anew, and so computes again what it keeps there. What it keeps in torch, such as a
+table in ``torch.nn.Linear``, would stay: eager would fill it and compiled code only read it. So it is removed before the
+source is loaded again (``Additions``).
 """
 
 from __future__ import annotations
@@ -11,9 +15,13 @@ from __future__ import annotations
 import builtins
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
+import torch
+
 from runner.worker.program.definitions import Definitions, Replacement
+from runner.worker.program.walk import PYTHON
 from runner.worker.torch_private.dispatch import (
     DEVICE_MODE,
     count_function_modes,
@@ -65,3 +73,30 @@ def _modules() -> list[types.ModuleType]:
     own = [module for name, module in list(sys.modules.items()) if name.startswith("runner.worker")]
     named = [value for module in own for value in list(vars(module).values()) if type(value) is types.ModuleType]
     return [builtins, *own, *named]
+
+
+_MODULES = ("torch", "torch.nn", "torch.nn.functional", "torch.optim")
+_DATA = (torch.Tensor, dict, list, tuple, set, *PYTHON)
+"""Functions, classes and modules may be a package's own, which it adds once."""
+
+
+class Additions:
+    """What torch's modules and classes hold when this object is made."""
+
+    def __init__(self) -> None:
+        """Remember the names in 300 holders."""
+        self._names = [(holder, frozenset(vars(holder))) for holder in _holders()]
+
+    def remove(self) -> None:
+        """Remove values that were added since."""
+        for holder, names in self._names:
+            for name in vars(holder).keys() - names:
+                if issubclass(type(vars(holder)[name]), _DATA) and not name.startswith("__"):
+                    delattr(holder, name)
+
+
+def _holders() -> Iterator[Any]:
+    modules = [sys.modules[name] for name in _MODULES]
+    classes = {value for module in modules for value in list(vars(module).values()) if issubclass(type(value), type)}
+    yield from modules
+    yield from (value for value in classes if value.__module__.partition(".")[0] == "torch")

@@ -16,7 +16,7 @@ import torch
 
 from runner.worker.program import modules
 from runner.worker.program.arrays import is_array
-from runner.worker.program.values import FIXED, NOTHING, is_generator, python_value
+from runner.worker.program.snapshot import FIXED, NOTHING, is_generator, python_value
 from runner.worker.program.walk import Unread, Walk, class_name
 
 _TABLES = (dict, list, set)

@@ -25,9 +25,8 @@ from runner.worker.operators.exactness import map_arguments, names_of_written
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom
 from runner.worker.operators.steps import compare_rounded
 from runner.worker.operators.table import freedom_of, row_of
-from runner.worker.program.devices import end_if_lost
 from runner.worker.program.load import Source
-from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.observe import Observation, Settings, end_if_lost, observe
 from runner.worker.program.snapshot import storage_key
 from runner.worker.program.walk import flatten
 from runner.worker.rerun import kinks

@@ -11,11 +11,9 @@ import torch
 
 from runner.worker import thresholds
 from runner.worker.comparison.compare import lies_within
-from runner.worker.program.devices import end_if_lost
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source
-from runner.worker.program.observe import CallRecord, Observation, Settings, observe
-from runner.worker.program.originals import originals
+from runner.worker.program.observe import CallRecord, Observation, Settings, end_if_lost, observe, originals
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.program.walk import flatten
 from runner.worker.rerun.wide_values import WideValues

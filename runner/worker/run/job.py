@@ -23,13 +23,12 @@ from runner.contract.policies import RULED
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason
-from runner.worker.program import backends, replays
+from runner.worker.program import backends
+from runner.worker.program.eager import eagers_numbers, observe_eager, observe_further
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Observation, Settings, doubt_counts, observe, read_counts
-from runner.worker.program.own_compilation import observe_eager, observe_further
-from runner.worker.program.random_numbers import eagers_numbers
 from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
 from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, note_varying, tree_disagreement
@@ -175,7 +174,7 @@ def observe_backend(
     loaded = source.load(settings.seed, launching=True, twin=twin)
     validate_distributions(False)
     target = compile_module(loaded.model)
-    with eagers_numbers(job, eager), replays.count_replays() as counted, watch or contextlib.nullcontext():
+    with eagers_numbers(job, eager), backends.count_replays() as counted, watch or contextlib.nullcontext():
         compiled = observe(
             loaded,
             target,
@@ -253,8 +252,8 @@ class _Run:
                 self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays,
                 benchmarked=counters.benchmarked(),
             )  # fmt: skip
-            if not compiled.replays and replays.makes_graphs(self.job.backend, self.settings.device):
-                compiled.notes.append(replays.missing_note(self.job.backend["mode"], len(compiled.calls)))
+            if not compiled.replays and backends.makes_graphs(self.job.backend, self.settings.device):
+                compiled.notes.append(backends.missing_note(self.job.backend["mode"], len(compiled.calls)))
 
         again = self._vary(eager, compiled, compile_module) if place is None else []
         self.phases.begin("judge")

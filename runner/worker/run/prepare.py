@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner.contract.job import Job
-from runner.worker.program import folders
 from runner.worker.program.errors import InvalidCase
-from runner.worker.program.load import Source, open_source
+from runner.worker.program.load import Source, open_source, temporary_folder
 from runner.worker.run.job import Unavailable, require
 
 
@@ -47,5 +46,5 @@ def variable(name: str, value: str | None) -> Iterator[None]:
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
     """Give this process a cache of compiled code of its own while the block lasts."""
-    with folders.folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
+    with temporary_folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
         yield

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
+
+import torch
 
 from runner.contract.finding import Finding
 from runner.contract.oracles import OTHER_NUMBERS, row_of
@@ -13,8 +18,8 @@ from runner.worker.judge.judge import judge
 from runner.worker.program.backends import Compile
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, observe
-from runner.worker.program.pinned_numbers import Draws, pinned_numbers
 from runner.worker.rerun.reference import Reference
+from runner.worker.torch_private.dispatch import kernels_replaced
 
 NOTE = "where each random number depends on its place alone, both agree: only the stream of random numbers differs"
 
@@ -81,3 +86,112 @@ def _agree(
     reference = Reference(source, settings, eager, False, begin)
     again = judge(Evidence(evidence.job, eager, compiled, reference))
     return not any(_may_come_of_draws(finding) for finding in again)
+
+
+_STEP, _SHIFT = 0.6180339887498949, 0.4142135623730951
+"""Multiples of either, without their whole parts, lie evenly between zero and one."""
+
+_PARTS = 2**20
+"""Numbers are odd multiples of half a part: float32 holds them too, so that comparisons with them agree."""
+
+Kernel = Callable[..., Any]
+
+
+class Draws:
+    """Which draws were made, by their number of elements.
+
+    Args:
+        counted: each draw of so many elements has other numbers than the one before it; else all have the same.
+    """
+
+    def __init__(self, counted: bool) -> None:
+        """Begin with none."""
+        self._counted = counted
+        self.counts: Counter[int] = Counter()
+
+    def uniform(self, like: torch.Tensor) -> torch.Tensor:
+        """Return a draw for a tensor: numbers of float64 between zero and one, by their place."""
+        size = like.numel()
+        shift = 1.0 + self.counts[size] * self._counted
+        self.counts[size] += 1
+        places = torch.arange(1, size + 1, dtype=torch.float64, device=like.device)
+        fractions = (places * _STEP + shift * _SHIFT).frac()
+        return (((fractions * _PARTS).floor() + 0.5) / _PARTS).reshape(like.shape)
+
+    def normal(self, like: torch.Tensor) -> torch.Tensor:
+        """Return a draw from the standard normal distribution."""
+        return (2 * self.uniform(like) - 1).erfinv() * math.sqrt(2)
+
+
+def _write(target: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    return target.copy_(numbers)
+
+
+def _kernels(draws: Draws) -> dict[str, Kernel]:
+    """Return what stands for operators of ATen that draw; ``generator`` and the like are not looked at."""
+
+    def normal(x: torch.Tensor, mean: float = 0.0, std: float = 1.0, **_: Any) -> torch.Tensor:
+        parts = torch.view_as_real(x) if x.is_complex() else x  # whose parts share the variance
+        _write(parts, mean + draws.normal(parts) * (std * (math.sqrt(0.5) if x.is_complex() else 1.0)))
+        return x
+
+    def normal_of_tensors(mean: Any, std: Any, **_: Any) -> torch.Tensor:
+        like: torch.Tensor = mean + std  # broadcast, and of the result's dtype
+        return (mean + std * draws.normal(like)).to(like.dtype)
+
+    def integers(x: torch.Tensor, low: int, high: int | None) -> torch.Tensor:
+        end = 2**24 if high is None else high
+        return _write(x, (low + draws.uniform(x) * (end - low)).floor())
+
+    def slopes(
+        x: torch.Tensor, noise: torch.Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False,
+        *_: Any, **__: Any,
+    ) -> torch.Tensor:  # fmt: skip
+        if not training:
+            return torch.nn.functional.leaky_relu(x, (lower + upper) / 2)
+        drawn = torch.where(x <= 0, lower + draws.uniform(x) * (upper - lower), 1.0)
+        return x * noise.copy_(drawn)
+
+    def dropout(x: torch.Tensor, p: float, train: bool | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        if train is False or p == 0:
+            return x.clone(), torch.ones_like(x, dtype=torch.bool)
+        mask = draws.uniform(x) > p
+        return x * mask * (1 / (1 - p) if p < 1 else 0.0), mask
+
+    def permutation(n: int, generator: Any, *, out: torch.Tensor) -> torch.Tensor:
+        return _write(out.resize_(n), draws.uniform(torch.empty(n, device=out.device)).argsort())
+
+    return {
+        "uniform_": lambda x, low=0.0, high=1.0, **_: _write(x, low + draws.uniform(x) * (high - low)),
+        "normal_": normal,
+        "normal.Tensor_Tensor": normal_of_tensors,
+        "normal.Tensor_float": lambda mean, std=1.0, **_: normal_of_tensors(mean, std),
+        "normal.float_Tensor": normal_of_tensors,
+        "log_normal_": lambda x, mean=1.0, std=2.0, **_: _write(x, (mean + std * draws.normal(x)).exp()),
+        "bernoulli_.float": lambda x, p=0.5, **_: _write(x, draws.uniform(x) < p),
+        "bernoulli_.Tensor": lambda x, p, **_: _write(x, draws.uniform(x) < p),
+        "bernoulli.out": lambda p, *, out, **_: _write(out.resize_(p.shape), draws.uniform(p) < p),
+        "exponential_": lambda x, rate=1.0, **_: _write(x, -(1 - draws.uniform(x)).log() / rate),
+        "geometric_": lambda x, p, **_: _write(x, ((1 - draws.uniform(x)).log() / math.log1p(-p)).ceil()),
+        "cauchy_": lambda x, middle=0.0, width=1.0, **_: _write(
+            x, middle + width * ((draws.uniform(x) - 0.5) * math.pi).tan()
+        ),
+        "random_": lambda x, **_: integers(x, 0, None),
+        "random_.to": lambda x, high, **_: integers(x, 0, high),
+        "random_.from": lambda x, low, high, **_: integers(x, low, high),
+        "randperm.generator_out": permutation,
+        "rrelu_with_noise": slopes,
+        "rrelu_with_noise_": lambda x, *args, **kwargs: _write(x, slopes(x, *args, **kwargs)),
+        "native_dropout": dropout,
+    }
+
+
+@contextlib.contextmanager
+def pinned_numbers(device: str, draws: Draws) -> Iterator[None]:
+    """Let torch's operators draw numbers by their place while the block lasts, and count the draws.
+
+    Raises:
+        ImportError: torch cannot replace kernels.
+    """
+    with kernels_replaced(_kernels(draws), device.partition(":")[0].upper()):
+        yield

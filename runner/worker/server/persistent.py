@@ -21,7 +21,7 @@ from runner.contract.job import Job
 from runner.worker.program import global_state
 from runner.worker.program.definitions import Definitions
 from runner.worker.server.warm_up import forget
-from runner.worker.torch_private.caches import is_compiler_loaded
+from runner.worker.torch_private.settings import is_compiler_loaded
 
 _NO_PACKAGE = ("threading", "runner", "")
 """First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""

@@ -25,8 +25,8 @@ from typing import Any
 
 from runner.contract.job import Job
 from runner.worker.torch_private import preparation
+from runner.worker.torch_private.preparation import candidates, compile_a_kernel, forget_answers, has_picked_none, probe
 from runner.worker.torch_private.registry import backend_names
-from runner.worker.torch_private.vectors import candidates, compile_a_kernel, forget_answers, has_picked_none, probe
 
 LEVELS = ("none", "capture", "compilers", "dynamo", "aot", "backward", "import", "inductor")
 """How far a server goes: torch alone; Dynamo imported; Inductor too, and the processor's vector instructions probed;

@@ -28,10 +28,10 @@ import torch
 
 from runner.contract.job import Job
 from runner.worker.program import backends
+from runner.worker.program.eager import own_compilations
 from runner.worker.program.errors import ErrorRecord, InvalidCase, describe
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, read_counts
-from runner.worker.program.own_compilation import own_compilations
 from runner.worker.program.repeated import RepeatedCall
 from runner.worker.run.job import Send, validate_distributions
 from runner.worker.run.prepare import variable, with_source

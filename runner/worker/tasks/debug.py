@@ -16,9 +16,9 @@ import torch
 
 from runner.contract.job import Job
 from runner.worker.program import backends
+from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.load import Source, configured
 from runner.worker.program.observe import Settings, observe, read_counts
-from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import own_cache, variable, with_source
 from runner.worker.torch_private import counters

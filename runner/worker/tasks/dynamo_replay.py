@@ -15,11 +15,11 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.program import backends, folders
+from runner.worker.program import backends
+from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.errors import InvalidCase, describe
-from runner.worker.program.load import LoadedCase, Source, configured, environment
+from runner.worker.program.load import LoadedCase, Source, configured, environment, temporary_folder
 from runner.worker.program.observe import Settings, observe
-from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.torch_private import dynamo
 from runner.worker.torch_private.counters import start_counting
@@ -41,7 +41,7 @@ def run_dynamo_record(job: Job, send: Send) -> dict[str, Any]:
     root = Path(job.arguments["folder"])
     flags = {"torch._dynamo.config.replay_record_enabled": True, "torch._dynamo.config.debug_dir_root": str(root)}
     try:
-        with folders.folder() as folder, environment(job), configured(flags.items()):
+        with temporary_folder() as folder, environment(job), configured(flags.items()):
             settings = Settings.of(job)
             source = Source(job.source, job.name, folder)
             with settings_of_judged_run(job, source):

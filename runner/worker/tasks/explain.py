@@ -19,10 +19,10 @@ from torch.fx import GraphModule, Node
 
 from runner.contract.job import Job
 from runner.worker.program import backends
+from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.errors import describe
 from runner.worker.program.load import Source, seed_all
 from runner.worker.program.observe import Settings, modes, observe
-from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.run.prepare import with_source
 from runner.worker.torch_private import counters

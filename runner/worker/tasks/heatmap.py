@@ -15,10 +15,10 @@ from runner.contract.oracles import ORACLES
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.program import backends
+from runner.worker.program.eager import observe_eager
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source, open_source
 from runner.worker.program.observe import Settings
-from runner.worker.program.own_compilation import observe_eager
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions

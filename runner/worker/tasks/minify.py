@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
-from runner.worker.program import backends, folders
+from runner.worker.program import backends
+from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.errors import InvalidCase, describe
-from runner.worker.program.load import configured, environment, open_source
+from runner.worker.program.load import configured, environment, open_source, temporary_folder
 from runner.worker.program.observe import Settings, observe
-from runner.worker.program.random_numbers import settings_of_judged_run
 from runner.worker.run.job import Send
 from runner.worker.torch_private import minifier
 from runner.worker.torch_private.counters import start_counting
@@ -85,7 +85,7 @@ def _cut(job: Job) -> dict[str, Any] | None:
 def _run(job: Job) -> dict[str, Any] | None:
     """Run a script of the minifier as ``python repro.py`` would: nothing of the case is set."""
     torch.set_num_threads(int(job.threads or torch.get_num_threads()))
-    with folders.folder() as folder:
+    with temporary_folder() as folder:
         os.chdir(folder)
         raised = _script(job.arguments["script"], [])
         os.chdir("/")

@@ -1,4 +1,4 @@
-"""What torch's compiler counts: graphs, graph breaks, recompilations, kernels, hits of caches.
+"""What torch's compiler counts and records: graphs, breaks, recompilations, kernels, cache hits, what ran eagerly.
 
 A count is None where this torch has no such counter. It is never 0 for that reason.
 """
@@ -6,6 +6,7 @@ A count is None where this torch has no such counter. It is never 0 for that rea
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -205,3 +206,64 @@ def _values() -> dict[str, int | None]:
         "graph_breaks": None if breaks is None else sum(breaks.values()),
         "recompiles": recompiles(),
     }
+
+
+# --- what ran eagerly under a backend, and why ---
+
+_EXCEPTIONS = Door(
+    "torch._dynamo.exc", "errors of the compiler that nobody saw are not told from what it does not support"
+)
+_LENGTH = 200  # characters of a reason
+_LIMIT_HIT = re.compile("recompile limit exceeded|cache_size_limit")  # as 2.13 and 2.6 count it
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+_SKIPPED = re.compile(
+    r"(?i)\bdisable\b.*\bfunction\b|marked as skipped|\bskip function\b|\bunsupported builtin\b"
+)  # the last two in 2.6
+_BREAK = re.compile(r"\bskip function graph_break in file .*/torch/_dynamo/decorators\.py")
+"""How torch 2.6 records a call of ``torch._dynamo.graph_break``, which runs nothing."""
+_FLAG = re.compile(r"torch\._dynamo\.config\.\w+(?= ?= ?True)")
+"""A flag that torch's hint says to set."""
+
+
+def find_fallbacks(raised: bool) -> tuple[list[str], list[str]]:
+    """Return which frames ran eagerly since ``start_counting``: those whose compile error nobody saw, and notes on the
+    others. The last error of a run that ``raised`` may be the one it raised.
+
+    A frame that torch does not support is left alone and noted. Any other error is raised, unless ``suppress_errors``
+    hides it or the case's Python catches it. It may catch what eager raises too.
+    """
+    errors: dict[str, None] = {}
+    notes: dict[str, None] = {}
+    exceptions = _EXCEPTIONS.find()
+    for metrics in compilations() if exceptions is not None else ():
+        if not metrics.fail_type:
+            continue
+        what = f"{metrics.co_name}: {metrics.fail_type}: {_summary(str(metrics.fail_reason or ''))}"
+        kind = getattr(exceptions, metrics.fail_type, Exception)
+        if issubclass(kind, (exceptions.Unsupported, exceptions.UserError)):
+            if not _LIMIT_HIT.search(what):
+                notes[f"torch compiled nothing of a frame, and its operators ran eagerly: {what}"] = None
+        elif metrics.config_suppress_errors or not (raised or issubclass(kind, exceptions.TorchRuntimeError)):
+            errors[what] = None
+    if any(_LIMIT_HIT.search(reason) for reason in of("unimplemented") or ()):
+        notes["torch reached its recompile limit: some calls ran eagerly under the backend"] = None
+    for reason in of("graph_break") or ():
+        if _SKIPPED.search(_summary(reason)) and not _BREAK.search(reason):
+            notes[f"a function that torch.compile is not to trace ran eagerly: {_summary(reason)}"] = None
+    return [*errors], [*notes]
+
+
+def _summary(reason: str) -> str:
+    """Return the first line of a reason without addresses, and the next one where it only says who raised."""
+    first, _, rest = _ADDRESS.sub("", reason.strip()).partition("\n")
+    return " ".join([first, rest.split("\n")[0]] if first.endswith(":") else [first])[:_LENGTH]
+
+
+def why_uncompiled() -> str:
+    """Return why no graph was compiled since torch's counters were cleared, and the flag that changes it; empty if
+    torch names no reason."""
+    for reason in (str(key) for kind in ("unimplemented", "graph_break") for key in of(kind) or ()):
+        flag = _FLAG.search(reason)
+        remedy = f"; to have it traced: config: {{{flag[0]}: true}}" if flag else ""
+        return reason.strip().split("\n")[0][:_LENGTH] + remedy
+    return ""

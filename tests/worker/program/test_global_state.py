@@ -22,7 +22,7 @@ from runner.contract.global_setting import FILTERS, LOCALE, NESTING, Setting
 from runner.worker.program import global_state
 from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
 from runner.worker.program.graph_cache import FORCED
-from runner.worker.torch_private.caches import entry_of_flag, flag_modules
+from runner.worker.torch_private.settings import entry_of_flag, flag_modules
 
 OTHER: dict[str, Any] = {
     "torch.is_grad_enabled()": False,

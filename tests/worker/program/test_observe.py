@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import collections
+import subprocess
+import sys
+import threading
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from worker_jobs import job, source
 
-from runner.worker.program import observe as observing
+import runner.worker.program.observe as observing
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import Source
-from runner.worker.program.observe import Settings, observe
+from runner.worker.program.observe import Settings, in_new_thread, observe, originals
 from runner.worker.program.snapshot import snapshot
 from runner.worker.program.walk import flatten
 
@@ -235,3 +241,105 @@ def test_settings_are_read_where_a_call_raises(tmp_path):
     (call,) = observe(loaded, loaded.model, Settings.of(job())).calls
     assert call.error is not None and call.settings == {"torch.is_warn_always_enabled()": (False, True)}
     assert not torch.is_warn_always_enabled()
+
+
+def test_a_thread_has_modes_of_its_own():
+    with torch.no_grad():
+        assert in_new_thread(torch.is_grad_enabled) and not torch.is_grad_enabled()
+    assert in_new_thread(threading.current_thread) is not threading.main_thread()
+
+
+def test_an_error_comes_out():
+    with pytest.raises(ZeroDivisionError):
+        in_new_thread(lambda: 1 / 0)
+
+
+def test_modes_that_see_operators_see_those_of_the_thread():
+    seen = []
+
+    class Dispatch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append("dispatch")
+            return function(*args, **(kwargs or {}))
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append("function")
+            return function(*args, **(kwargs or {}))
+
+    with Dispatch(), Functions():
+        in_new_thread(lambda: torch.sin(torch.ones(2)))
+        count = len(seen)
+        torch.sin(torch.ones(2))
+    assert "dispatch" in seen[:count] and "function" in seen[:count] and len(seen) == 2 * count
+    torch.cos(torch.ones(2))
+    assert len(seen) == 2 * count
+
+
+ROOT = Path(observing.__file__).parents[3]
+
+PROGRAM = """
+import sys, types
+import torch
+import runner.worker.program.observe as observing
+from runner.worker.program.observe import Settings, observe
+from runner.worker.rerun import legal_runs, reference
+from worker_jobs import run, source
+
+lost = False
+class Device:
+    synchronize = staticmethod(lambda: None)
+def synchronize(device):
+    if lost:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+observing.synchronize = synchronize
+original = reference.observe
+def observe(*args, **more):
+    global lost
+    lost = True
+    return original(*args, **more)
+setattr({"reference": reference, "legal_runs": legal_runs}[sys.argv[1]], "observe", observe)
+run(source("return x.sum(0)", "torch.randn(4000, 5)"), "planted:off_by_one", {}, grad={"mode": "off"})
+print("a result")
+"""
+
+
+@pytest.mark.parametrize("runs", ["reference", "legal_runs"])
+def test_a_run_of_our_own_that_loses_the_device_ends_the_process(runs: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", PROGRAM, runs],
+        capture_output=True, text=True, cwd=ROOT, env={"PYTHONPATH": f"{ROOT}:{ROOT / 'tests' / 'worker'}", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (process.returncode, process.stdout) == (observing.LOST, ""), process.stderr
+    assert "the device cpu is lost: CUDA error: device-side assert triggered" in process.stderr
+
+
+def test_a_processor_is_never_lost() -> None:
+    observing.end_if_lost("cpu")
+    observing.end_if_lost("meta")
+
+
+def test_a_device_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waits.append(1))
+    observing.synchronize("cuda")
+    observing.synchronize("cpu")
+    assert waits == [1]
+
+
+TWO_CALLS = "CALLS = [make_inputs, make_inputs]"
+
+
+def test_they_are_what_a_run_begins_with(tmp_path):
+    text = source("self.w.add_(1)\nx.mul_(2)\nreturn x + self.w", init="self.w = torch.ones(5)", definitions=TWO_CALLS)
+    settings = Settings.of(job(grad={"mode": "off"}))
+    case = Source(text, "case", str(tmp_path))
+    loaded = case.load(0)
+    run = observe(loaded, loaded.model, settings)
+    leaves = originals(case.load(0), settings)
+    tensors = [place for place, leaf in leaves.items() if isinstance(leaf.value, torch.Tensor)]
+    assert sorted(tensors) == [(0, "attribute w"), (0, "input x"), (1, "input x")]
+    assert torch.equal(leaves[0, "attribute w"].value, torch.ones(5))
+    for call in (0, 1):
+        (leaf,) = run.calls[call].inputs.leaves
+        assert torch.equal(leaf.value, leaves[call, "input x"].value * 2)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from runner.worker.server import warm_up
-from runner.worker.torch_private import vectors as vectors_of_case
+from runner.worker.torch_private import preparation
 
 ROOT = Path(warm_up.__file__).parents[3]
 COLD = ("none", "capture", "compilers")
@@ -323,14 +323,14 @@ def test_a_probe_that_failed_beside_the_block_is_asked_again(
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     try:
         for works in (True, False):
-            vectors_of_case.forget_answers()
+            preparation.forget_answers()
             probed.clear()
             with caplog.at_level(logging.WARNING), warm_up.preparing():
                 pass
             assert bool(isa) is works and probed == [str(isa)] * 2
         assert "probed again: yes" in caplog.text and "probed again: no" in caplog.text
     finally:
-        vectors_of_case.forget_answers()
+        preparation.forget_answers()
 
 
 def test_missing_vectors_are_named_once_torch_has_picked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from worker_jobs import passes, run, source
 
-from runner.worker.program import replays
+from runner.worker.program import backends
 
 
 class Graph:
@@ -28,7 +28,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Graph:
 def test_replays_are_counted_while_somebody_counts_and_happen_always(graph: Graph) -> None:
     original = Graph.replay
     graph.replay()
-    with replays.count_replays() as counter:
+    with backends.count_replays() as counter:
         graph.replay()
         graph.replay()
     graph.replay()
@@ -38,7 +38,7 @@ def test_replays_are_counted_while_somebody_counts_and_happen_always(graph: Grap
 
 def test_counting_ends_with_an_error_too(graph: Graph) -> None:
     original = Graph.replay
-    with pytest.raises(ZeroDivisionError), replays.count_replays():
+    with pytest.raises(ZeroDivisionError), backends.count_replays():
         1 / 0  # noqa: B018
     assert Graph.replay is original
 
@@ -56,23 +56,25 @@ def test_torch_replays_by_the_method_that_is_counted() -> None:
      (None, "cuda", False), ("reduce-overhead", "cpu", False)],
 )  # fmt: skip
 def test_which_modes_make_graphs(mode: str | None, device: str, expected: bool) -> None:
-    assert replays.makes_graphs({"backend": "inductor", "mode": mode}, device) is expected
+    assert backends.makes_graphs({"backend": "inductor", "mode": mode}, device) is expected
 
 
 def test_the_modes_are_those_that_torch_gives_graphs() -> None:
     modes = torch._inductor.list_mode_options()
-    assert {name for name, options in modes.items() if options.get("triton.cudagraphs")} == set(replays.GRAPH_MODES)
+    assert {name for name, options in modes.items() if options.get("triton.cudagraphs")} == set(backends.GRAPH_MODES)
 
 
 def test_a_job_says_how_many_and_remarks_on_none(monkeypatch: pytest.MonkeyPatch) -> None:
     text = source("return torch.relu(x)")
     quiet = run(text, "inductor")
     assert passes(quiet) and quiet["replays"] == 0 and not quiet["notes"]
-    monkeypatch.setattr(replays, "makes_graphs", lambda backend, device: "mode" in backend)
+    monkeypatch.setattr(backends, "makes_graphs", lambda backend, device: "mode" in backend)
     noted = run(text, "inductor", compile={"mode": "reduce-overhead"})
-    assert passes(noted) and noted["notes"] == [replays.missing_note("reduce-overhead", 1)]
+    assert passes(noted) and noted["notes"] == [backends.missing_note("reduce-overhead", 1)]
 
 
 def test_what_is_said_where_none_was_replayed() -> None:
-    assert replays.missing_note("max-autotune", 3) == "mode max-autotune replayed no CUDA graph"
-    assert replays.missing_note("max-autotune", 1).endswith(": the second call would record one, and there is one call")
+    assert backends.missing_note("max-autotune", 3) == "mode max-autotune replayed no CUDA graph"
+    assert backends.missing_note("max-autotune", 1).endswith(
+        ": the second call would record one, and there is one call"
+    )

@@ -1,15 +1,26 @@
-"""Models that compile parts of themselves: eager runs go without, since compiled code is no reference for compiled
-code."""
+"""Eager as the reference: without what a model compiles by itself, and the random numbers that compiled code is to draw.
+
+Compiled code is no reference for compiled code, so that eager runs go without it.
+
+Inductor draws other numbers than eager by itself, so that no value of such a case could be compared. Its flag
+``fallback_random`` gives it eager's generator. It also changes how a graph is decomposed and which passes run, so that
+it may hide a defect that a user meets: a case that draws nothing runs without it. What numpy and Python draw does not
+count.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from runner.contract.job import Job
+from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.program.errors import InvalidCase
-from runner.worker.program.load import LoadedCase, Source
+from runner.worker.program.load import LoadedCase, Source, configured
 from runner.worker.program.observe import Observation, Settings, observe
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
@@ -80,3 +91,24 @@ def _differentiable(run: Observation) -> list[tuple[str, bool]]:
     leaves = [leaf for call in run.calls for leaf in call.outputs.leaves if leaf.metadata is not None]
     gradients = [(path, leaf is not None) for call in run.calls for path, leaf in call.gradients.items()]
     return [(leaf.path, leaf.metadata.requires_grad) for leaf in leaves if leaf.metadata is not None] + gradients
+
+
+@contextlib.contextmanager
+def eagers_numbers(job: Job, eager: Observation) -> Iterator[None]:
+    """Let Inductor draw eager's numbers while the block lasts, if eager drew any. The case's own ``config:`` wins."""
+    given = FALLBACK_RANDOM in job.config
+    with configured([(FALLBACK_RANDOM, True)] if eager.drew_random and not given else []):
+        yield
+
+
+@contextlib.contextmanager
+def settings_of_judged_run(job: Job, source: Source) -> Iterator[None]:
+    """Run eager once, and set while the block lasts what a judged run sets because of it.
+
+    Raises:
+        InvalidCase: the case cannot be loaded.
+    """
+    settings = Settings.of(job)
+    loaded = source.load(settings.seed)
+    with eagers_numbers(job, observe(loaded, loaded.model, settings)):
+        yield
