@@ -1,4 +1,4 @@
-"""Eager as the reference: without what a model compiles by itself, and the random numbers that compiled code is to draw.
+"""Eager as the reference: without what a model compiles by itself, and the random numbers that compiled code takes.
 
 Compiled code is no reference for compiled code, so that eager runs go without it.
 

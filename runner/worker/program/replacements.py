@@ -6,8 +6,8 @@ result could pass. Functions that neither this worker nor torch's top level name
 ``torch.nn.functional``, stay as a case leaves them.
 
 Every run loads the case's source anew, and so computes again what it keeps there. What it keeps in torch, such as a
-table in ``torch.nn.Linear``, would stay: eager would fill it and compiled code only read it. So it is removed before the
-source is loaded again (``Additions``).
+table in ``torch.nn.Linear``, would stay: eager would fill it and compiled code only read it. So it is removed before
+the source is loaded again (``Additions``).
 """
 
 from __future__ import annotations
