@@ -22,7 +22,7 @@ from runner.text import one_line
 PREFIX = "runner-scratch-"
 """How their names begin. Reports are never kept in one."""
 VARIABLE = "RUNNER_SCRATCH"
-"""Environment variable of workers: the folder for what they write (see ``runner/worker/program/load.py``)."""
+"""Environment variable of workers: the folder for what they write (see ``runner/worker/processes.py``)."""
 LONGEST = 70
 """Bytes that the path around it may have: a Unix socket in the folder has at most 107."""
 FALLBACK = "/tmp"

@@ -1,4 +1,5 @@
-"""What a forked copy of this process needs: messages as lines, and the kernel's help to end with its parent."""
+"""What a forked copy of this process needs: messages as lines, folders, and the kernel's help to end with its
+parent."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import contextlib
 import ctypes
 import json
 import math
+import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -58,3 +61,13 @@ def die_with_parent(number: int) -> None:
 def adopt_orphans() -> None:
     """Ask the kernel to make every descendant whose parent dies our child, so that we can end it."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a new folder, which is removed when its ``with`` ends.
+
+    It lies in the engine's folder, which the engine removes after a process was killed.
+    """
+    return tempfile.TemporaryDirectory(
+        prefix="runner-", dir=os.environ.get("RUNNER_SCRATCH"), ignore_cleanup_errors=True
+    )

@@ -152,7 +152,7 @@ def test_what_a_killed_job_wrote_goes_with_the_engine(make: Make, base: Path) ->
     engine = make()
     source = """
         import os, signal
-        from runner.worker.program.load import temporary_folder
+        from runner.worker.processes import temporary_folder
         with temporary_folder() as folder:
             print(folder, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

@@ -11,7 +11,6 @@ import os
 import random
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 
 from runner.contract.job import Job, defines
 from runner.contract.settings import DEFAULT_THREADS
+from runner.worker.processes import temporary_folder
 from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.replacements import Additions, Replacements
 from runner.worker.program.state import Holder, State, argument_names, file_holders, state_leaves
@@ -342,10 +342,3 @@ def _import_first(name: str) -> None:
     except BaseException as error:
         raised = describe(error)
         raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error
-
-
-def temporary_folder() -> tempfile.TemporaryDirectory[str]:
-    """Return a new folder, which is removed when its ``with`` ends. What cannot be removed goes with the engine's."""
-    return tempfile.TemporaryDirectory(
-        prefix="runner-", dir=os.environ.get("RUNNER_SCRATCH"), ignore_cleanup_errors=True
-    )

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from runner.contract.job import Job
+from runner.worker.processes import temporary_folder
 from runner.worker.program.errors import InvalidCase
-from runner.worker.program.load import Source, open_source, temporary_folder
+from runner.worker.program.load import Source, open_source
 from runner.worker.run.job import Unavailable, require
 
 

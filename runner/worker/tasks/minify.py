@@ -18,10 +18,11 @@ from typing import Any
 import torch
 
 from runner.contract.job import Job
+from runner.worker.processes import temporary_folder
 from runner.worker.program import backends
 from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.errors import InvalidCase, describe
-from runner.worker.program.load import configured, environment, open_source, temporary_folder
+from runner.worker.program.load import configured, environment, open_source
 from runner.worker.program.observe import Settings, observe
 from runner.worker.run.job import Send
 from runner.worker.torch_private import minifier
