@@ -6,13 +6,15 @@ The exception objects themselves are dropped at once: their tracebacks would kee
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from subprocess import CalledProcessError
+from types import FrameType
 from typing import Any
 
 import torch
@@ -123,8 +125,8 @@ def describe(
 
 
 def _facts(error: BaseException, source: str, module: str, during: str, packages: Collection[str]) -> ErrorRecord:
-    chain = list(_chain(error))
-    causes = list(_chain(error, contexts=False))
+    chain = _links(error, _cause_or_context)[:CHAIN_LIMIT]
+    causes = _links(error, _cause)[:CHAIN_LIMIT]
     bases = _qualified_bases(type(error), module)
     is_broken = isinstance(error, BrokenCompilerError)
     own = is_broken or (any(_of_compiler(name) for name in bases) and not {RUNTIME_ERROR, UNSUPPORTED} & set(bases))
@@ -162,10 +164,8 @@ def is_class(raised: ErrorRecord, name: str) -> bool:
     ``torch.linalg.LinAlgError`` is looked up in torch. Its class calls itself ``torch._C._LinAlgError``, so that the
     name ``LinAlgError`` means a class with an underscore too.
     """
-    resolved: Any = torch if name.startswith("torch.") else None
-    if resolved is not None:
-        for part in name.split(".")[1:]:
-            resolved = getattr(resolved, part, None)
+    parts = name.split(".")[1:] if name.startswith("torch.") else ["no part of torch"]
+    resolved: Any = functools.reduce(lambda holder, part: getattr(holder, part, None), parts, torch)
     if isinstance(resolved, type):
         return f"{resolved.__module__}.{resolved.__qualname__}" in raised.bases
     last = name.rpartition(".")[2]
@@ -192,19 +192,37 @@ def counts_as(compiled: ErrorRecord, eager: ErrorRecord) -> bool:
     return not compiled.compilers_own and eager.bases[0] in compiled.bases
 
 
-def _chain(error: BaseException, contexts: bool = True) -> Iterator[BaseException]:
-    """Yield the exception and what led to it, outermost first.
-
-    The inner exception of BackendCompilerFailed and of InductorError is followed before causes, since torch
-    raises those ``from None``. Suppressed contexts count, for the same reason.
-    """
-    visited: set[int] = set()
+def _links(error: BaseException, following: Callable[[BaseException], BaseException | None]) -> list[BaseException]:
+    """Return an exception and those that it leads to, the outermost first."""
+    links: dict[int, BaseException] = {}
     link: BaseException | None = error
-    while link is not None and id(link) not in visited and len(visited) < CHAIN_LIMIT:
-        visited.add(id(link))
-        yield link
-        inner = getattr(link, "inner_exception", None)
-        link = inner if isinstance(inner, BaseException) else link.__cause__ or (link.__context__ if contexts else None)
+    while link is not None and id(link) not in links and len(links) < 100:
+        links[id(link)] = link
+        link = following(link)
+    return list(links.values())
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """Return what an exception was raised from.
+
+    The inner exception of BackendCompilerFailed and of InductorError is followed before causes, since torch raises
+    those ``from None``.
+    """
+    inner = getattr(error, "inner_exception", None)
+    return inner if isinstance(inner, BaseException) else error.__cause__
+
+
+def _cause_or_context(error: BaseException) -> BaseException | None:
+    """Return the cause or else the context. Suppressed contexts count, as torch raises much ``from None``."""
+    return _cause(error) or error.__context__
+
+
+def _cause_in_compiler(error: BaseException) -> BaseException | None:
+    """Return what the compiler wrapped in an exception, or raised it from; LoweringException is raised ``from None``
+    too."""
+    inner = _cause(error)
+    hides = error.__suppress_context__ and any(map(_of_compiler, _qualified_bases(type(error), "")))
+    return error.__context__ if inner is None and hides else inner
 
 
 def _origin(error: BaseException, folder: str, packages: Collection[str], module: str) -> dict[str, str]:
@@ -213,7 +231,7 @@ def _origin(error: BaseException, folder: str, packages: Collection[str], module
 
     The frame is the innermost one inside torch, or inside the backend where its own package raised.
     """
-    links = list(_causes(error))
+    links = _links(error, _cause_in_compiler)
     # A program that failed is named by the exception that has its output: CppCompileError, not CalledProcessError.
     origin = links[-2] if len(links) > 1 and isinstance(links[-1], CalledProcessError) else links[-1]
     who = raiser(links, packages, module)
@@ -221,31 +239,14 @@ def _origin(error: BaseException, folder: str, packages: Collection[str], module
     if by in packages:
         within = [(file, function) for package, file, function in frames_of(origin) if package == by]
     else:
-        within = _frames_of_torch(origin)
+        within = [(_file(frame), frame.f_code.co_name) for frame, _ in traceback.walk_tb(origin.__traceback__)]
+        within = [(file.removeprefix(TORCH_FOLDER), name) for file, name in within if file.startswith(TORCH_FOLDER)]
     message = telling_line(_clean(_message(origin), folder))
     return {"type": class_name(type(origin)), "message": message[:300], "frame": top_frame(reversed(within)), **who}
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception, and what the compiler wrapped in it or was raised from, down to the innermost."""
-    visited: set[int] = set()
-    link: BaseException | None = error
-    while isinstance(link, BaseException) and id(link) not in visited:
-        visited.add(id(link))
-        yield link
-        inner = getattr(link, "inner_exception", None) or link.__cause__
-        if inner is None and link.__suppress_context__ and any(map(_of_compiler, _qualified_bases(type(link), ""))):
-            inner = link.__context__  # LoweringException and others are raised "from None"
-        link = inner
-
-
-def _frames_of_torch(error: BaseException) -> list[tuple[str, str]]:
-    """Return (file relative to torch's folder, function) of the frames inside torch, the outermost first."""
-    frames = [
-        (frame.f_code.co_filename.replace("\\", "/"), frame.f_code.co_name)
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-    ]
-    return [(file[len(TORCH_FOLDER) :], function) for file, function in frames if file.startswith(TORCH_FOLDER)]
+def _file(frame: FrameType) -> str:
+    return frame.f_code.co_filename.replace("\\", "/")
 
 
 def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:
@@ -276,15 +277,12 @@ def _of_compiler(name: str) -> bool:
 
 
 def _has_frames(error: BaseException, files: re.Pattern[str]) -> bool:
-    return any(
-        files.search(frame.f_code.co_filename.replace("\\", "/")) for frame, _ in traceback.walk_tb(error.__traceback__)
-    )
+    return any(files.search(_file(frame)) for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _is_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or class_name(type(error)) == "OutOfMemoryError":
-        return True
-    return isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(_message(error)) is not None
+    is_named = isinstance(error, MemoryError) or class_name(type(error)) == "OutOfMemoryError"
+    return is_named or (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(_message(error)) is not None)
 
 
 def _message(error: BaseException) -> str:
@@ -319,20 +317,19 @@ def _line(chain: list[BaseException], source: str) -> int | None:
     """Return the innermost line of the generated source: from the frames, Dynamo's own stack, or the message."""
     if not source:
         return None
-    for link in chain:
-        lines = [line for frame, line in traceback.walk_tb(link.__traceback__) if frame.f_code.co_filename == source]
-        if lines:
-            return lines[-1]
-    for link in chain:
-        stack = getattr(link, "real_stack", None) or ()
-        lines = [entry.lineno for entry in stack if entry.filename == source]
-        if lines:
-            return lines[-1]
-    for link in chain:
-        quoted = re.findall(re.escape(f'File "{source}", line ') + r"(\d+)", _message(link))
-        if quoted:
-            return int(quoted[-1])
-    return None
+    quoted = re.compile(re.escape(f'File "{source}", line ') + r"(\d+)")
+    lines = itertools.chain(
+        (
+            [line for frame, line in traceback.walk_tb(link.__traceback__) if frame.f_code.co_filename == source]
+            for link in chain
+        ),
+        (
+            [entry.lineno for entry in getattr(link, "real_stack", None) or () if entry.filename == source]
+            for link in chain
+        ),
+        ([int(number) for number in quoted.findall(_message(link))] for link in chain),
+    )
+    return next((numbers[-1] for numbers in lines if numbers), None)
 
 
 OWN = "runner"
@@ -387,8 +384,6 @@ def raiser(links: Iterable[BaseException], packages: Collection[str], case: str)
 
 def frames_of(error: BaseException) -> list[tuple[str, str, str]]:
     """Return (package, file relative to its root, function) of each frame of one exception, the outermost first."""
-    frames = []
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        module = str(frame.f_globals.get("__name__") or "")
-        frames.append((package_of(module), module.replace(".", "/") + ".py", frame.f_code.co_name))
-    return frames
+    frames = [(str(frame.f_globals.get("__name__") or ""), frame.f_code.co_name)
+              for frame, _ in traceback.walk_tb(error.__traceback__)]  # fmt: skip
+    return [(package_of(module), module.replace(".", "/") + ".py", function) for module, function in frames]
