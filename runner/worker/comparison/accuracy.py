@@ -14,8 +14,7 @@ import torch
 
 from runner.contract.finding import index_of
 from runner.worker.comparison.compare import Comparison, Difference
-from runner.worker.tensors.elements import classes, different_bits, error_of, number, planes
-from runner.worker.tensors.tolerance import own_bounds
+from runner.worker.tensors import classes, different_bits, error_of, number, own_bounds, planes
 
 STEPS = (0.5, 1.0, 2.0, 4.0, 16.0, 256.0)
 """Upper bounds of the histogram's parts, in units in the last place. A result that is rounded once is off by 0.5."""

@@ -13,8 +13,7 @@ import torch
 from runner.contract.oracles import NEARER, NOISE
 from runner.worker import thresholds
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import TINY, classes, finite_difference, finite_part, norm, number, pieces, rmse
-from runner.worker.tensors.tolerance import Tolerance
+from runner.worker.tensors import TINY, Tolerance, classes, finite_difference, finite_part, norm, number, pieces, rmse
 
 Movement = tuple[torch.Tensor, torch.dtype]
 """How far roundings move each element, and the dtype of the coarsest."""

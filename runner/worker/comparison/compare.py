@@ -15,8 +15,9 @@ from runner.contract.finding import index_of
 from runner.contract.oracles import NEARER, NOISE, OVERFLOWED, ROUNDING
 from runner.worker.comparison.adjudication import Movement, adjudicate
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import (
+from runner.worker.tensors import (
     TINY,
+    Tolerance,
     classes,
     different_bits,
     error_of,
@@ -28,7 +29,6 @@ from runner.worker.tensors.elements import (
     pieces,
     planes,
 )
-from runner.worker.tensors.tolerance import Tolerance
 from runner.worker.torch_private.comparison import ask_same
 
 

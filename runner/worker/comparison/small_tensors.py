@@ -16,8 +16,7 @@ import torch
 from runner.worker import thresholds
 from runner.worker.comparison.compare import Comparison, compare_values
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import finite_difference, identical, norm, pieces
-from runner.worker.tensors.tolerance import Tolerance
+from runner.worker.tensors import Tolerance, finite_difference, identical, norm, pieces
 
 
 def compare_small_tensors(

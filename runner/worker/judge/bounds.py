@@ -11,8 +11,7 @@ from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.observe import CallRecord
 from runner.worker.program.snapshot import Leaf, elements
-from runner.worker.tensors.elements import largest, norm, pieces, planes
-from runner.worker.tensors.tolerance import Tolerance, tolerance_for
+from runner.worker.tensors import Tolerance, largest, norm, pieces, planes, tolerance_for
 
 
 def blind_bounds(evidence: Evidence) -> str:

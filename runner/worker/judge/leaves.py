@@ -22,8 +22,7 @@ from runner.worker.program.memory import Gaps
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import different_bits, identical, number
-from runner.worker.tensors.tolerance import Tolerance, own_bounds, tolerance_for
+from runner.worker.tensors import Tolerance, different_bits, identical, number, own_bounds, tolerance_for
 
 _BITS = 14_000  # of an integer that str takes: it has less than 4300 digits
 

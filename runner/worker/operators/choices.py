@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from runner.worker import thresholds
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 FIRST_MOVED = 3
 """The first draw in which computed elements are moved. ``Draw.blur`` says where to."""

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 
-from runner.worker.program.arrays import is_array
 from runner.worker.program.snapshot import Leaf, snapshot_leaf, storage_key
-from runner.worker.tensors.elements import as_integers
+from runner.worker.program.walk import is_array
+from runner.worker.tensors import as_integers
 from runner.worker.torch_private.dispatch import disable_modes
 
 BEFORE = " before the call"

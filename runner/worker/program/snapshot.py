@@ -22,9 +22,8 @@ from torch.nn.parameter import is_lazy
 from torch.utils import _pytree as pytree
 
 from runner.worker.guarded import Refusal, ask, describe
-from runner.worker.program.arrays import array_value, is_array
-from runner.worker.program.walk import PLAIN, Unread, class_name, flatten
-from runner.worker.tensors.elements import as_integers, has_numbers
+from runner.worker.program.walk import PLAIN, Unread, class_name, flatten, is_array
+from runner.worker.tensors import as_integers, has_numbers
 from runner.worker.torch_private.dispatch import plain_functions
 
 FIXED = (
@@ -228,7 +227,7 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
     value = python_value(leaf, module)
     if value is NOTHING and is_array(type(leaf)):
         try:
-            value = array_value(leaf)
+            value = _array_value(leaf)
         except Exception as error:  # noqa: BLE001  of a dtype that another package adds
             return Leaf(path, "opaque", kind, None, problem=f"its values cannot be had: {describe(error)}")
     if isinstance(value, torch.Tensor):
@@ -237,6 +236,17 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
         return Leaf(path, "python", kind, value)
     value = _copy_with_equality(leaf)
     return _opaque(path, kind) if value is NOTHING else Leaf(path, "python", kind, value)
+
+
+def _array_value(array: Any) -> torch.Tensor | tuple[str, tuple[int, ...], Any]:
+    """Return a copy of an array of NumPy or a scalar: a tensor, or else its dtype, shape and values."""
+    numpy = sys.modules["numpy"]
+    plain = numpy.asarray(array)
+    if plain.dtype.kind in "biufc" and plain.dtype.char not in "gG":  # torch has no long double
+        return torch.as_tensor(numpy.array(plain, dtype=plain.dtype.newbyteorder("=")))
+    if plain.dtype.kind == "V":
+        return str(plain.dtype), plain.shape, plain.tobytes()
+    return str(plain.dtype), plain.shape, (plain if plain.dtype.kind in "US" else plain.astype(str)).tolist()
 
 
 def _opaque(path: str, kind: str) -> Leaf:

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import torch
 
 from runner.worker.program import modules
-from runner.worker.program.arrays import is_array
 from runner.worker.program.snapshot import FIXED, NOTHING, is_generator, python_value
-from runner.worker.program.walk import Unread, Walk, class_name
+from runner.worker.program.walk import Unread, Walk, class_name, is_array
 
 _TABLES = (dict, list, set)
 _FUNCTIONS = (FunctionType, BuiltinFunctionType)

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 
 from runner.worker.guarded import Refusal, ask, describe
-from runner.worker.program import arrays
 from runner.worker.program import modules as torch_modules
 from runner.worker.torch_private.dispatch import CONTAINERS
 
@@ -223,10 +222,9 @@ class Walk:
             if is_plain:
                 return elements
             return self._with_tensors(cls, lambda value: self._extended(elements(value), value))
-        if arrays.is_array(cls):
-            if not arrays.is_array(cls, scalars=False):
-                return None
-            return _array if self._is_own(cls) else arrays.inside
+        if is_array(cls):
+            read = _array if self._is_own(cls) else _inside_array
+            return read if is_array(cls, scalars=False) else None
         for base, read in _READERS.items():
             if issubclass(cls, base):
                 return self._with_attributes(cls, read)
@@ -325,7 +323,7 @@ class Walk:
             cls = type(part)
             if cls in PYTHON or id(part) in seen or id(part) in self._bare or id(part) in self._roots:
                 continue
-            if issubclass(cls, torch.Tensor) or arrays.is_array(cls, scalars=False):
+            if issubclass(cls, torch.Tensor) or is_array(cls, scalars=False):
                 is_bare = False
                 yield part
                 continue
@@ -608,17 +606,39 @@ def _attributes(value: Any) -> list[Child]:
 
     Bases that keep their own in private ones lose those.
     """
-    is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or arrays.is_masked(type(value))
+    is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or _is_masked(type(value))
     members = _members(value).items()
     return [(f".{name}", child) for name, child in members if not (is_public and name.startswith("_"))]
 
 
+def is_array(cls: type, scalars: bool = True) -> bool:
+    """Return whether a class is one of NumPy's arrays or, if asked for, scalars; a ``float64`` is a Python float
+    too."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and issubclass(cls, (numpy.ndarray, numpy.generic) if scalars else numpy.ndarray)
+
+
+def _is_masked(cls: type) -> bool:
+    return is_array(cls, scalars=False) and issubclass(cls, sys.modules["numpy"].ma.MaskedArray)
+
+
+def _inside_array(array: Any) -> list[Child] | None:
+    """Return the fields, the mask or the objects of an array; None for one of values, which counts as a leaf."""
+    numpy = sys.modules["numpy"]
+    if _is_masked(type(array)):
+        return [(".data", numpy.ma.getdata(array)), (".mask", numpy.ma.getmaskarray(array))]
+    plain = array.view(numpy.ndarray)
+    if plain.dtype.names:
+        return [(f"[{name!r}]", plain[name]) for name in plain.dtype.names]
+    return [(f".flat[{index}]", child) for index, child in enumerate(plain.flat)] if plain.dtype.hasobject else None
+
+
 def _array(value: Any) -> list[Child] | None:
     """Return what an array of the case's own class holds: its attributes, and its elements as a plain array."""
-    inside, attributes = arrays.inside(value), _attributes(value)
+    inside, attributes = _inside_array(value), _attributes(value)
     if inside is None and not attributes:
         return None
-    return [*([(".array", arrays.plain(value))] if inside is None else inside), *attributes]
+    return [*([(".array", sys.modules["numpy"].asarray(value))] if inside is None else inside), *attributes]
 
 
 _READERS: dict[type, Callable[[Any], list[Child]]] = {

@@ -11,7 +11,7 @@ from runner.worker.comparison.compare import compare_values, equal_bits, same_py
 from runner.worker.program.messages import MESSAGES
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Tree
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 VARIES = "eager-varies"
 

@@ -15,7 +15,7 @@ import torch
 from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values
 from runner.worker.operators.choices import Call, dimension, symmetric_matrix, targets
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
 Joint = Callable[[Call, Sequence[torch.Tensor], Mapping[int, torch.Tensor]], str]

@@ -10,8 +10,7 @@ from runner.worker.comparison.compare import same_python
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.rerun.reference import call_leaves
-from runner.worker.tensors.elements import classes, finite_difference, finite_part, norm, planes
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import classes, finite_difference, finite_part, norm, planes, tolerance_for
 
 
 def mark(masks: dict[tuple[int, str], torch.Tensor | None], eager: Observation, legal: Observation) -> None:

@@ -22,7 +22,7 @@ from runner.worker.operators.table import kink_of, row_of
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import elements
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
-from runner.worker.tensors.elements import planes
+from runner.worker.tensors import planes
 
 
 @dataclass(frozen=True)

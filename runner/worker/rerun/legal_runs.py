@@ -34,7 +34,7 @@ from runner.worker.rerun.differences import elements_of, mark
 from runner.worker.rerun.picks import Picks, is_pick
 from runner.worker.rerun.undefined import Range, Result, Undefined, Use
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 M = TypeVar("M", "LegalChoices", kinks.Kinks)
 

@@ -16,8 +16,7 @@ from runner.worker.operators.freedoms import FREEDOMS, ROUNDED
 from runner.worker.program.observe import Observation
 from runner.worker.rerun.differences import elements_of
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors.elements import classes, finite_difference, largest, norm, planes
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import classes, finite_difference, largest, norm, planes, tolerance_for
 
 Key = tuple[int, str]
 

@@ -19,8 +19,7 @@ from runner.worker.program.walk import flatten
 from runner.worker.rerun.wide_values import WideValues
 from runner.worker.rounding import sensitivity
 from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
-from runner.worker.tensors.elements import finite_difference, finite_part, planes
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import finite_difference, finite_part, planes, tolerance_for
 from runner.worker.torch_private.dispatch import disable_modes
 
 

@@ -15,8 +15,7 @@ from runner.worker.program.snapshot import Leaf, Tree
 from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
 from runner.worker.rerun.kinks import Spread
 from runner.worker.rerun.picks import Picks
-from runner.worker.tensors.elements import planes
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import planes, tolerance_for
 
 STEPS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten._to_copy.default)
 """Operators that step by one at each whole number, or half."""

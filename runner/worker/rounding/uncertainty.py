@@ -19,8 +19,7 @@ from runner.worker import thresholds
 from runner.worker.operators.exactness import gives_whole_numbers, is_exact, is_view, rounds_nothing
 from runner.worker.operators.table import row_of
 from runner.worker.rounding.shadow import wide_dtype
-from runner.worker.tensors.elements import largest
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import largest, tolerance_for
 
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten

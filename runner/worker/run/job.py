@@ -7,7 +7,7 @@ import functools
 import importlib.metadata
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -23,6 +23,7 @@ from runner.contract.policies import RULED
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason
+from runner.worker.processes import temporary_folder
 from runner.worker.program import backends
 from runner.worker.program.eager import eagers_numbers, observe_eager, observe_further
 from runner.worker.program.errors import InvalidCase, refutation
@@ -39,7 +40,7 @@ from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import Change, batch, vary
-from runner.worker.tensors.tolerance import missing_place
+from runner.worker.tensors import missing_place
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
@@ -425,3 +426,40 @@ class _Run:
                   notes=(*eager.notes, *compiled.notes, *reference.notes, *evidence.notes),
                   comparisons=evidence.comparisons, compared=dict(evidence.compared),
                   accuracy=tuple(evidence.accuracy))  # fmt: skip
+
+
+def with_source(job: Job, work: Callable[[Source], dict[str, Any]], folder: str | None = None) -> dict[str, Any]:
+    """Return the record of ``work``, which is given the case's source. A case that is wrong gives its ``error``.
+
+    The source lies in ``folder``, to stay there, or else in a temporary one.
+    """
+    try:
+        with open_source(job, folder) as source:
+            require(job)
+            return work(source)
+    except InvalidCase as error:
+        return {"error": {"type": "InvalidCase", "message": error.reason}}
+    except Unavailable as error:
+        return {"error": {"type": "Unavailable", "message": str(error)}}
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str | None) -> Iterator[None]:
+    """Set an environment variable for as long as the block lasts; None leaves it as it is."""
+    original = os.environ.get(name)
+    if value is not None:
+        os.environ[name] = value
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ.pop(name, None)  # the case may have
+            if original is not None:
+                os.environ[name] = original
+
+
+@contextlib.contextmanager
+def own_cache() -> Iterator[None]:
+    """Give this process a cache of compiled code of its own while the block lasts."""
+    with temporary_folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
+        yield

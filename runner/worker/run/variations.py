@@ -21,7 +21,7 @@ from runner.worker.program.graph_cache import graph_caches
 from runner.worker.program.load import configured
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf, elements
-from runner.worker.tensors.elements import different_bits, number
+from runner.worker.tensors import different_bits, number
 
 Change = Callable[[list[Any]], list[Any]]
 Run = Callable[[Change | None], Observation]

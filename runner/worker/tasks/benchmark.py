@@ -33,8 +33,7 @@ from runner.worker.program.errors import ErrorRecord, InvalidCase, describe
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, read_counts
 from runner.worker.program.repeated import RepeatedCall
-from runner.worker.run.job import Send, validate_distributions
-from runner.worker.run.prepare import variable, with_source
+from runner.worker.run.job import Send, validate_distributions, variable, with_source
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.preparation import load_inductor
 

@@ -32,9 +32,8 @@ from runner.contract.job import Job
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.processes import die_with_parent, encode
 from runner.worker.program.load import MODULE
-from runner.worker.run.job import Send, judge_job
-from runner.worker.run.prepare import own_cache
-from runner.worker.torch_private import bisector
+from runner.worker.run.job import Send, judge_job, own_cache
+from runner.worker.torch_private import debuggers
 
 SECONDS = 60.0
 """One judgement may take so long; then it counts as a timeout."""
@@ -73,7 +72,7 @@ def run_bisect(job: Job, send: Send) -> dict[str, Any]:
     with own_cache():  # the bisector deletes folders in it
         try:
             with contextlib.redirect_stdout(printed):
-                result = bisector.bisect(question)
+                result = debuggers.bisect(question)
         except _Stop as stop:
             note = str(stop)
         except (RuntimeError, AssertionError) as error:  # such as "succeeded with find_max_bounds"
@@ -104,7 +103,7 @@ def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, s
         if question.fixed_by is None:
             return culprit, "it is there whichever subsystem the bisector switches off" if result else ""
         return {**culprit, "subsystem": question.fixed_by}, ""
-    setting = bisector.setting_of(result.backend, result.subsystem)
+    setting = debuggers.setting_of(result.backend, result.subsystem)
     if setting is not None:
         return {**culprit, "subsystem": result.subsystem, "name": f"{setting.field} = {setting.value}"}, ""
     name = _OVERLOAD.sub(r"\1.\2", result.debug_info or "") or None
@@ -150,7 +149,7 @@ class _Question:
         self._judged = replace(self.job, task="judge", arguments={}, config={**self.job.config, **_NO_CACHE})
 
     def __call__(self) -> bool:
-        backend, subsystem, state = bisector.current_question()
+        backend, subsystem, state = debuggers.current_question()
         if backend != self.backend:
             return True  # the ladder has answered for the others
         if subsystem is None:
@@ -159,7 +158,7 @@ class _Question:
             return self._ask(subsystem)
         # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
         if subsystem not in self._switched:
-            setting = bisector.setting_of(self.backend, subsystem)
+            setting = debuggers.setting_of(self.backend, subsystem)
             same = _changes_nothing(setting, {FALLBACK_RANDOM: self.drew_random, **self._judged.config})
             self._switched[subsystem] = not same and self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
@@ -196,7 +195,7 @@ class _Question:
         return not reproduced
 
 
-def _changes_nothing(setting: bisector.Setting | None, config: Mapping[str, Any]) -> bool:
+def _changes_nothing(setting: debuggers.Setting | None, config: Mapping[str, Any]) -> bool:
     """Return whether the job has that setting already, so that the answer is known."""
     return (
         setting is not None
@@ -279,7 +278,7 @@ def _take(answer: Answer, line: bytes) -> None:
     message = json.loads(line)
     for name in ("phase", "record", "broken", "operators", "lines"):
         setattr(answer, name, message.get(name, getattr(answer, name)))
-    bisector.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
+    debuggers.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
 
 
 def _end_copy(pid: int, status: int | None) -> int | None:
@@ -331,9 +330,9 @@ def _answer(job: Job, writing: int) -> NoReturn:
             if (line := line_of(trace)) is not None:
                 lines[_key_of(subsystem, number)] = line
 
-        bisector.watch_applications(operators.__setitem__, note_line)
+        debuggers.watch_applications(operators.__setitem__, note_line)
         record = judge_job(job, say).to_json()
-        say({"record": record, "operators": operators, "lines": lines, "applied": bisector.applied()})
+        say({"record": record, "operators": operators, "lines": lines, "applied": debuggers.applied()})
     except BaseException:  # noqa: BLE001  whatever it is, the parent must hear of it
         say({"broken": traceback.format_exc().strip().splitlines()[-1]})
     finally:

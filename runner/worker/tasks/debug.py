@@ -19,8 +19,7 @@ from runner.worker.program import backends
 from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.load import Source, configured
 from runner.worker.program.observe import Settings, observe, read_counts
-from runner.worker.run.job import Send
-from runner.worker.run.prepare import own_cache, variable, with_source
+from runner.worker.run.job import Send, own_cache, variable, with_source
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.logs import Event, Trace, log_files, trace_file, tracing
 

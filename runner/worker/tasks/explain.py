@@ -23,8 +23,7 @@ from runner.worker.program.eager import settings_of_judged_run
 from runner.worker.program.errors import describe
 from runner.worker.program.load import Source, seed_all
 from runner.worker.program.observe import Settings, modes, observe
-from runner.worker.run.job import Send
-from runner.worker.run.prepare import with_source
+from runner.worker.run.job import Send, with_source
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.dynamo import EXPLAIN, OPERATORS, hearing_limits, logging_breaks, wrapping_compilations
 from runner.worker.torch_private.logs import Event, Trace, tracing

@@ -22,7 +22,8 @@ from runner.worker.program.observe import Settings
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import Send, Unavailable, observe_backend, require, validate_distributions
-from runner.worker.tensors.elements import (
+from runner.worker.tensors import (
+    Tolerance,
     classes,
     different_bits,
     error_of,
@@ -32,8 +33,8 @@ from runner.worker.tensors.elements import (
     number,
     pieces,
     planes,
+    tolerance_for,
 )
-from runner.worker.tensors.tolerance import Tolerance, tolerance_for
 from runner.worker.torch_private.counters import start_counting
 
 CELLS = 64

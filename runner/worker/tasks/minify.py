@@ -25,7 +25,7 @@ from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.load import configured, environment, open_source
 from runner.worker.program.observe import Settings, observe
 from runner.worker.run.job import Send
-from runner.worker.torch_private import minifier
+from runner.worker.torch_private import debuggers
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.registry import backend_of, register
 
@@ -121,14 +121,14 @@ def _prepare(job: Job) -> str:
     given, backend = job.arguments, job.backend
     name, arguments = str(backend["backend"]), {}
     if name == "inductor":
-        minifier.set_inductor(backend.get("mode"), backend.get("options"), backend.get("dynamic"))
+        debuggers.set_inductor(backend.get("mode"), backend.get("options"), backend.get("dynamic"))
     else:
         arguments = {key: backend[key] for key in ("mode", "options") if backend.get(key)}
-    minifier.write_bodies()
+    debuggers.write_bodies()
     number = int(signal.Signals[given["signal"]]) if given["signal"] else 0
     threads = int(job.threads or 1)
     if given["after"] == "dynamo":
-        minifier.allow_backward()
+        debuggers.allow_backward()
     elif given["step"] == "cut":
         _keep_inputs(number, threads)
     target = backends.find(name)
@@ -171,7 +171,7 @@ def in_child(compile_graph: Function, number: int, threads: int) -> Function:
     Otherwise eager's result is returned. Forking is safe only while this process has no OpenMP threads, so it
     gets one thread. The children get ``threads``, for which code is generated.
     """
-    run_as_minifier = minifier.RUN.need()
+    run_as_minifier = debuggers.RUN.need()
     torch.set_num_threads(1)
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any], **kwargs: Any) -> Function:
@@ -208,7 +208,7 @@ def _keep_inputs(number: int, threads: int) -> None:
     then has no inputs for its graph ("len(ph_nodes)=7 != len(self.inps)=0"). If a failure ends the process, by signal
     ``number``, each test runs in a child.
     """
-    tests = minifier.TESTS.need()
+    tests = debuggers.TESTS.need()
     fails = tests[""]
     if number:
         torch.set_num_threads(1)

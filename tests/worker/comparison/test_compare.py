@@ -10,7 +10,7 @@ import torch
 
 from runner.contract.oracles import NEARER, NOISE, OVERFLOWED
 from runner.worker.comparison.compare import ask_same, compare_values, equal_bits, lies_within
-from runner.worker.tensors.tolerance import Tolerance, tolerance_for
+from runner.worker.tensors import Tolerance, tolerance_for
 
 INF, NAN = math.inf, math.nan
 EXACT = Tolerance(0.0, 0.0, exact=True)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runner.worker.comparison.small_tensors import compare_small_tensors
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 
 def oracles(eager, compiled, exact, response=0.0, dtype=torch.float32):

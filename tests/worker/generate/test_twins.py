@@ -26,7 +26,7 @@ from runner.worker.program.load import open_source
 from runner.worker.program.observe import Observation, Settings, observe
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.agreement import find_disagreement
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 HERE = Environment("0", "python", torch.__version__, torch.__version__, "3")
 DTYPES = ("float16", "int8", "uint8", "int64", "bool", "complex64")

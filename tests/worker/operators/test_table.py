@@ -19,7 +19,7 @@ from runner.verdict.operators import DRAWING, INDICES, INDICES_BY_DIMENSION
 from runner.worker.operators.exactness import is_exact
 from runner.worker.operators.freedoms import FREEDOMS
 from runner.worker.operators.table import ARITHMETIC, TABLE, Operator, freedom_of, kink_of, row_of
-from runner.worker.tensors.elements import finite_difference, planes
+from runner.worker.tensors import finite_difference, planes
 from runner.worker.torch_private.operator_database import entries
 
 aten = torch.ops.aten

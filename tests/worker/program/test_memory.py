@@ -9,7 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from runner.cases.model import DTYPES
 from runner.worker.program.memory import KeptTensors, element_bytes, have_common_elements, paths_written, reach
 from runner.worker.program.snapshot import snapshot_leaf
-from runner.worker.tensors.elements import as_integers
+from runner.worker.tensors import as_integers
 
 BASE = torch.zeros(4, 6)
 

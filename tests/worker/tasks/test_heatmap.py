@@ -10,7 +10,7 @@ import torch
 from worker_jobs import run, source
 
 from runner.worker.tasks.heatmap import ALIKE, MISPLACED, draw
-from runner.worker.tensors.tolerance import tolerance_for
+from runner.worker.tensors import tolerance_for
 
 NAN, INF = math.nan, math.inf
 

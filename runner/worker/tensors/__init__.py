@@ -1,1 +1,0 @@
-"""Elements of tensors: planes, bytes and tolerances. Entrance: ``elements``."""
