@@ -97,6 +97,9 @@ _LEADER = "torch.get_float32_matmul_precision()"
 _TORCHS = re.compile(r"(?:len\()?torch\.")
 """How an expression begins that reads a setting of torch. Those of Python and NumPy follow none of these."""
 
+_TO_NEAREST = 0
+"""The rounding of floats with which every process begins."""
+
 _OWN_VARIABLES = re.compile("_?(PY)?TORCH|TRITON|CUDA|KMP_|NCCL")
 """Environment variables that torch and its libraries set themselves, as at the first kernel."""
 
@@ -115,7 +118,8 @@ def switches() -> Mapping[str, _Switch]:
     for name, module in sorted(modules.items()):
         public |= dict(_functions(name, module))
         public |= dict(_attributes(name, module))
-    every = {**public, **dict(_private(torch))}
+    private = {name: _Switch(reader, writer, public=False) for name, reader, writer in _private(torch)}
+    every = {**public, **private}
     return {name: switch for name, switch in every.items() if name not in _EXCLUDED and _answers(switch)}
 
 
@@ -158,24 +162,32 @@ def _attributes(holder: str, module: Any) -> Iterator[tuple[str, _Switch]]:
         )
 
 
-def _private(torch: Any) -> Iterator[tuple[str, _Switch]]:
-    """Yield the settings that no public function both reads and sets."""
-    for name, reader, setter in setters():
-        yield name, _Switch(reader, functools.partial(_set, setter), public=False)
-    print_settings = _Switch(print_options, lambda value: torch.set_printoptions(**value), public=False)
-    yield PRINT_OPTIONS, print_settings
-    for name, reader, setter in attributes():
-        yield name, _Switch(reader, setter, public=False)
-    yield NESTING, _Switch(_nesting, _set_nesting, public=False)
-    to_nearest = 0  # as every process begins
-    yield "the rounding of floats", _Switch(_rounding, lambda _: ctypes.CDLL(None).fesetround(to_nearest), public=False)
-    yield from _of_python()
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        yield "numpy.geterr()", _Switch(numpy.geterr, lambda errors: numpy.seterr(**errors), public=False)
-        printing = _Switch(numpy.get_printoptions, lambda options: numpy.set_printoptions(**options), public=False)
-        yield "numpy.get_printoptions()", printing
-        yield "str(numpy.random.get_state())", _generator(numpy.random.get_state, numpy.random.set_state)
+def _private(torch: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[[Any], object]]]:
+    """Yield the settings that no public function both reads and sets: a name, a reader and a writer."""
+    yield from ((name, reader, functools.partial(_set, setter)) for name, reader, setter in setters())
+    yield PRINT_OPTIONS, print_options, lambda value: torch.set_printoptions(**value)
+    yield from attributes()
+    yield NESTING, _nesting, _set_nesting
+    yield "the rounding of floats", _rounding, lambda _: ctypes.CDLL(None).fesetround(_TO_NEAREST)
+    for module in (sys, gc):
+        functions = vars(module)
+        for name in (name for name in functions if name.startswith("get") and f"s{name[1:]}" in functions):
+            yield f"{module.__name__}.{name}()", functions[name], functools.partial(_set, functions[f"s{name[1:]}"])
+    languages = functools.partial(locale.setlocale, locale.LC_ALL)
+    yield from (
+        ("gc.isenabled()", gc.isenabled, lambda on: gc.enable() if on else gc.disable()),
+        ("os.getcwd()", os.getcwd, _enter),
+        ("os.environ", _environment, _set_environment),
+        (LOCALE, languages, languages),
+        (FILTERS, _filters, _set_filters),
+        ("random.getstate()", *_generator(random.getstate, random.setstate)),
+    )
+    if (numpy := sys.modules.get("numpy")) is not None:
+        yield from (
+            ("numpy.geterr()", numpy.geterr, lambda errors: numpy.seterr(**errors)),
+            ("numpy.get_printoptions()", numpy.get_printoptions, lambda options: numpy.set_printoptions(**options)),
+            ("str(numpy.random.get_state())", *_generator(numpy.random.get_state, numpy.random.set_state)),
+        )
 
 
 def _nesting() -> int:
@@ -196,27 +208,11 @@ def _set_nesting(depth: int) -> None:
         torch.clear_autocast_cache()
 
 
-def _of_python() -> Iterator[tuple[str, _Switch]]:
-    """Yield the settings of Python: what its modules have functions to get and to set, and what else scripts set."""
-    for module in (sys, gc):
-        functions = vars(module)
-        for name in (name for name in functions if name.startswith("get") and f"s{name[1:]}" in functions):
-            setter = functools.partial(_set, functions[f"s{name[1:]}"])
-            yield f"{module.__name__}.{name}()", _Switch(functions[name], setter, public=False)
-    yield "gc.isenabled()", _Switch(gc.isenabled, lambda on: gc.enable() if on else gc.disable(), public=False)
-    yield "os.getcwd()", _Switch(os.getcwd, _enter, public=False)
-    yield "os.environ", _Switch(_environment, _set_environment, public=False)
-    languages = functools.partial(locale.setlocale, locale.LC_ALL)
-    yield LOCALE, _Switch(languages, languages, public=False)
-    yield FILTERS, _Switch(_filters, _set_filters, public=False)
-    yield "random.getstate()", _generator(random.getstate, random.setstate)
-
-
-def _generator(reader: Callable[[], Any], setter: Callable[[Any], object]) -> _Switch:
-    """Return a setting that is the state of a generator: pickled, since one of NumPy's holds an array."""
-    return _Switch(
-        lambda: _State(pickle.dumps(reader())), lambda state: setter(pickle.loads(state.pickled)), public=False
-    )
+def _generator(
+    reader: Callable[[], Any], setter: Callable[[Any], object]
+) -> tuple[Callable[[], _State], Callable[[_State], object]]:
+    """Return what reads and sets the state of a generator: pickled, since one of NumPy's holds an array."""
+    return lambda: _State(pickle.dumps(reader())), lambda state: setter(pickle.loads(state.pickled))
 
 
 def _environment() -> dict[str, str]:
@@ -300,10 +296,8 @@ def read() -> dict[str, Any]:
     """Return the value of each setting, by its expression."""
     values = {}
     for expression, switch in switches().items():
-        try:
-            values[expression] = switch.read()
-        except (AttributeError, OSError, RuntimeError, Warning):
-            continue  # torch refuses to answer where old and new functions were mixed
+        with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
+            values[expression] = switch.read()  # torch refuses to answer where old and new functions were mixed
     return {**values, **_flags()}
 
 

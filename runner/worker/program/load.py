@@ -64,8 +64,7 @@ class LoadedCase:
 
     def change(self, call: int) -> None:
         """Do what the caller does before a call."""
-        change = self.changes[call] if self.changes else None
-        if change is not None:
+        if self.changes and (change := self.changes[call]) is not None:
             with self.python:
                 change(self.model)
 
@@ -111,15 +110,21 @@ class LoadedCase:
         return self._made(self.cotangents, call, "cotangents") if self.cotangents else []
 
     def _made(self, makers: Sequence[Callable[[], list[Any]]], call: int, what: str) -> list[Any]:
-        try:
-            with self.python:
-                tensors = makers[call]()
-        except BaseException as error:
-            raised = describe(error, self.path, self.module.__name__)
-            raise InvalidCase(f"making the {what} of call {call} raised {raised.summary}", raised) from error
+        with _blaming(f"making the {what} of call {call}", self.path, self.module.__name__), self.python:
+            tensors = makers[call]()
         if not isinstance(tensors, (list, tuple)):
             raise InvalidCase(f"the {what} of call {call} are a {type(tensors).__name__}, not a list")
         return list(tensors)
+
+
+@contextlib.contextmanager
+def _blaming(doing: str, path: str = "", module: str = "") -> Iterator[None]:
+    """Make what is raised in the block an ``InvalidCase``, which says what the case was ``doing``."""
+    try:
+        yield
+    except BaseException as error:
+        raised = describe(error, path, module)
+        raise InvalidCase(f"{doing} raised {raised.summary}", raised) from error
 
 
 class Source:
@@ -175,12 +180,8 @@ class Source:
         holders = file_holders(module)
         seed_all(seed)
         self.models += 1
-        try:
-            with self._python:
-                model = make_model()
-        except BaseException as error:
-            raised = describe(error, self.path, module.__name__)
-            raise InvalidCase(f"making the model raised {raised.summary}", raised) from error
+        with _blaming("making the model", self.path, module.__name__), self._python:
+            model = make_model()
         if not isinstance(model, torch.nn.Module):
             raise InvalidCase(f"make_model() gave a {type(model).__name__}, not a torch.nn.Module")
         cotangents = tuple(self._own(module, "COTANGENTS") or ())
@@ -222,12 +223,8 @@ class Source:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         self._modules.append(name)
-        try:
-            with self._python:
-                spec.loader.exec_module(module)
-        except BaseException as error:
-            raised = describe(error, self.path, name)
-            raise InvalidCase(f"loading the source raised {raised.summary}", raised) from error
+        with _blaming("loading the source", self.path, name), self._python:
+            spec.loader.exec_module(module)
         return module
 
 
@@ -275,7 +272,8 @@ def environment(job: Job) -> Iterator[None]:
     sys.path.extend(added)
     try:
         for name in job.imports:
-            _import_first(name)
+            with _blaming(f"importing {name}"):
+                importlib.import_module(name)
         torch.set_num_threads(int(job.threads or _default_threads(job) or threads))
         with configured(job.config.items()):
             yield
@@ -334,11 +332,3 @@ def _find_flag(name: str) -> tuple[Any, str]:
     if not hasattr(holder, parts[-1]):
         raise InvalidCase(f"config: torch {torch.__version__} has no flag {name}")
     return holder, parts[-1]
-
-
-def _import_first(name: str) -> None:
-    try:
-        importlib.import_module(name)
-    except BaseException as error:
-        raised = describe(error)
-        raise InvalidCase(f"importing {name} raised {raised.summary}", raised) from error

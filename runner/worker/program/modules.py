@@ -30,10 +30,9 @@ def named_modules(model: torch.nn.Module) -> Named:
     while stack and len(modules) < _MOST:
         prefix, part, above = stack.pop()
         modules.append((prefix, part))
-        path = f"{prefix}." if prefix else ""
         ids = (*above, id(part))
         children = [(name, child) for name, child in _table(part, "_modules").items() if child is not None]
-        stack += [(path + name, child, ids) for name, child in reversed(children) if id(child) not in ids]
+        stack += [(_path(prefix, name), child, ids) for name, child in reversed(children) if id(child) not in ids]
     return modules
 
 
@@ -58,32 +57,28 @@ def buffers(modules: Named) -> Iterator[tuple[str, torch.Tensor]]:
 def unsaved_buffers(modules: Named) -> list[str]:
     """Return the paths of the buffers that ``state_dict`` leaves out."""
     pairs = [(prefix, vars(part).get("_non_persistent_buffers_set") or ()) for prefix, part in modules]
-    return [f"{prefix}.{name}" if prefix else name for prefix, names in pairs for name in sorted(names)]
+    return [_path(prefix, name) for prefix, names in pairs for name in sorted(names)]
 
 
 def _tensors(modules: Named, table: str) -> Iterator[tuple[str, Any]]:
-    for prefix, part in modules:
-        path = f"{prefix}." if prefix else ""
-        for name, tensor in _table(part, table).items():
-            if tensor is not None:
-                yield path + name, tensor
+    pairs = ((prefix, pair) for prefix, part in modules for pair in _table(part, table).items())
+    return ((_path(prefix, name), tensor) for prefix, (name, tensor) in pairs if tensor is not None)
 
 
 def attributes(modules: Named) -> Iterator[tuple[str, Any]]:
     """Yield what else modules hold, with paths. A wrapper that ``torch.compile`` gives has nothing of its own."""
-    for prefix, part in modules:
-        path = f"{prefix}." if prefix else ""
-        for name, value in list(vars(part).items()) if not isinstance(part, COMPILED_MODULE) else ():
-            if name not in _INSIDES:
-                yield path + name, value
+    own = ((prefix, list(vars(part).items())) for prefix, part in modules if not isinstance(part, COMPILED_MODULE))
+    return ((_path(prefix, name), value) for prefix, items in own for name, value in items if name not in _INSIDES)
 
 
 def hooks(modules: Named) -> Iterator[tuple[str, list[Any]]]:
     """Yield the hooks of modules, for each table that has any."""
-    for prefix, part in modules:
-        for name in _HOOKS:
-            if table := _table(part, name):
-                yield f"{prefix}.{name}" if prefix else name, list(table.values())
+    tables = ((_path(prefix, name), _table(part, name)) for prefix, part in modules for name in _HOOKS)
+    return ((path, list(table.values())) for path, table in tables if table)
+
+
+def _path(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
 
 
 def _table(part: torch.nn.Module, name: str) -> Mapping[str, Any]:

@@ -35,7 +35,6 @@ from runner.worker.program.snapshot import Leaf, Tree, owner, snapshot, snapshot
 from runner.worker.program.state import State, unchanged_paths
 from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.counters import find_fallbacks, why_uncompiled
 from runner.worker.torch_private.dispatch import carried_modes
 
 REASON_LENGTH = 300  # characters of one graph break's reason
@@ -347,13 +346,13 @@ class _Runner:
 def read_counts(observation: Observation) -> None:
     """Write into ``observation`` what torch counted since ``start_counting``."""
     observation.graphs = counters.graphs()
-    observation.uncompiled = "" if observation.graphs else why_uncompiled()
+    observation.uncompiled = "" if observation.graphs else counters.why_uncompiled()
     breaks = counters.of("graph_break")
     observation.graph_breaks = None if breaks is None else sum(breaks.values())
     observation.break_reasons = [reason.strip().split("\n\n")[0][:REASON_LENGTH] for reason in breaks or ()]
     observation.recompiles = counters.recompiles()
     observation.kernels, observation.vectorized = counters.kernels()
-    observation.suppressed, notes = find_fallbacks(observation.error is not None)
+    observation.suppressed, notes = counters.find_fallbacks(observation.error is not None)
     observation.notes += notes
 
 
@@ -508,11 +507,15 @@ def unfit_cotangent(outputs: Sequence[tuple[str, torch.Tensor]], given: Sequence
 @contextlib.contextmanager
 def modes(settings: Settings) -> Iterator[None]:
     """Set a call's modes while the block lasts: whether it records for gradients, and its autocast."""
-    autocast: Any = contextlib.nullcontext()
-    if settings.autocast is not None:
-        autocast = torch.autocast(settings.device, dtype=settings.autocast)
-    with torch.set_grad_enabled(settings.grad != "off"), autocast:
+    with torch.set_grad_enabled(settings.grad != "off"), autocast(settings):
         yield
+
+
+def autocast(settings: Settings) -> contextlib.AbstractContextManager[Any]:
+    """Return the context of a call's autocast."""
+    if settings.autocast is None:
+        return contextlib.nullcontext()
+    return torch.autocast(settings.device, dtype=settings.autocast)
 
 
 def _generators(device: str) -> list[torch.Tensor]:
@@ -576,8 +579,6 @@ def in_new_thread(function: Callable[[], Any]) -> Any:
 LOST = 5
 """Exit status of a process whose device has been lost in a run of our own."""
 
-_WITHOUT_QUEUE = ("cpu", "meta")
-
 
 def synchronize(device: str) -> None:
     """Wait for the device, so that its errors belong to the call that made them.
@@ -585,7 +586,7 @@ def synchronize(device: str) -> None:
     Raises:
         RuntimeError: an earlier kernel failed.
     """
-    if device not in _WITHOUT_QUEUE:
+    if device not in ("cpu", "meta"):  # these have no queue
         getattr(torch, device).synchronize()
 
 

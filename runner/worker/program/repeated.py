@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.worker.program.load import LoadedCase, seed_all
-from runner.worker.program.observe import Settings
+from runner.worker.program.observe import Settings, autocast
 from runner.worker.program.snapshot import storage_key
 
 
@@ -67,10 +66,7 @@ class RepeatedCall:
             self._differentiate([tensor for tensor in _tensors(result) if tensor.requires_grad])
 
     def _forward(self) -> Any:
-        autocast: Any = contextlib.nullcontext()
-        if self._settings.autocast is not None:
-            autocast = torch.autocast(self._settings.device, dtype=self._settings.autocast)
-        with autocast:
+        with autocast(self._settings):
             return self._call(self._target, self._args)
 
     def _differentiate(self, heads: list[torch.Tensor]) -> None:

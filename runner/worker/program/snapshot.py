@@ -232,10 +232,10 @@ def snapshot_leaf(leaf: Any, path: str, module: str = "", copy: bool = True) -> 
             return Leaf(path, "opaque", kind, None, problem=f"its values cannot be had: {describe(error)}")
     if isinstance(value, torch.Tensor):
         return Leaf(path, "tensor", kind, value, metadata_of(value))
-    if value is not NOTHING:
-        return Leaf(path, "python", kind, value)
-    value = _copy_with_equality(leaf)
-    return _opaque(path, kind) if value is NOTHING else Leaf(path, "python", kind, value)
+    value = _copy_with_equality(leaf) if value is NOTHING else value
+    if value is NOTHING:
+        return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
+    return Leaf(path, "python", kind, value)
 
 
 def _array_value(array: Any) -> torch.Tensor | tuple[str, tuple[int, ...], Any]:
@@ -247,10 +247,6 @@ def _array_value(array: Any) -> torch.Tensor | tuple[str, tuple[int, ...], Any]:
     if plain.dtype.kind == "V":
         return str(plain.dtype), plain.shape, plain.tobytes()
     return str(plain.dtype), plain.shape, (plain if plain.dtype.kind in "US" else plain.astype(str)).tolist()
-
-
-def _opaque(path: str, kind: str) -> Leaf:
-    return Leaf(path, "opaque", kind, None, problem=f"a {kind} cannot be compared")
 
 
 def _copy_with_equality(leaf: Any) -> Any:

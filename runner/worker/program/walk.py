@@ -234,16 +234,10 @@ class Walk:
             return self._with_tensors(cls, self._mapping)
         if cls in CONTAINERS:
             return self._with_tensors(cls, self._registered)
-        if cls in (types.FunctionType, types.MethodType):
-            return self._function
-        if cls in _COPIED or cls in _ITERATORS:
-            return _elements_left if cls in _COPIED else _iterator
-        if cls is types.GeneratorType:
-            return self._generator
-        if cls is slice or cls in _BOUND:
-            return _slice if cls is slice else _bound
-        if cls in _VIEWS:
-            return lambda view: [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(view)))]
+        if cls in (types.FunctionType, types.MethodType, types.GeneratorType):
+            return self._generator if cls is types.GeneratorType else self._function
+        if cls in _EXACT:
+            return _EXACT[cls]
         if self._is_own(cls) or issubclass(cls, types.SimpleNamespace):
             return _object
         return self._holder if _may_hold(cls) else None
@@ -361,8 +355,7 @@ class Walk:
     def _registered(self, value: Any) -> list[Child]:
         """Return what torch takes apart: the children of a container, and the context from which it makes another."""
         children, context = ask(lambda: CONTAINERS[type(value)].flatten_fn(value))
-        elements = [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(children)))]
-        elements += [(".context", context)] if context is not None else []
+        elements = _numbered(ask(lambda: _limited(children))) + ([(".context", context)] if context is not None else [])
         return self._extended(elements, value) if self._is_own(type(value)) else elements
 
     def _function(self, value: Any) -> list[Child] | None:
@@ -476,9 +469,12 @@ def _ids(items: Iterable[tuple[Any, Any]]) -> list[int]:
     return [id(part) for item in items for part in item]
 
 
+def _numbered(values: Iterable[Any]) -> list[Child]:
+    return [(f"[{index}]", child) for index, child in enumerate(values)]
+
+
 def _elements(value: Any) -> list[Child]:
-    base = tuple if isinstance(value, tuple) else list
-    return [(f"[{index}]", child) for index, child in enumerate(_limited(base.__iter__(value)))]
+    return _numbered(_limited((tuple if isinstance(value, tuple) else list).__iter__(value)))
 
 
 def _slice(value: slice) -> list[Child] | None:
@@ -490,7 +486,7 @@ def _slice(value: slice) -> list[Child] | None:
 def _elements_left(value: Any) -> list[Child] | None:
     """Return what an iterator has left; None where its container has changed, so that it gives nothing more."""
     try:
-        return [(f"[{index}]", child) for index, child in enumerate(ask(lambda: _limited(copy.copy(value))))]
+        return _numbered(ask(lambda: _limited(copy.copy(value))))
     except Refusal:
         return None
 
@@ -640,6 +636,15 @@ def _array(value: Any) -> list[Child] | None:
         return None
     return [*([(".array", sys.modules["numpy"].asarray(value))] if inside is None else inside), *attributes]
 
+
+_EXACT: dict[type, Callable[[Any], list[Child] | None]] = {
+    **dict.fromkeys(_ITERATORS, _iterator),
+    **dict.fromkeys(_COPIED, _elements_left),
+    **dict.fromkeys(_BOUND, _bound),
+    **dict.fromkeys(_VIEWS, lambda view: _numbered(ask(lambda: _limited(view)))),
+    slice: _slice,
+}
+"""How objects of Python's own classes are opened, without their subclasses."""
 
 _READERS: dict[type, Callable[[Any], list[Child]]] = {
     torch.nn.Module: _module,

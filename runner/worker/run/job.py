@@ -1,4 +1,4 @@
-"""One job to its record: reference runs, one backend, the comparison, and whether it can be believed."""
+"""One job to its record: preparation, reference runs, one backend, the comparison, and whether it can be believed."""
 
 from __future__ import annotations
 
@@ -241,13 +241,13 @@ class _Run:
         reach = Reach(self.job.coverage == "lines") if self.job.coverage else None
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
-            self.record = replace(self.record, stored_graphs=count_loaded() if self.job.graphs else 0)
+        stored = count_loaded() if self.job.graphs else 0
         doubt_counts(compiled, (name for name, bound in self.job.expect.items() if bound is not None))
-        if reach:
-            self.record = replace(self.record, reached=tuple(sorted(reach.names)))
-        self.record = replace(self.record, graphs=compiled.graphs, graph_breaks=compiled.graph_breaks,
-        recompiles=compiled.recompiles,
-                  break_reasons=tuple(compiled.break_reasons))  # fmt: skip
+        self.record = replace(
+            self.record, stored_graphs=stored, reached=tuple(sorted(reach.names)) if reach else (),
+            graphs=compiled.graphs, graph_breaks=compiled.graph_breaks, recompiles=compiled.recompiles,
+            break_reasons=tuple(compiled.break_reasons),
+        )  # fmt: skip
         if self.job.backend["backend"] == "inductor":
             self.record = replace(
                 self.record, kernels=compiled.kernels, vectorized=compiled.vectorized, replays=compiled.replays,

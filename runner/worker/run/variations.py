@@ -20,7 +20,7 @@ from runner.contract.policies import POLICIES
 from runner.worker.program.graph_cache import graph_caches
 from runner.worker.program.load import configured
 from runner.worker.program.observe import CallRecord, Observation
-from runner.worker.program.snapshot import Leaf, elements
+from runner.worker.program.snapshot import Leaf, elements, map_tensors
 from runner.worker.tensors import different_bits, number
 
 Change = Callable[[list[Any]], list[Any]]
@@ -78,12 +78,11 @@ def cut(rows: int) -> Change:
     def change(args: list[Any]) -> list[Any]:
         size = batch(args)
 
-        def shorten(leaf: Any) -> Any:
-            if not isinstance(leaf, torch.Tensor) or not leaf.ndim or leaf.shape[0] != size:
-                return leaf
-            return leaf.detach()[:rows].clone().requires_grad_(leaf.requires_grad)
+        def shorten(leaf: torch.Tensor) -> torch.Tensor:
+            is_batch = leaf.ndim and leaf.shape[0] == size
+            return leaf.detach()[:rows].clone().requires_grad_(leaf.requires_grad) if is_batch else leaf
 
-        return pytree.tree_map(shorten, args)  # type: ignore[no-any-return]
+        return map_tensors(shorten, args)  # type: ignore[no-any-return]
 
     return change
 
