@@ -263,7 +263,7 @@ def test_elements_of_float8_are_held_against_their_own_steps(dtype: torch.dtype)
 
 
 def test_a_wrong_element_in_the_second_piece_keeps_its_place(monkeypatch):
-    monkeypatch.setattr("runner.worker.tensors.elements.PIECE", 8)
+    monkeypatch.setattr("runner.worker.tensors.PIECE", 8)
     x = torch.arange(30.0).reshape(5, 6)
     y = x.clone()
     y[3, 4] += 1

@@ -134,7 +134,7 @@ def test_several_pieces_give_the_same_picture(monkeypatch: pytest.MonkeyPatch) -
     eager = torch.randn(50, 33)
     compiled = eager + torch.randn(50, 33) * 1e-3
     whole = drawn(eager, compiled, eager.double(), cells=16)
-    monkeypatch.setattr("runner.worker.tensors.elements.PIECE", 100)
+    monkeypatch.setattr("runner.worker.tensors.PIECE", 100)
     assert drawn(eager, compiled, eager.double(), cells=16) == whole
 
 
