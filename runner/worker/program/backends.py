@@ -8,15 +8,15 @@ import importlib
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 from unittest import mock
 
 import torch
 
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
-from runner.worker.program.errors import BackendNotFound, BrokenCompilerError, InvalidCase, packages_of
-from runner.worker.torch_private.registry import backend_names
+from runner.worker.program.errors import BackendNotFound, BrokenCompilerError, InvalidCase, package_of
+from runner.worker.torch_private.registry import backend_names, backend_of
 
 LAUNCH = "triton"
 """Not torch.compile's: the model as it is, its kernels launched plainly."""
@@ -113,7 +113,7 @@ def find(name: str) -> str | Callable[..., Any]:
     """
     if ":" in name:
         return _imported(name)
-    known = known_backends()
+    known = backend_names()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -129,9 +129,20 @@ def packages(name: str) -> frozenset[str]:
     return frozenset() if name in (LAUNCH, COMPILED_LAUNCH) else packages_of(name, find(name))
 
 
-def known_backends() -> list[str]:
-    """Return all names that torch knows here, the debugging ones too."""
-    return backend_names()
+def packages_of(backend: str, target: str | Any) -> frozenset[str]:
+    """Return the packages that hold a backend's code; empty for a backend of torch's own.
+
+    Args:
+        backend: its name, as a job has it.
+        target: what ``find`` returns for it: a name that torch knows, or the function itself.
+    """
+    if isinstance(target, str):
+        target = backend_of(target)
+    modules = {backend.partition(":")[0]} if ":" in backend else set()
+    while isinstance(target, partial):
+        target = target.func
+    modules.add(str(getattr(target, "__module__", "") or type(target).__module__))
+    return frozenset(filter(None, map(package_of, modules))) - {"torch"}
 
 
 def _imported(name: str) -> Callable[..., Any]:

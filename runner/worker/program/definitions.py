@@ -46,22 +46,14 @@ class Replacement(NamedTuple):
     original: Any
     value: Any
 
-    def put_back(self) -> None:
-        """Define the original again. Raises what the holder raises."""
-        _define(self.holder, self.key, self.original)
-
-    def put_in_force(self) -> None:
-        """Define the replacement again. Raises what the holder raises."""
-        _define(self.holder, self.key, self.value)
-
-
-def _define(holder: Any, key: Any, value: Any) -> None:
-    if isinstance(holder, type):
-        delattr(holder, key) if value is _MISSING else setattr(holder, key, value)
-    elif value is _MISSING:
-        del holder[key]
-    else:
-        holder[key] = value
+    def define(self, value: Any) -> None:
+        """Define the original or the replacement. Raises what the holder raises."""
+        if isinstance(self.holder, type):
+            delattr(self.holder, self.key) if value is _MISSING else setattr(self.holder, self.key, value)
+        elif value is _MISSING:
+            del self.holder[self.key]
+        else:
+            self.holder[self.key] = value
 
 
 class _Space(NamedTuple):

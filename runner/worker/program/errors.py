@@ -21,7 +21,6 @@ import torch
 
 from runner.contract.finding import telling_line, top_frame
 from runner.worker.torch_private.dynamo import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
-from runner.worker.torch_private.registry import backend_of
 
 MESSAGE_LIMIT = 4000  # characters
 TRACE_LINES = 30
@@ -333,22 +332,6 @@ def _line(chain: list[BaseException], source: str) -> int | None:
 
 
 OWN = "runner"
-
-
-def packages_of(backend: str, target: str | Any) -> frozenset[str]:
-    """Return the packages that hold a backend's code; empty for a backend of torch's own.
-
-    Args:
-        backend: its name, as a job has it.
-        target: what ``backends.find`` returns for it: a name that torch knows, or the function itself.
-    """
-    if isinstance(target, str):
-        target = backend_of(target)
-    modules = {backend.partition(":")[0]} if ":" in backend else set()
-    while isinstance(target, functools.partial):
-        target = target.func
-    modules.add(str(getattr(target, "__module__", "") or type(target).__module__))
-    return frozenset(filter(None, map(package_of, modules))) - {"torch"}
 
 
 def package_of(module: str) -> str:

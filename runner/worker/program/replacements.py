@@ -44,7 +44,7 @@ class Replacements:
     def __enter__(self) -> None:
         """Put in force what the case has replaced so far, and the modes that it has entered and not left."""
         for replacement in self._replacements:
-            replacement.put_in_force()
+            replacement.define(replacement.value)
         self._depth = count_function_modes()
         for mode in self._modes:
             enter_function_mode(mode)
@@ -54,7 +54,7 @@ class Replacements:
         self._replacements = tuple(self._definitions.replacements())
         for replacement in self._replacements:
             try:
-                replacement.put_back()
+                replacement.define(replacement.original)
             except Exception as error:  # noqa: BLE001  of a class, or a metaclass, of the case
                 self._doubt = f"the case replaces {replacement.name}, which cannot be put back: {type(error).__name__}"
         extra = count_function_modes() - self._depth

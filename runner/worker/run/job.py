@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -20,7 +21,9 @@ from runner.contract.job import Job, Record, Trust
 from runner.contract.loaded_code import find_loaded_code
 from runner.contract.oracles import TWIN, row_of
 from runner.contract.policies import RULED
+from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
+from runner.worker.judge.judge import judge
 from runner.worker.judge.procedure import judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason
 from runner.worker.processes import temporary_folder
@@ -37,7 +40,6 @@ from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
-from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import Change, batch, vary
 from runner.worker.tensors import missing_place
@@ -368,7 +370,7 @@ class _Run:
         if not self.source.has_twin or TWIN in self.job.ignore:
             return []
         self.phases.begin("judge")  # so that the seconds so far are booked
-        reason = twins.reason_against(self.job, evidence, self.phases.seconds)
+        reason = reason_against(self.job, evidence, self.phases.seconds)
         if reason:
             evidence.note(f"not compared with its twin: {reason}")
             return []
@@ -376,7 +378,7 @@ class _Run:
         twin = observe_backend(self.job, self.source, compile_module, evidence.eager, twin=True)
         self.phases.begin("judge")
         twin = twin.without_state(excluded) if excluded else twin
-        findings = twins.judge_twin(evidence, twin, self.source, self.settings, self.phases.begin)
+        findings = judge_twin(evidence, twin, self.source, self.settings, self.phases.begin)
         evidence.note("compared with its twin")
         return findings
 
@@ -463,3 +465,60 @@ def own_cache() -> Iterator[None]:
     """Give this process a cache of compiled code of its own while the block lasts."""
     with temporary_folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
         yield
+
+
+_OF_TWINS = frozenset(
+    ("compile-error", "runtime-error", "structure", "shape", "dtype", "mutation", "nonfinite", "value", "grad")
+)
+"""What is asked of a twin: it computes the same, and may lay it out in memory in another way."""
+
+
+def reason_against(job: Job, evidence: Evidence, seconds: dict[str, float]) -> str:
+    """Return why a case is not compared with its twin; empty where it is. ``seconds`` say how long each part took."""
+    tolerance = job.tolerance or {}
+    if evidence.eager.error is not None:
+        return "eager raises"
+    if any(call.drew_random for call in evidence.eager.calls):
+        return "eager draws random numbers"
+    if tolerance.get("exact") or tolerance.get("values"):
+        return "the case asks for more than an equal program keeps"
+    if not job.float64:
+        return "there is no float64 reference"
+    if sum(seconds.values()) + thresholds.TWIN_TIME.value * seconds.get("backend", 0.0) > job.timeout:
+        return "too little time is left"
+    return ""
+
+
+def judge_twin(
+    evidence: Evidence, twin: Observation, source: Source, settings: Settings, begin: Callable[[str], None]
+) -> list[Finding]:
+    """Return the findings about a compiled twin. ``evidence`` is of the case, whose compiled run has no finding.
+
+    Both may be off by as much as roundings allow. So a finding counts only where the twin lies outside the rules
+    against the compiled program, and against eager too, with all excuses that the judge knows.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    bare = replace(evidence, compiled=twin, labels=[], notes=[], compared=Counter(), accuracy=[], again=())
+    against_eager, findings = judge_defined(bare, source, settings, begin)
+    findings = [finding for finding in findings if finding.oracle in _OF_TWINS]
+    if not findings:
+        return []
+    beside = replace(against_eager, eager=evidence.compiled, labels=[], notes=[], compared=Counter(), accuracy=[])
+    places = {finding.path for finding in judge(beside) if finding.oracle in _OF_TWINS}
+    findings = [finding for finding in findings if finding.path in places]
+    if any(row_of(finding.oracle).crash for finding in findings) and _raises_in_eager(source, settings):
+        evidence.note("the twin raises in eager too; it is not compared")
+        return []
+    return [_renamed(finding) for finding in findings]
+
+
+def _raises_in_eager(source: Source, settings: Settings) -> bool:
+    loaded = source.load(settings.seed, twin=True)
+    return observe(loaded, loaded.model, settings).error is not None
+
+
+def _renamed(finding: Finding) -> Finding:
+    severity = finding.severity or row_of(finding.oracle).severity
+    return replace(finding, oracle=TWIN, message=f"{finding.oracle}: {finding.message}", severity=severity)

@@ -13,7 +13,7 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchRuntimeError
 
 from runner.contract.finding import telling_line, top_frame
 from runner.worker.program import backends
-from runner.worker.program.errors import MESSAGE_LIMIT, describe, package_of, packages_of
+from runner.worker.program.errors import MESSAGE_LIMIT, describe, package_of
 
 
 def raised(action):
@@ -272,9 +272,12 @@ def test_torch_s_own_backends_are_told_of_as_before(name: str) -> None:
 
 
 def test_the_packages_of_a_backend(package: types.ModuleType) -> None:
-    assert packages_of("inductor", "inductor") == packages_of("eager", "eager") == frozenset()
-    assert packages_of("adapter:backend", package.compiler) == {"adapter", "planted_package"}
-    assert packages_of("adapter:backend", functools.partial(package.right, 1)) == {"adapter", "planted_package"}
+    assert backends.packages_of("inductor", "inductor") == backends.packages_of("eager", "eager") == frozenset()
+    assert backends.packages_of("adapter:backend", package.compiler) == {"adapter", "planted_package"}
+    assert backends.packages_of("adapter:backend", functools.partial(package.right, 1)) == {
+        "adapter",
+        "planted_package",
+    }
     assert backends.packages("triton") == backends.packages("triton-compiled") == frozenset()
     assert backends.packages("runner.worker.planted:clean") == {"runner.worker.planted"}
 
