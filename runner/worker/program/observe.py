@@ -515,7 +515,7 @@ def autocast(settings: Settings) -> contextlib.AbstractContextManager[Any]:
     """Return the context of a call's autocast."""
     if settings.autocast is None:
         return contextlib.nullcontext()
-    return torch.autocast(settings.device, dtype=settings.autocast)
+    return torch.autocast(settings.device, dtype=settings.autocast)  # type: ignore[no-any-return]
 
 
 def _generators(device: str) -> list[torch.Tensor]:

@@ -223,8 +223,8 @@ class Walk:
                 return elements
             return self._with_tensors(cls, lambda value: self._extended(elements(value), value))
         if is_array(cls):
-            read = _array if self._is_own(cls) else _inside_array
-            return read if is_array(cls, scalars=False) else None
+            read_array = _array if self._is_own(cls) else _inside_array
+            return read_array if is_array(cls, scalars=False) else None
         for base, read in _READERS.items():
             if issubclass(cls, base):
                 return self._with_attributes(cls, read)
