@@ -112,7 +112,7 @@ def switches() -> Mapping[str, _Switch]:
     modules = {name: module for name, module in sys.modules.items() if name.startswith("torch.backends.")}
     modules |= {name: sys.modules[name] for name in _HOLDERS if name in sys.modules}
     public = {
-        FLUSHES: _Switch(_flushes_denormals, torch.set_flush_denormal),
+        FLUSHES: _Switch(lambda: float.fromhex("0x1p-1022") / 2 == 0.0, torch.set_flush_denormal),
         "torch.is_inference_mode_enabled()": _Switch(torch.is_inference_mode_enabled, lambda _: None),
     }
     for name, module in sorted(modules.items()):
@@ -281,10 +281,6 @@ def _set(setter: Callable[..., Any], value: Any) -> None:
         setter(*value)
     else:
         setter(value)
-
-
-def _flushes_denormals() -> bool:
-    return float.fromhex("0x1p-1022") / 2 == 0.0
 
 
 def _rounding() -> tuple[bool, bool]:

@@ -274,7 +274,9 @@ def environment(job: Job) -> Iterator[None]:
         for name in job.imports:
             with _blaming(f"importing {name}"):
                 importlib.import_module(name)
-        torch.set_num_threads(int(job.threads or _default_threads(job) or threads))
+        # A job that asks for 0 has as many as torch takes by itself.
+        own = int(os.environ.get(DEFAULT_THREADS, 0)) if job.threads == 0 else job.threads
+        torch.set_num_threads(own or threads)
         with configured(job.config.items()):
             yield
     finally:
@@ -282,11 +284,6 @@ def environment(job: Job) -> Iterator[None]:
         for path in added:
             if path in sys.path:
                 sys.path.remove(path)
-
-
-def _default_threads(job: Job) -> int:
-    """Return how many threads torch takes by itself, for a job that asks for 0; 0 for any other."""
-    return int(os.environ.get(DEFAULT_THREADS, 0)) if job.threads == 0 else 0
 
 
 @contextlib.contextmanager

@@ -266,6 +266,9 @@ def _copy_with_equality(leaf: Any) -> Any:
 def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
     """Return the metadata of a tensor."""
     strided = tensor.layout == torch.strided and not tensor.is_nested
+    is_sparse = tensor.layout == torch.sparse_coo
+    is_leaf = tensor.requires_grad and tensor.is_leaf
+    hooks = (tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)) if is_leaf else ()
     return TensorMetadata(
         shape=() if tensor.is_nested else tuple(int(size) for size in tensor.shape),
         dtype=tensor.dtype,
@@ -277,17 +280,13 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         is_conj=tensor.is_conj(),
         is_neg=tensor.is_neg(),
         parts=tuple(tuple(part.shape) for part in tensor.detach().unbind()) if tensor.is_nested else (),
-        dims=_sparse_dims(tensor) if tensor.layout == torch.sparse_coo else (),
+        dims=(tensor.sparse_dim(), tensor.dense_dim(), int(tensor.is_coalesced())) if is_sparse else (),
         indices=_indices(tensor) if tensor.layout in _COMPRESSED else (),
         quantizer=_quantizer(tensor) if tensor.is_quantized else (),
-        is_leaf=tensor.requires_grad and tensor.is_leaf,
+        is_leaf=is_leaf,
         is_inference=tensor.is_inference(),
-        hooks=_count_hooks(tensor) if tensor.requires_grad and tensor.is_leaf else 0,
+        hooks=sum(len(table or ()) for table in hooks),
     )
-
-
-def _count_hooks(tensor: torch.Tensor) -> int:
-    return len(tensor._backward_hooks or ()) + len(getattr(tensor, "_post_accumulate_grad_hooks", None) or ())
 
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
@@ -307,10 +306,6 @@ def _quantizer(tensor: torch.Tensor) -> tuple[Any, ...]:
         return tensor.qscheme(), tensor.q_scale(), tensor.q_zero_point()
     scales, points = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
     return tensor.qscheme(), scales.tolist(), points.tolist(), tensor.q_per_channel_axis()
-
-
-def _sparse_dims(tensor: torch.Tensor) -> tuple[int, ...]:
-    return tensor.sparse_dim(), tensor.dense_dim(), int(tensor.is_coalesced())
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

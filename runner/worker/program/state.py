@@ -79,15 +79,14 @@ class Holder(NamedTuple):
 
 def unchanged_paths(holders: Sequence[Holder], leaves: Sequence[tuple[str, Any]]) -> frozenset[str]:
     """Return the paths of Python values in variables that no call has changed: they may hold the time of the import, or
-    its name."""
+    its name. No class of the case is asked whether two are equal."""
     loaded = {path: value for holder in holders for path, value in holder.loaded.items()}
     pairs = [(path, leaf, loaded[path]) for path, leaf in leaves if path in loaded]
-    return frozenset(path for path, leaf, first in pairs if leaf is first or _are_equal(leaf, first))
-
-
-def _are_equal(leaf: Any, first: Any) -> bool:
-    """Return whether two Python values are equal, without asking a class of the case."""
-    return type(leaf) is type(first) and type(leaf) in FIXED and bool(leaf == first)
+    return frozenset(
+        path
+        for path, leaf, first in pairs
+        if leaf is first or (type(leaf) is type(first) and type(leaf) in FIXED and bool(leaf == first))
+    )
 
 
 def file_holders(module: ModuleType) -> tuple[Holder, ...]:

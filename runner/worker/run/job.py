@@ -197,6 +197,12 @@ def observe_backend(
     return compiled
 
 
+def _observe_again(source: Source, settings: Settings, change: Change | None = None, twin: bool = False) -> Observation:
+    """Load the case, or its ``twin``, anew and run it in eager."""
+    loaded = source.load(settings.seed, twin=twin)
+    return observe(loaded, loaded.model, settings, change)
+
+
 class _Run:
     """The parts of one job, in order; each adds to the record."""
 
@@ -231,8 +237,7 @@ class _Run:
         self._check_eager(eager)
 
         self.phases.begin("eager-again")
-        loaded = self.source.load(self.settings.seed)
-        second_eager = observe(loaded, loaded.model, self.settings)
+        second_eager = _observe_again(self.source, self.settings)
         place = self._disagreement(eager, second_eager)
         varying = self._varying_state(eager, second_eager) if place is not None else frozenset()
         note_varying(eager, second_eager)
@@ -273,10 +278,7 @@ class _Run:
             return []
         loaded = self.source.load(self.settings.seed)
         sizes = [batch(loaded.make_inputs(call, self.settings.seed + call)) for call in range(len(loaded.makers))]
-
-        def run_eager(change: Change | None) -> Observation:
-            loaded = self.source.load(self.settings.seed)
-            return observe(loaded, loaded.model, self.settings, change)
+        run_eager = functools.partial(_observe_again, self.source, self.settings)
 
         def run_compiled(change: Change | None) -> Observation:
             return observe_backend(self.job, self.source, compile_module, eager, change_inputs=change)
@@ -352,8 +354,7 @@ class _Run:
         if eager is None:
             return []
         settings = replace(self.settings, roots=eager.roots)
-        loaded = self.source.load(settings.seed)
-        if self._disagreement(eager, observe(loaded, loaded.model, settings)) is not None:
+        if self._disagreement(eager, _observe_again(self.source, settings)) is not None:
             return []
         self.roots = eager.roots
         self.phases.begin("backend")
@@ -508,15 +509,11 @@ def judge_twin(
     beside = replace(against_eager, eager=evidence.compiled, labels=[], notes=[], compared=Counter(), accuracy=[])
     places = {finding.path for finding in judge(beside) if finding.oracle in _OF_TWINS}
     findings = [finding for finding in findings if finding.path in places]
-    if any(row_of(finding.oracle).crash for finding in findings) and _raises_in_eager(source, settings):
+    crashes = any(row_of(finding.oracle).crash for finding in findings)
+    if crashes and _observe_again(source, settings, twin=True).error is not None:
         evidence.note("the twin raises in eager too; it is not compared")
         return []
     return [_renamed(finding) for finding in findings]
-
-
-def _raises_in_eager(source: Source, settings: Settings) -> bool:
-    loaded = source.load(settings.seed, twin=True)
-    return observe(loaded, loaded.model, settings).error is not None
 
 
 def _renamed(finding: Finding) -> Finding:
