@@ -21,7 +21,7 @@ from runner.contract.job import Job
 from runner.contract.settings import FALLBACK_RANDOM
 from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import LoadedCase, Source, configured
-from runner.worker.program.observe import Observation, Settings, observe
+from runner.worker.program.observe import Observation, Settings, observe, observe_again
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
 
@@ -48,8 +48,7 @@ def observe_further(source: Source, eager: Observation, settings: Settings) -> O
     roots = frozenset(eager.calls[-1].graphs_kept)
     if not roots or settings.cotangent == "given" or eager.error is not None or eager.calls[-1].graphs_carried:
         return None
-    loaded = source.load(settings.seed)
-    further = observe(loaded, loaded.model, replace(settings, roots=roots))
+    further = observe_again(source, replace(settings, roots=roots))
     if further.error is not None:  # such as a loss whose graph the model has used by itself
         return None
     return replace(further, roots=roots, compilations=eager.compilations)
@@ -70,8 +69,7 @@ def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Obs
     names = ", ".join(eager.compilations)
     source.stance = "force_eager"
     start_counting()
-    loaded = source.load(settings.seed)
-    plain = observe(loaded, loaded.model, settings)
+    plain = observe_again(source, settings)
     if plain.error is not None and eager.error is None:
         raise InvalidCase(
             f"the model compiles {names} itself, and without that raised {plain.error.summary}", plain.error
@@ -108,7 +106,5 @@ def settings_of_judged_run(job: Job, source: Source) -> Iterator[None]:
     Raises:
         InvalidCase: the case cannot be loaded.
     """
-    settings = Settings.of(job)
-    loaded = source.load(settings.seed)
-    with eagers_numbers(job, observe(loaded, loaded.model, settings)):
+    with eagers_numbers(job, observe_again(source, Settings.of(job))):
         yield

@@ -17,7 +17,7 @@ from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
 from runner.worker.program import global_state, modules
 from runner.worker.program.errors import ErrorRecord, describe
-from runner.worker.program.load import LoadedCase, in_stance, seed_all
+from runner.worker.program.load import LoadedCase, Source, in_stance, seed_all
 from runner.worker.program.memory import (
     BEFORE,
     Gaps,
@@ -37,6 +37,8 @@ from runner.worker.program.walk import Leaves, Walk
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.dispatch import carried_modes
 
+Change = Callable[[list[Any]], list[Any]]
+"""What may replace the inputs of a call."""
 REASON_LENGTH = 300  # characters of one graph break's reason
 global_state.read()  # a server looks for all settings before it forks
 
@@ -157,7 +159,7 @@ def observe(
     loaded: LoadedCase,
     target: Callable[..., Any],
     settings: Settings,
-    change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+    change_inputs: Change | None = None,
     packages: Collection[str] = (),
     around_backward: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
     compile_step: Callable[[Any], Callable[..., Any]] | None = None,
@@ -181,6 +183,17 @@ def observe(
             runner.restore_settings()
 
 
+def observe_again(
+    source: Source,
+    settings: Settings,
+    change_inputs: Change | None = None,
+    twin: bool = False,
+) -> Observation:
+    """Load the case, or its ``twin``, anew and run it in eager; see ``observe``."""
+    loaded = source.load(settings.seed, twin=twin)
+    return observe(loaded, loaded.model, settings, change_inputs)
+
+
 @dataclass
 class _Runner:
     """A model or its compiled form, with all that its calls have in common."""
@@ -195,7 +208,7 @@ class _Runner:
     _kept: list[tuple[CallRecord, KeptTensors]] = field(default_factory=list)
     _original: dict[str, Any] = field(default_factory=dict)  # torch's settings before the first call
 
-    def run(self, change_inputs: Callable[[list[Any]], list[Any]] | None) -> Observation:
+    def run(self, change_inputs: Change | None) -> Observation:
         """Make all calls, up to the first that raises."""
         observation = Observation()
         for call in range(len(self.loaded.makers)):

@@ -32,7 +32,15 @@ from runner.worker.program.eager import eagers_numbers, observe_eager, observe_f
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
-from runner.worker.program.observe import Observation, Settings, doubt_counts, observe, read_counts
+from runner.worker.program.observe import (
+    Change,
+    Observation,
+    Settings,
+    doubt_counts,
+    observe,
+    observe_again,
+    read_counts,
+)
 from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
 from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, note_varying, tree_disagreement
@@ -41,7 +49,7 @@ from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.unstable_state import traced_state, varying_state
 from runner.worker.run.random_stream import weigh_random
-from runner.worker.run.variations import Change, batch, vary
+from runner.worker.run.variations import batch, vary
 from runner.worker.tensors import missing_place
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.counters import start_counting
@@ -159,7 +167,7 @@ def observe_backend(
     compile_module: backends.Compile,
     eager: Observation,
     watch: contextlib.AbstractContextManager[Any] | None = None,
-    change_inputs: Callable[[list[Any]], list[Any]] | None = None,
+    change_inputs: Change | None = None,
     twin: bool = False,
 ) -> Observation:
     """Run the case, or its ``twin``, under its backend. The observation holds torch's counts, and what plain launches
@@ -197,12 +205,6 @@ def observe_backend(
     return compiled
 
 
-def _observe_again(source: Source, settings: Settings, change: Change | None = None, twin: bool = False) -> Observation:
-    """Load the case, or its ``twin``, anew and run it in eager."""
-    loaded = source.load(settings.seed, twin=twin)
-    return observe(loaded, loaded.model, settings, change)
-
-
 class _Run:
     """The parts of one job, in order; each adds to the record."""
 
@@ -237,7 +239,7 @@ class _Run:
         self._check_eager(eager)
 
         self.phases.begin("eager-again")
-        second_eager = _observe_again(self.source, self.settings)
+        second_eager = observe_again(self.source, self.settings)
         place = self._disagreement(eager, second_eager)
         varying = self._varying_state(eager, second_eager) if place is not None else frozenset()
         note_varying(eager, second_eager)
@@ -278,7 +280,7 @@ class _Run:
             return []
         loaded = self.source.load(self.settings.seed)
         sizes = [batch(loaded.make_inputs(call, self.settings.seed + call)) for call in range(len(loaded.makers))]
-        run_eager = functools.partial(_observe_again, self.source, self.settings)
+        run_eager = functools.partial(observe_again, self.source, self.settings)
 
         def run_compiled(change: Change | None) -> Observation:
             return observe_backend(self.job, self.source, compile_module, eager, change_inputs=change)
@@ -354,7 +356,7 @@ class _Run:
         if eager is None:
             return []
         settings = replace(self.settings, roots=eager.roots)
-        if self._disagreement(eager, _observe_again(self.source, settings)) is not None:
+        if self._disagreement(eager, observe_again(self.source, settings)) is not None:
             return []
         self.roots = eager.roots
         self.phases.begin("backend")
@@ -510,7 +512,7 @@ def judge_twin(
     places = {finding.path for finding in judge(beside) if finding.oracle in _OF_TWINS}
     findings = [finding for finding in findings if finding.path in places]
     crashes = any(row_of(finding.oracle).crash for finding in findings)
-    if crashes and _observe_again(source, settings, twin=True).error is not None:
+    if crashes and observe_again(source, settings, twin=True).error is not None:
         evidence.note("the twin raises in eager too; it is not compared")
         return []
     return [_renamed(finding) for finding in findings]

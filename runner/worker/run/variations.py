@@ -19,11 +19,10 @@ from runner.contract.finding import Finding, index_of
 from runner.contract.policies import POLICIES
 from runner.worker.program.graph_cache import graph_caches
 from runner.worker.program.load import configured
-from runner.worker.program.observe import CallRecord, Observation
+from runner.worker.program.observe import CallRecord, Change, Observation
 from runner.worker.program.snapshot import Leaf, elements, map_tensors
 from runner.worker.tensors import different_bits, number
 
-Change = Callable[[list[Any]], list[Any]]
 Run = Callable[[Change | None], Observation]
 
 AUTOTUNED = "torch._inductor.config.max_autotune"
