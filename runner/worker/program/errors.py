@@ -249,12 +249,9 @@ def _file(frame: FrameType) -> str:
 
 
 def _qualified_bases(cls: type, module: str) -> tuple[str, ...]:
-    names = []
-    for base in _bases(cls):
-        where, name = _read("__module__", base), _read("__qualname__", base)
-        where = "source" if module and where == module else where
-        names.append(name if where == "builtins" else f"{where}.{name}")
-    return tuple(names)
+    names = ((_read("__module__", base), _read("__qualname__", base)) for base in _bases(cls))
+    homes = (("source" if module and where == module else where, name) for where, name in names)
+    return tuple(name if where == "builtins" else f"{where}.{name}" for where, name in homes)
 
 
 def class_name(cls: type) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import itertools
 import linecache
 import re
 import sys
@@ -176,12 +177,15 @@ def state_leaves(model: torch.nn.Module, module: str, holders: Sequence[Holder] 
     """
     every = modules.named_modules(model)
     parts = modules.distinct(every)
-    state: dict[str, Any] = {}
-    state.update((f"parameter {name}", value) for name, value in modules.parameters(every))
-    state.update((f"buffer {name}", value) for name, value in modules.buffers(every))
-    state.update((f"attribute {name}", value) for name, value in modules.attributes(parts) if not _is_torchs(value))
-    state.update(variable for holder in holders for variable in holder.variables())
-    state.update((f"hooks {name}", functions) for name, functions in modules.hooks(parts))
+    state: dict[str, Any] = dict(
+        itertools.chain(
+            ((f"parameter {name}", value) for name, value in modules.parameters(every)),
+            ((f"buffer {name}", value) for name, value in modules.buffers(every)),
+            ((f"attribute {name}", value) for name, value in modules.attributes(parts) if not _is_torchs(value)),
+            (variable for holder in holders for variable in holder.variables()),
+            ((f"hooks {name}", functions) for name, functions in modules.hooks(parts)),
+        )
+    )
     walk = Walk(module, parts)
     structures = [f"modules in training mode: {[prefix or 'all' for prefix, part in parts if part.training]}"]
     structures += [f"buffers outside state_dict: {names}" for names in [modules.unsaved_buffers(parts)] if names]

@@ -144,11 +144,9 @@ def is_installed(package: str) -> bool:
     """
     first = package.partition(".")[0]
     for name in (package, first):
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError, ValueError):  # ValueError: it is no name
             importlib.metadata.distribution(name)
             return True
-        except (importlib.metadata.PackageNotFoundError, ValueError):  # ValueError: it is no name at all
-            continue
     return first in importlib.metadata.packages_distributions()
 
 

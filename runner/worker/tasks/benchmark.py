@@ -32,8 +32,8 @@ from runner.worker.program import backends
 from runner.worker.program.eager import own_compilations
 from runner.worker.program.errors import ErrorRecord, InvalidCase, describe
 from runner.worker.program.load import LoadedCase, Source, seed_all
-from runner.worker.program.observe import Observation, Settings, autocast, read_counts
-from runner.worker.program.snapshot import storage_key
+from runner.worker.program.observe import Observation, Settings, autocast, read_counts, synchronize
+from runner.worker.program.snapshot import map_tensors, storage_key
 from runner.worker.run.job import Send, validate_distributions, variable, with_source
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.preparation import load_inductor
@@ -139,7 +139,7 @@ class _Bench:
         eager = RepeatedCall(loaded, loaded.model, self._settings)
         with self._failing_as("eager", eager):
             eager.first()
-            synchronize(self._device)
+            synchronize(self._settings.device)
         if names := ", ".join(own_compilations()):
             eager.notes.append(f"the model compiles a part of itself ({names}): the times of eager hold compiled code")
         return eager
@@ -153,7 +153,7 @@ class _Bench:
         with self._failing_as("compile", compiled), counters.counting_bytes() if cold else contextlib.nullcontext():
             begun = time.perf_counter()
             compiled.first()
-            synchronize(self._device)
+            synchronize(self._settings.device)
             seconds = time.perf_counter() - begun
         record = {**self._counts(), "compile": {"seconds": seconds, "caches": _cache_counts()}}
         if not launched and record["graphs"] == 0:
@@ -235,12 +235,6 @@ def device_name(device: str) -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return device
-
-
-def synchronize(device: str) -> None:
-    """Wait until the device has finished its work."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
 
 
 def times(call: Call, device: str, least: int) -> list[float]:
@@ -376,7 +370,7 @@ class RepeatedCall:
         self._cotangents: list[torch.Tensor] | None = None
         args = loaded.make_inputs(0, settings.seed)
         # Only a leaf can be differentiated twice without the graph of what made it.
-        self._args = pytree.tree_map(_leaf, args) if self._backward else args
+        self._args = map_tensors(_leaf, args) if self._backward else args
         self._state = [*_tensors(self._args), *loaded.model.parameters(), *loaded.model.buffers()]
         self._sources = [tensor for tensor in self._state if tensor.requires_grad and tensor.is_leaf]
         if len(loaded.makers) > 1:
@@ -417,11 +411,9 @@ class RepeatedCall:
             tensor.grad = None
 
 
-def _leaf(value: Any) -> Any:
+def _leaf(tensor: torch.Tensor) -> torch.Tensor:
     """Return the same memory as a leaf if it is the result of an operation that would be differentiated."""
-    if isinstance(value, torch.Tensor) and value.requires_grad and not value.is_leaf:
-        return value.detach().requires_grad_()
-    return value
+    return tensor.detach().requires_grad_() if tensor.requires_grad and not tensor.is_leaf else tensor
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:

@@ -87,13 +87,9 @@ def recompiles() -> int | None:
     """
     if _METRICS.find() is None or _CLEAR.find() is None:
         return None
-    frames = set()
-    for metrics in compilations():
-        frame, _, attempt = str(metrics.compile_id or "").partition("/")
-        number = attempt.partition("_")[0]
-        if number.isdigit() and int(number) > 0:
-            frames.add((frame, number))
-    return len(frames)
+    ids = (str(metrics.compile_id or "").partition("/") for metrics in compilations())
+    attempts = ((frame, attempt.partition("_")[0]) for frame, _, attempt in ids)
+    return len({(frame, number) for frame, number in attempts if number.isdigit() and int(number) > 0})
 
 
 def compilations() -> Sequence[Any]:
