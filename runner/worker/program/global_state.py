@@ -116,8 +116,7 @@ def switches() -> Mapping[str, _Switch]:
         "torch.is_inference_mode_enabled()": _Switch(torch.is_inference_mode_enabled, lambda _: None),
     }
     for name, module in sorted(modules.items()):
-        public |= dict(_functions(name, module))
-        public |= dict(_attributes(name, module))
+        public |= dict([*_functions(name, module), *_attributes(name, module)])
     private = {name: _Switch(reader, writer, public=False) for name, reader, writer in _private(torch)}
     every = {**public, **private}
     return {name: switch for name, switch in every.items() if name not in _EXCLUDED and _answers(switch)}

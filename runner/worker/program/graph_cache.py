@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from runner.contract.job import Job
 from runner.contract.settings import PASSED
@@ -78,15 +79,10 @@ def graph_caches(tag: str) -> Iterator[bool]:
     if not entries:
         yield False
         return
-    originals = [getattr(entry, FORCED) for entry in entries]
-    with configured([(TAG, tag)]):
-        try:
-            for entry in entries:
-                setattr(entry, FORCED, True)
-            yield True
-        finally:
-            for entry, original in zip(entries, originals):  # noqa: B905
-                setattr(entry, FORCED, original)
+    with configured([(TAG, tag)]), contextlib.ExitStack() as stack:
+        for entry in entries:
+            stack.enter_context(mock.patch.object(entry, FORCED, True))
+        yield True
 
 
 def count_loaded() -> int:

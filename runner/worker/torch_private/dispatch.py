@@ -60,17 +60,15 @@ _OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write wher
 
 def carried_modes() -> AbstractContextManager[None]:
     """Return a context that enters, in another thread, the modes that hold in this one now."""
-    functions, dispatches = _function_modes(), _dispatch_modes()
+    modes = [(enter_function_mode, leave_function_mode, mode) for mode in _function_modes()]
+    modes += [(_enter_dispatch_mode, _leave_dispatch_mode, mode) for mode in _dispatch_modes()]
 
     @contextmanager
     def carried() -> Iterator[None]:
         with ExitStack() as stack:
-            for mode in functions:
-                enter_function_mode(mode)
-                stack.callback(leave_function_mode)
-            for mode in dispatches:
-                _enter_dispatch_mode(mode)
-                stack.callback(_leave_dispatch_mode)
+            for enter, leave, mode in modes:
+                enter(mode)
+                stack.callback(leave)
             yield
 
     return carried()

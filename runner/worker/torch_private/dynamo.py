@@ -54,14 +54,11 @@ def wrapping_compilations(wrap: Callable[[GraphModule, CodeType, Callable[[], Fu
 @contextlib.contextmanager
 def logging_breaks() -> Iterator[None]:
     """Turn the log of breaks on: on 2.6 the trace holds some breaks that end a whole frame only then."""
-    levels = [(logger, logger.level) for logger in map(logging.getLogger, _BREAKS_LOGS)]
-    for logger, _ in levels:
-        logger.setLevel(logging.DEBUG)
-    try:
+    with contextlib.ExitStack() as stack:
+        for logger in map(logging.getLogger, _BREAKS_LOGS):
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.DEBUG)
         yield
-    finally:
-        for logger, level in levels:
-            logger.setLevel(level)
 
 
 @contextlib.contextmanager

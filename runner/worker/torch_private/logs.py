@@ -174,14 +174,11 @@ def trace_file(folder: Path) -> logging.Handler:
 def tracing(*handlers: logging.Handler) -> Iterator[None]:
     """Send torch's trace to ``handlers`` for as long as the block lasts. Raises ImportError if torch has none."""
     trace_log = _LOG.need()
-    level = trace_log.level
-    trace_log.setLevel(logging.DEBUG)
-    for handler in handlers:
-        trace_log.addHandler(handler)
-    try:
-        yield
-    finally:
+    with contextlib.ExitStack() as stack:
+        stack.callback(trace_log.setLevel, trace_log.level)
+        trace_log.setLevel(logging.DEBUG)
         for handler in handlers:
-            trace_log.removeHandler(handler)
-            handler.close()
-        trace_log.setLevel(level)
+            stack.callback(handler.close)
+            stack.callback(trace_log.removeHandler, handler)
+            trace_log.addHandler(handler)
+        yield
