@@ -322,10 +322,10 @@ class KeptTensors:
     def overwritten(self) -> dict[str, torch.Tensor]:
         """Return copies of what holds other bits than right after the call, by their paths."""
         with disable_modes():  # memory that is read as bytes has no float64 shadow any more
-            now = {path: snapshot_leaf(value, path, copy=False).value for path, value in self.values.items()}
+            now = ((path, snapshot_leaf(value, path, copy=False).value) for path, value in self.values.items())
             return {
                 path: value.clone()
-                for path, value in now.items()
+                for path, value in now
                 if isinstance(value, torch.Tensor) and not torch.equal(_bytes(value), _bytes(self.elements[path]))
             }
 
