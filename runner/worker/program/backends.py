@@ -72,7 +72,7 @@ def _is_of_import(error: BaseException) -> bool:
 def _raiser(error: Exception) -> Callable[..., Any]:
     """Return what stands for a model whose compiler cannot be imported: its first call says so."""
 
-    def fail(*args: Any) -> Any:
+    def fail(*args: Any, **keywords: Any) -> Any:
         raise BrokenCompilerError(f"the compiler cannot be imported: {type(error).__name__}: {error}") from error
 
     return fail
@@ -100,9 +100,9 @@ class PlainLaunch:
         self._model = model
         self.launches: Launches = launch_plainly(source)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Call the model."""
-        return self._model(*args)
+        return self._model(*args, **keywords)
 
 
 def find(name: str) -> str | Callable[..., Any]:

@@ -72,9 +72,9 @@ def _agree(
     eagers, others = Draws(counted), Draws(counted)
 
     def pinned(target: Callable[..., Any], draws: Draws) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **keywords: Any) -> Any:
             with pinned_numbers(settings.device, draws):
-                return target(*args)
+                return target(*args, **keywords)
 
         return call
 

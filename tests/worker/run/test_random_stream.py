@@ -29,6 +29,12 @@ def test_another_stream_alone_is_its_own_severity(body: str) -> None:
     assert NOTE in record["notes"]
 
 
+def test_another_stream_is_told_where_inputs_go_by_name() -> None:
+    body, names = "return x + torch.randn_like(y)", "KEYWORD_INPUTS = ['y']"
+    text = source(body, "torch.arange(40.0), torch.zeros(40)", "x, y", definitions=names)
+    assert severities(run(text, "planted:other_stream"))["value"] == "other-random-numbers"
+
+
 @pytest.mark.parametrize("backend", ["planted:other_stream_and_wrong", "planted:one_draw_for_all"])
 def test_a_wrong_result_beside_another_stream_stays_one(backend: str) -> None:
     record = run(TWO, backend)
