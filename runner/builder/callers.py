@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from runner.builder import operators
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, call
-from runner.cases.calls import FUNCTIONS, MODES, OF_SUBMODULES
+from runner.cases.case import FUNCTIONS, MODES, OF_SUBMODULES
 from runner.cases.model import Call, Case, Change, Function, Input, TensorLiteral
 from runner.cases.problems import Problems
 from runner.diagnostics import Span, nearest

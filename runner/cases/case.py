@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from runner.cases.calls import parse_calls
-from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_inputs, parse_value
-from runner.cases.flags import check_flags
+from runner.cases.chains_and_inputs import (
+    dtype_name,
+    parse_arguments,
+    parse_chain,
+    parse_contexts,
+    parse_inputs,
+    parse_value,
+)
+from runner.cases.flags import SWITCHES, Flag, check_flags, refusal
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
     FLOATING,
     GIVEN,
+    Call,
     Case,
+    Change,
     Compile,
+    Constant,
     Expect,
+    Function,
     Grad,
     Input,
     Kernel,
@@ -27,16 +37,16 @@ from runner.cases.model import (
     PythonModule,
     Raises,
     Requires,
+    Step,
     TensorLiteral,
     Tolerance,
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
-from runner.cases.python_names import is_name
+from runner.cases.python_names import OF_MODULES, is_name
 from runner.cases.texts import check_numpy
 from runner.cases.twins import has_place
-from runner.cases.versions import parse_range
 from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import (
     NUMBERS,
@@ -45,6 +55,7 @@ from runner.cases.yaml.values import (
     YamlNode,
     YamlScalar,
     YamlSequence,
+    count_nodes,
     entries,
     fields,
     items,
@@ -53,6 +64,7 @@ from runner.cases.yaml.values import (
     several,
     table,
 )
+from runner.contract.global_setting import FLUSHES
 from runner.diagnostics import Span, nearest
 
 _LONGEST_RANGE = 200
@@ -81,7 +93,7 @@ def parse_case(
     used = launched_kernels(chain, kernels or {}, problems)
     params = constant_axes(declared, used, keys.get("params"), problems)
     _exclude(keys.get("exclude"), params, problems)
-    module = _module(keys.get("module"), file, problems)
+    module = _module(keys["module"], file, problems) if "module" in keys else None
     if module is None and "chain" not in keys:
         problems.error(name.span, f"case {title!r} has neither a chain nor a module", "such as chain: [F.relu]")
     if module is not None and "chain" in keys:
@@ -120,8 +132,8 @@ def parse_case(
         tolerance=parse_tolerance(keys.get("tolerance"), keys.get("return"), problems),
         strides=scalar(keys.get("strides"), str, default="significant"),
         ignore=table(keys.get("ignore"), str),
-        timeout=_timeout(keys.get("timeout"), problems),
-        memory=_memory(keys.get("memory"), problems),
+        timeout=_timeout(keys["timeout"], problems) if "timeout" in keys else None,
+        memory=_memory(keys["memory"], problems) if "memory" in keys else None,
         known=tuple(_entry(item, problems) for item in items(keys.get("known"))),
         axes=tuple(
             axis
@@ -231,9 +243,7 @@ def _check_param_dtype(name: str, params: Mapping[str, tuple[Any, ...]], place: 
             problems.error(place, f"param {name!r} is {value!r}, and no floating dtype", "such as float32 or bfloat16")
 
 
-def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModule | None:
-    if node is None:
-        return None
+def _module(node: YamlNode, file: str, problems: Problems) -> PythonModule | None:
     keys = fields(node)
     title: str = scalar(keys["name"], str)
     if not is_name(title, frozenset()):
@@ -250,9 +260,9 @@ def _module(node: YamlNode | None, file: str, problems: Problems) -> PythonModul
 
 def _requires(node: YamlNode | None, problems: Problems) -> Requires:
     keys = fields(node)
-    if "torch" in keys:
-        _range(keys["torch"], problems)
-    return Requires(scalar(keys.get("torch"), str), listed(keys.get("device"), str), listed(keys.get("package"), str))
+    return Requires(
+        _range(keys.get("torch"), problems), listed(keys.get("device"), str), listed(keys.get("package"), str)
+    )
 
 
 def _compile(node: YamlNode | None, problems: Problems) -> Compile:
@@ -261,129 +271,104 @@ def _compile(node: YamlNode | None, problems: Problems) -> Compile:
     fullgraph, mode = scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str)
     if node is not None and mode is not None and options:
         problems.warning(node.span, BOTH, "set the options in config:, by their full names")
-    return Compile(fullgraph, mode, options, _timeout(keys.get("timeout"), problems))
+    return Compile(fullgraph, mode, options, _timeout(keys["timeout"], problems) if "timeout" in keys else None)
 
 
 def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expect:
     keys = fields(node)
-    raises = None
-    if "raises" in keys:
-        raises_keys = fields(keys["raises"])
-        raises = Raises(
-            scalar(raises_keys.get("type"), str, default="Exception"), scalar(raises_keys.get("match"), str)
-        )
-        if raises.type and (hint := misspelt_exception(raises.type)):
-            report = problems.warning if has_module else problems.error  # a module may have a class of its own
-            report(raises_keys["type"].span, f"neither Python nor torch has an exception {raises.type!r}", hint)
-        if "match" in raises_keys:
-            # Python's own engine matches it, in the worker, in the time that the case has.
-            _pattern(raises_keys["match"], problems, check_python_pattern)
     bounds = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
-    return Expect(raises, **bounds, constant=scalar(keys.get("constant"), bool, default=False))
+    constant = scalar(keys.get("constant"), bool, default=False)
+    raises = _raises(keys["raises"], problems, has_module) if "raises" in keys else None
+    return Expect(raises, **bounds, constant=constant)
 
 
-def _pattern(node: YamlNode, problems: Problems, check: Callable[[str], None], prefix: str = "") -> None:
+def _raises(node: YamlNode, problems: Problems, has_module: bool) -> Raises:
+    keys = fields(node)
+    name = scalar(keys.get("type"), str, default="Exception")
+    if name and (hint := misspelt_exception(name)):
+        report = problems.warning if has_module else problems.error  # a module may have a class of its own
+        report(keys["type"].span, f"neither Python nor torch has an exception {name!r}", hint)
+    # Python's own engine matches it, in the worker, in the time that the case has.
+    return Raises(name, _pattern(keys.get("match"), problems, check_python_pattern))
+
+
+def _pattern(node: YamlNode | None, problems: Problems, check: Callable[[str], None], prefix: str = "") -> str | None:
     """Report a regular expression that ``check`` does not take, and more of them than a file may have."""
-    text: str = scalar(node, str)
+    text: str | None = scalar(node, str)
     limits = problems.limits
+    if node is None or text is None:
+        return None
     if len(text) > limits.pattern_characters:
         message = f"a regular expression has at most {limits.pattern_characters} characters, this one has {len(text)}"
-        problems.error(node.span, message, limits.hint("pattern_characters"))
-        return
+        return problems.refuse(text, node.span, message, limits.hint("pattern_characters"))
     problems.patterns.add(text)
     if sum(map(len, problems.patterns)) > limits.total_pattern_characters:
         message = f"the regular expressions up to here have more than {limits.total_pattern_characters} characters"
-        problems.error(node.span, message, limits.hint("total_pattern_characters"))
-        return
+        return problems.refuse(text, node.span, message, limits.hint("total_pattern_characters"))
     try:
         check(text)
     except PatternError as error:
         problems.error(node.span, f"{prefix}{error}", error.hint)
+    return text
 
 
-def _timeout(node: YamlNode | None, problems: Problems) -> float | None:
-    if node is None:
-        return None
-    try:
-        seconds = duration(scalar(node, str, *NUMBERS))
-    except ValueError as error:
-        return problems.refuse(None, node.span, str(error), "such as 60s or 2m")
+def _timeout(node: YamlNode, problems: Problems) -> float | None:
+    hint = "such as 60s or 2m"
+    seconds = problems.attempt(lambda: duration(scalar(node, str, *NUMBERS)), node.span, hint)
     if seconds is not None and not 0 < seconds <= LONGEST_TIMEOUT:
-        problems.error(node.span, "a timeout is more than 0 and at most a week", "such as 60s or 2m")
+        problems.error(node.span, "a timeout is more than 0 and at most a week", hint)
     return seconds
 
 
-def _memory(node: YamlNode | None, problems: Problems) -> int | None:
-    if node is None:
-        return None
-    try:
-        size = parse_size(str(scalar(node, str, int)))
-    except ValueError as error:
-        return problems.refuse(None, node.span, str(error), "such as 2GiB")
-    if size > MOST_MEMORY:
+def _memory(node: YamlNode, problems: Problems) -> int | None:
+    size = problems.attempt(lambda: parse_size(str(scalar(node, str, int))), node.span, "such as 2GiB")
+    if size is not None and size > MOST_MEMORY:
         problems.error(node.span, f"memory is at most {show_size(MOST_MEMORY)}", "such as 2GiB")
     return size
 
 
 def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
-    texts = {
-        key: scalar(keys.get(key), str)
-        for key in ("stage", "error", "torch", "issue", "reason", "why", "review", "choice")
-    }
-    if texts["torch"] is not None:
-        _range(keys["torch"], problems)
-    if texts["error"] is not None:
-        _pattern(keys["error"], problems, check_pattern, "error: ")
-    _review(keys.get("review"), problems)
+    texts = {key: scalar(keys.get(key), str) for key in ("stage", "issue", "reason", "choice")}
     return Known(
         item.span,
-        stage=texts["stage"],
+        torch=_range(keys.get("torch"), problems),
+        error=_pattern(keys.get("error"), problems, check_pattern, "error: "),
         oracle=listed(keys.get("oracle"), str),
-        error=texts["error"],
-        torch=texts["torch"],
         backend=listed(keys.get("backend"), str),
         device=listed(keys.get("device"), str),
         dtype=tuple(dtype_name(d) for d in listed(keys.get("dtype"), str)),
         platform=listed(keys.get("platform"), str),
         threads=listed(keys.get("threads"), int),
         params=table(keys.get("params"), *SCALARS),
-        issue=texts["issue"],
-        reason=texts["reason"],
-        why=texts["why"] or "bug",
+        why=scalar(keys.get("why"), str) or "bug",
         sometimes=scalar(keys.get("sometimes"), bool, default=False),
-        choice=texts["choice"],
-        review=texts["review"],
+        review=_review(keys["review"], problems) if "review" in keys else None,
+        **texts,
     )
 
 
-def _range(node: YamlNode, problems: Problems) -> None:
-    if len(scalar(node, str)) > _LONGEST_RANGE:
-        problems.error(
-            node.span, f"torch: a range of versions has at most {_LONGEST_RANGE} characters", "such as >=2.7"
-        )
-        return
-    try:
-        parse_range(scalar(node, str))
-    except ValueError as error:
-        problems.error(node.span, f"torch: {error}")
+def _range(node: YamlNode | None, problems: Problems) -> str | None:
+    """Return a range of versions, in the form that its schema holds it to."""
+    text: str | None = scalar(node, str)
+    if node is not None and text is not None and len(text) > _LONGEST_RANGE:
+        message = f"torch: a range of versions has at most {_LONGEST_RANGE} characters"
+        problems.error(node.span, message, "such as >=2.7")
+    return text
 
 
-def _review(review: YamlNode | None, problems: Problems) -> None:
-    if review is None:
-        return
-    text = scalar(review, str)
+def _review(node: YamlNode, problems: Problems) -> str:
+    text: str = scalar(node, str)
     try:
-        due = date.fromisoformat(text)
+        if date.fromisoformat(text) < date.today():
+            problems.warning(node.span, f"this entry was to be looked at again by {text}")
     except ValueError:
         problems.warning(
-            review.span,
+            node.span,
             f"review: is a date, and {text!r} is not",
             "write review: 2027-01-01; why: bug, by-design or noise says what kind of entry it is",
         )
-        return
-    if due < date.today():
-        problems.warning(review.span, f"this entry was to be looked at again by {text}")
+    return text
 
 
 # --- tolerance: ---
@@ -404,7 +389,7 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
     by_dtype |= {dtype_name(name): _bounds(bounds) for name, bounds in own.items() if name not in by_place}
     reasons = [scalar(part.get("reason"), str) for part in (keys, *own.values())]
     reason = "; ".join(dict.fromkeys(text for text in reasons if text)) or None
-    _places(node, _outputs(result), problems)
+    _places(node, result, problems)
     values, bound = _values(keys.get("values"))
     is_bounded = bound is not None or "" in by_dtype
     if node is not None and not reasons[0] and (is_bounded or not all(reasons[1:])):
@@ -427,15 +412,12 @@ def _values(node: YamlNode | None) -> tuple[str, float | None]:
     return str(name.value), scalar(bound, *NUMBERS)
 
 
-def _outputs(result: YamlNode | None) -> list[str]:
-    """How the outputs of a model are called that ``return:`` lists; none where it lists none."""
-    if isinstance(result, YamlSequence):
-        return [f"{OUTPUT}[{place}]" for place in range(len(result.items))]
-    return [f"{OUTPUT}[{str(key.value)!r}]" for key, _ in entries(result)] if isinstance(result, YamlMapping) else []
-
-
-def _places(node: YamlNode | None, outputs: list[str], problems: Problems) -> None:
-    """Report tolerances of outputs that are not among ``outputs``, if anything is."""
+def _places(node: YamlNode | None, result: YamlNode | None, problems: Problems) -> None:
+    """Report tolerances of outputs that are not among those that ``return:`` lists, if it lists any."""
+    names: Iterable[object] = range(len(result.items)) if isinstance(result, YamlSequence) else ()
+    if isinstance(result, YamlMapping):
+        names = result.keys()
+    outputs = [f"{OUTPUT}[{name!r}]" for name in names]
     for key, _ in entries(node):
         place = str(key.value)
         known = any(place == output or place.startswith((f"{output}[", f"{output}.")) for output in outputs)
@@ -522,15 +504,152 @@ def check_cotangents(case: Case, node: YamlNode | None, problems: Problems) -> N
 
 def _objection(item: Input, inputs: Sequence[Input]) -> str:
     """Why an input is no cotangent."""
-    if item.kind not in ("tensor", "values"):
-        return "a cotangent is a tensor with a shape: or values:"
-    if not item.hidden:
-        return "the model gets it too"
-    if item.requires_grad:
-        return "it requires a gradient itself"
     viewing = next((other.name for other in inputs if other.view_of == item.name), None)
-    return "" if viewing is None else f"{viewing!r} is a view of it"
+    objections = (
+        (item.kind not in ("tensor", "values"), "a cotangent is a tensor with a shape: or values:"),
+        (not item.hidden, "the model gets it too"),
+        (item.requires_grad, "it requires a gradient itself"),
+        (viewing is not None, f"{viewing!r} is a view of it"),
+    )
+    return next((reason for holds, reason in objections if holds), "")
 
 
 def _hint(name: str) -> str:
     return f"such as inputs: {{{name}: {{shape: [2, 3], hidden: true}}}}"
+
+
+# --- calls: ---
+
+# A file is data: what the caller may set are attributes of the model by name, variables of its Python file, and the
+# settings of torch in a short list.
+
+_SWITCH = Flag(frozenset({"bool"}), (), (), "")
+_DTYPES = ("torch.float16", "torch.bfloat16", "torch.float32", "torch.float64")
+FUNCTIONS: Mapping[str, tuple[Flag, str]] = {
+    "torch.set_default_dtype": (Flag(frozenset(), _DTYPES, (), ""), "torch.get_default_dtype()"),
+    "torch.set_float32_matmul_precision": (
+        Flag(frozenset(), ("highest", "high", "medium"), (), ""),
+        "torch.get_float32_matmul_precision()",
+    ),
+    "torch.use_deterministic_algorithms": (_SWITCH, "torch.are_deterministic_algorithms_enabled()"),
+    "torch.set_flush_denormal": (_SWITCH, FLUSHES),
+    **{
+        f"torch.backends.cuda.enable_{name}_sdp": (_SWITCH, f"torch.backends.cuda.{name}_sdp_enabled()")
+        for name in ("flash", "mem_efficient", "math")
+    },
+}
+"""Functions that set something for the whole process: what each takes, and the Python that reads it."""
+GUARDED = "torch._dynamo.config."
+"""The flags that compiled code looks at before each call. Others count while torch compiles: ``config:`` sets them."""
+
+OPTIMIZERS = (
+    "torch.optim.SGD", "torch.optim.Adam", "torch.optim.AdamW", "torch.optim.Adamax", "torch.optim.Adagrad",
+    "torch.optim.Adadelta", "torch.optim.NAdam", "torch.optim.RAdam", "torch.optim.RMSprop",
+)  # fmt: skip
+"""Optimizers whose step takes nothing but gradients."""
+
+MODES = ("requires_grad", "training")
+"""What parameters, and what modules, have of their own."""
+_IN_MODULES = (
+    "alpha", "approximate", "beta", "dim", "dropout", "eps", "inplace", "label_smoothing", "lambd", "momentum",
+    "negative_slope", "p", "reduction", "scale_factor", "threshold", "value",
+)  # fmt: skip
+OF_SUBMODULES = (*_IN_MODULES, *MODES)
+"""Attributes of modules of torch.nn, and of their parameters, that a call may set: operators check such values."""
+
+
+def parse_calls(node: YamlNode | None, inputs: YamlNode | None, problems: Problems) -> tuple[Call, ...]:
+    """Return the further calls. Each makes all inputs again, so that their product is bounded."""
+    limits = problems.limits
+    if node is not None and inputs is not None and count_nodes(inputs) * len(items(node)) > limits.expanded_nodes:
+        return problems.refuse(
+            (),
+            node.span,
+            f"these calls make inputs of more than {limits.expanded_nodes} nodes",
+            limits.hint("expanded_nodes"),
+        )
+    return tuple(_call(item, problems) for item in items(node))
+
+
+def _call(node: YamlNode, problems: Problems) -> Call:
+    keys = fields(node)
+    changes = [_change(key, value, problems) for key, value in entries(keys.get("set"))]
+    hooks = [_hook(key, value, problems) for key, value in entries(keys.get("hook"))]
+    return Call(
+        table(keys.get("params"), *SCALARS),
+        parse_inputs(keys.get("inputs"), problems),
+        node.span,
+        step=_step(keys.get("step"), problems),
+        load=scalar(keys.get("load"), str),
+        changes=tuple(change for change in changes if change is not None),
+        hooks=tuple(hook for hook in hooks if hook is not None),
+        train=scalar(keys.get("train"), bool),
+        contexts=parse_contexts(keys.get("with"), problems),
+        thread=scalar(keys.get("thread"), bool, default=False),
+    )
+
+
+def _step(node: YamlNode | None, problems: Problems) -> Step | None:
+    for key, arguments in entries(node):
+        name = str(key.value)
+        if name in OPTIMIZERS:
+            return Step(name, parse_arguments(arguments, problems, operator=name), key.span)
+        hint = nearest(name, OPTIMIZERS) or f"optimizers: {', '.join(OPTIMIZERS)}"
+        problems.error(key.span, f"{name!r} is no optimizer that a call may step", hint)
+    return None
+
+
+def _change(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | None:
+    """Return what a call sets; None for what it may not set, which is reported."""
+    target = str(key.value)
+    kind, _, path = target.partition(".")
+    if kind == "torch":
+        return _setting(target, key.span, node, problems)
+    parts = path.split(".")
+    if kind == "global" and len(parts) > 1:
+        return problems.refuse(None, key.span, f"{target!r} is no variable of a file", "such as global.SCALE: 2.0")
+    for part in parts:
+        is_mode = part == parts[-1] and part in MODES
+        if part.startswith("_") or not (is_mode or is_name(part, OF_MODULES)):
+            return problems.refuse(
+                None,
+                key.span,
+                f"{part!r} is nothing that a call may set",
+                "train: sets the mode of a module" if part in ("train", "eval") else "such as self.scale: 2.0",
+            )
+    value = parse_value(node, problems)
+    if any(isinstance(part, Function) for part in values_of(value)):
+        return problems.refuse(None, node.span, f"{target} is set to a value, and $fn is a function")
+    if parts[-1] in MODES and not (isinstance(value, Literal) and isinstance(value.value, bool)):
+        return problems.refuse(None, node.span, f"{target} is true or false")
+    return Change(target, value, key.span)
+
+
+def _hook(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | None:
+    """Return the hook of a module; None for another value, which is reported."""
+    target = str(key.value)
+    if not all(is_name(part, OF_MODULES) and not part.startswith("_") for part in target.split(".")[1:]):
+        return problems.refuse(None, key.span, f"{target!r} is no module", "such as self or self.first")
+    value = parse_value(node, problems)
+    is_hook = isinstance(value, Function) and len(value.args) == 1
+    if not is_hook and not (isinstance(value, Literal) and value.value is None):
+        hint = "such as {$fn: {args: [y], chain: [{torch.mul: [$y, 2]}]}}"
+        return problems.refuse(None, node.span, "a hook is a function of the output, or null", hint)
+    return Change(target, value, key.span)
+
+
+def _setting(name: str, span: Span, node: YamlNode, problems: Problems) -> Change | None:
+    value: object = node.value if isinstance(node, YamlScalar) else ...
+    function = FUNCTIONS.get(name)
+    if function is not None:
+        reason = "" if function[0].takes(value) else f"its value must be {function[0].expected}"
+    elif name in SWITCHES or name.startswith(GUARDED):
+        reason = refusal(name, value)
+    else:
+        known = (*FUNCTIONS, *SWITCHES)
+        hint = nearest(name, known) or f"settings: {', '.join(known)}, {GUARDED}<flag>"
+        return problems.refuse(None, span, f"{name!r} is no setting that a call may change", hint)
+    if reason:
+        return problems.refuse(None, span, f"a call may not set {name}: {reason}")
+    is_dtype = isinstance(value, str) and value.startswith("torch.")
+    return Change(name, Constant(str(value), node.span) if is_dtype else Literal(value), span)

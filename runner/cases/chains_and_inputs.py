@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
-from typing import Any, TypeGuard
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from runner.cases.model import (
     Arguments,
@@ -55,6 +55,7 @@ from runner.cases.yaml.values import (
     scalar,
     several,
     show_value,
+    text_of,
 )
 from runner.diagnostics import Span, nearest
 
@@ -70,6 +71,12 @@ _WEIGHT = "{weight: {init: ones}}"
 _PARAMETER = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 _FORMS = ("$tensor", "$fn", "$text")
 _FUNCTION_KEYS = ("args", "chain", "return")
+_OF_NN = {
+    "id": "names a submodule",
+    "train": "sets the mode of nn modules",
+    "state": "fills parameters and buffers of nn modules",
+}
+"""Keys of a step that nn modules alone have."""
 BLOCK_KEYS = {"with": ("with", "chain"), "if": ("if", "do", "else")}
 
 
@@ -94,23 +101,19 @@ def _parse(node: YamlNode, problems: Problems) -> Node | None:
     if not isinstance(node, YamlMapping):
         return problems.refuse(None, node.span, "a step is an operator, or a mapping of one operator to its arguments")
     for block in BLOCK_KEYS:
-        if node.get(block) is not None:
-            return _block(block, node, problems)
+        head = node.get(block)
+        if head is not None:
+            return _block(block, head, node, problems)
     return _step(node, problems)
 
 
 def _step(node: YamlMapping, problems: Problems) -> Step | None:
-    operators = [(key, value) for key, value in node.entries if key.value not in STEP_KEYS]
-    dotted = [(key, value) for key, value in operators if "." in str(key.value)]
-    for key, _ in operators:
-        if "." not in str(key.value):
-            problems.error(
-                key.span,
-                f"{key.value!r} is neither an operator nor a key of a step",
-                nearest(str(key.value), STEP_KEYS) or f"keys of a step: one operator, {', '.join(STEP_KEYS)}",
-            )
+    dotted = [(key, value) for key, value in node.entries if "." in str(key.value)]
+    names = (*STEP_KEYS, *(str(key.value) for key, _ in dotted))
+    keys = f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
+    _unknown(node, names, "{} is neither an operator nor a key of a step", problems, STEP_KEYS, keys)
     if not dotted:
-        if not operators:
+        if names == tuple(STEP_KEYS) and set(fields(node)) <= set(STEP_KEYS):
             problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
         return None
     if len(dotted) > 1:
@@ -135,9 +138,9 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
         out=out,
         unpack=unpack,
         call=None if call is None else parse_arguments(call, problems),
-        id=_id(node, name, problems),
-        train=_train(node, name, problems),
-        state=_state(node, name, problems),
+        id=_id(_of_module("id", node, name, problems), problems),
+        train=_train(_of_module("train", node, name, problems), problems),
+        state=_state(_of_module("state", node, name, problems), problems),
     )
 
 
@@ -161,7 +164,7 @@ def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
 
 
 def _is_reference(node: YamlNode) -> bool:
-    return isinstance(node, YamlScalar) and isinstance(node.value, str) and node.value.startswith("$")
+    return (text_of(node) or "").startswith("$")
 
 
 def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bool]:
@@ -169,48 +172,41 @@ def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bo
         return (), False
     out = []
     for item in several(node):
-        text = item.value if isinstance(item, YamlScalar) else None
+        text = text_of(item)
         known = OF_MODULES if str(text).startswith("self.") else RESERVED
-        if not isinstance(text, str) or not (text == "_" or is_name(text.removeprefix("self."), known)):
+        if text is None or not (text == "_" or is_name(text.removeprefix("self."), known)):
             problems.error(item.span, "out: is a name, self.<name>, or a list of names", "such as out: [a, _]")
         else:
             out.append(text)
     return tuple(out), isinstance(node, YamlSequence)
 
 
-def _id(node: YamlMapping, name: str, problems: Problems) -> str | None:
-    value = node.get("id")
-    if value is None:
-        return None
-    if not name.startswith("nn."):
-        return problems.refuse(None, _key(node, "id"), f"id: names a submodule; {name} is not one")
-    text = value.value if isinstance(value, YamlScalar) else None
-    if not isinstance(text, str) or text.startswith("_") or not is_name(text, OF_MODULES):
+def _of_module(key: str, node: YamlMapping, name: str, problems: Problems) -> YamlNode | None:
+    """The value of a key that only nn modules have; None without one, and at another operator, which is reported."""
+    value = node.get(key)
+    if value is not None and not name.startswith("nn."):
+        return problems.refuse(None, _key(node, key), f"{key}: {_OF_NN[key]}; {name} is not one")
+    return value
+
+
+def _id(value: YamlNode | None, problems: Problems) -> str | None:
+    text = text_of(value)
+    if value is not None and (text is None or text.startswith("_") or not is_name(text, OF_MODULES)):
         return problems.refuse(
             None, value.span, "id: is a name that no attribute of nn.Module has", "such as id: first"
         )
     return text
 
 
-def _train(node: YamlMapping, name: str, problems: Problems) -> bool | None:
-    value = node.get("train")
-    if value is None:
-        return None
-    if not name.startswith("nn."):
-        return problems.refuse(None, _key(node, "train"), f"train: sets the mode of nn modules; {name} is not one")
-    if not isinstance(value, YamlScalar) or not isinstance(value.value, bool):
-        return problems.refuse(None, value.span, "train: is true or false")
-    return value.value
+def _train(value: YamlNode | None, problems: Problems) -> bool | None:
+    if isinstance(value, YamlScalar) and isinstance(value.value, bool):
+        return value.value
+    return None if value is None else problems.refuse(None, value.span, "train: is true or false")
 
 
-def _state(node: YamlMapping, name: str, problems: Problems) -> tuple[Initial, ...]:
-    value = node.get("state")
+def _state(value: YamlNode | None, problems: Problems) -> tuple[Initial, ...]:
     if value is None:
         return ()
-    if not name.startswith("nn."):
-        return problems.refuse(
-            (), _key(node, "state"), f"state: fills parameters and buffers of nn modules; {name} is not one"
-        )
     if not isinstance(value, YamlMapping):
         return problems.refuse(
             (), value.span, "state: is a mapping of parameters and buffers", f"such as state: {_WEIGHT}"
@@ -242,37 +238,30 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
     return Initial(name, init, tuple(parse_value(part, problems) for part in arguments), key.span) if init else None
 
 
-def _block(block: str, node: YamlMapping, problems: Problems) -> Node | None:
-    for key, _ in node.entries:
-        if key.value not in BLOCK_KEYS[block]:
-            problems.error(
-                key.span,
-                f"{key.value!r} does not belong to a {block} block",
-                nearest(str(key.value), BLOCK_KEYS[block]) or f"keys: {', '.join(BLOCK_KEYS[block])}",
-            )
+def _block(block: str, head: YamlNode, node: YamlMapping, problems: Problems) -> Node | None:
+    keys = BLOCK_KEYS[block]
+    _unknown(node, keys, f"{{}} does not belong to a {block} block", problems, keys, f"keys: {', '.join(keys)}")
     span = _key(node, block)
-    if block == "with":
-        contexts = node.get("with")
-        if not isinstance(contexts, YamlSequence):
-            return problems.refuse(
-                None,
-                contexts.span if contexts else span,
-                "with: holds a list of contexts",
-                "such as with: [torch.no_grad]",
-            )
-        return With(
-            tuple(s for s in parse_chain(contexts, problems) if isinstance(s, Step)),
-            parse_chain(node.get("chain"), problems),
-            span,
-        )
-    condition = node.get("if")
-    assert condition is not None
-    return If(
-        parse_value(condition, problems),
-        parse_chain(node.get("do"), problems),
-        parse_chain(node.get("else"), problems),
-        span,
-    )
+    if block == "if":
+        do, otherwise = (parse_chain(node.get(key), problems) for key in ("do", "else"))
+        return If(parse_value(head, problems), do, otherwise, span)
+    if not isinstance(head, YamlSequence):
+        return problems.refuse(None, head.span, "with: holds a list of contexts", "such as with: [torch.no_grad]")
+    return With(parse_contexts(head, problems), parse_chain(node.get("chain"), problems), span)
+
+
+def parse_contexts(node: YamlNode | None, problems: Problems) -> tuple[Step, ...]:
+    """Return the steps of a list of contexts; blocks in it are left out."""
+    return tuple(step for step in parse_chain(node, problems) if isinstance(step, Step))
+
+
+def _unknown(
+    node: YamlMapping, known: Sequence[str], message: str, problems: Problems, similar: Iterable[str], hint: str = ""
+) -> None:
+    """Report each key that is not among ``known``, with the nearest of ``similar``; ``message`` has a place for it."""
+    for key, _ in node.entries:
+        if key.value not in known:
+            problems.error(key.span, message.format(repr(key.value)), nearest(str(key.value), similar) or hint)
 
 
 def _key(node: YamlMapping, name: str) -> Span:
@@ -358,10 +347,8 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
 
 
 def _is_call_text(node: YamlNode, alone: bool) -> bool:
-    text = node.value if isinstance(node, YamlScalar) else None
-    return isinstance(text, str) and (
-        has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None)
-    )
+    text = text_of(node)
+    return text is not None and (has_keyword(text) or (alone and "," in text and re.match(r"\$\w", text) is not None))
 
 
 def _scalar(node: YamlScalar, problems: Problems) -> Value:
@@ -391,13 +378,11 @@ def _scalar(node: YamlScalar, problems: Problems) -> Value:
 
 def _positionals(node: YamlSequence, problems: Problems, index_at: int | None) -> tuple[Value, ...]:
     return tuple(
-        parse_index(item, problems) if place == index_at and _is_index(item) else parse_value(item, problems)
+        parse_index(item, problems)
+        if place == index_at and isinstance(item, YamlScalar) and (text_of(item) or "").startswith("[")
+        else parse_value(item, problems)
         for place, item in enumerate(node.items)
     )
-
-
-def _is_index(node: YamlNode) -> TypeGuard[YamlScalar]:
-    return isinstance(node, YamlScalar) and isinstance(node.value, str) and node.value.startswith("[")
 
 
 def _special_key(node: YamlMapping) -> str | None:
@@ -436,13 +421,7 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
         return problems.refuse(
             Literal(None), node.span, "$fn needs a chain", "such as {$fn: {args: [t], chain: [torch.sin], return: $_}}"
         )
-    for key, _ in node.entries:
-        if key.value not in _FUNCTION_KEYS:
-            problems.error(
-                key.span,
-                f"$fn takes args, chain and return, not {key.value!r}",
-                nearest(str(key.value), _FUNCTION_KEYS),
-            )
+    _unknown(node, _FUNCTION_KEYS, "$fn takes args, chain and return, not {}", problems, _FUNCTION_KEYS)
     args = node.get("args")
     names = [str(a.value) for a in args.items if isinstance(a, YamlScalar)] if isinstance(args, YamlSequence) else []
     if args is not None and (
@@ -498,15 +477,10 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
         arguments = body.items if isinstance(body, YamlSequence) else (body,)
     name = name_node.value if isinstance(name_node, YamlScalar) else None
     if name not in INITS:
-        return problems.refuse(
-            (None, ()),
-            name_node.span,
-            f"unknown init {name!r}",
-            nearest(str(name), INITS) or f"inits: {', '.join(INITS)}",
-        )
+        hint = nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
+        return problems.refuse((None, ()), name_node.span, f"unknown init {name!r}", hint)
     count = _COUNTS.get(str(name), 0)
-    optional = name == "uniform"
-    if len(arguments) != count and not (optional and not arguments):
+    if len(arguments) != count and (arguments or name != "uniform"):
         return problems.refuse(
             (None, ()),
             name_node.span,
@@ -587,7 +561,7 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
     table = entries(keys.get("dict"))
     inner = [*items(keys.get("list")), *(item for _, item in table)]
     parts = (_input(f"{name}_{place}", key, item, problems) for place, item in enumerate(inner))
-    made = Input(
+    one = Input(
         name,
         {"shape": "tensor", "view_of": "view"}.get(kinds[0], kinds[0]),
         key.span,
@@ -607,7 +581,7 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         device=scalar(keys.get("device"), str),
         keys=tuple(plain_text(str(entry.value), entry.span, problems) for entry, _ in table),
     )
-    return [made]
+    return [one]
 
 
 def _parts(item: Input) -> Iterator[Input]:

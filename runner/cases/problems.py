@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -49,6 +49,13 @@ class Problems:
         """Report an error as ``error`` does, and return ``value``, which stands for what is wrong."""
         self.error(span, message, hint)
         return value
+
+    def attempt(self, make: Callable[[], T], span: Span, hint: str = "") -> T | None:
+        """Return what ``make`` gives; None where it raises ValueError, which is reported."""
+        try:
+            return make()
+        except ValueError as error:
+            return self.refuse(None, span, str(error), hint)
 
     def warning(self, span: Span, message: str, hint: str = "") -> None:
         """Report something that a person should look at, and that changes nothing."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import translate
 from pathlib import Path, PurePath
+from typing import TypeVar
 
 from runner.cases.case import BOTH, parse_case, with_defaults
 from runner.cases.chains_and_inputs import dtype_name
-from runner.cases.expand import SelectError, parse_selection
+from runner.cases.expand import parse_selection
 from runner.cases.flags import check_flags
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
@@ -37,6 +38,7 @@ from runner.cases.yaml.values import (
 from runner.diagnostics import Diagnostic, Span
 
 SPEC, SUITE = ".spec.yaml", ".suite.yaml"
+T = TypeVar("T")
 _MAX_WORDS = 100
 """Words of a suite's selection."""
 _WITH_THE_CASE = ("name", "params", "exclude", "module", "chain", "grad")
@@ -121,13 +123,25 @@ class Reader:
         """
         key = path, defaults.span.file if defaults is not None else ""
         if key not in self._specs:
-            self._specs[key] = ()
-            file = self._accepted(path, "spec")
-            if file is not None:
-                with _reading(file.problems):
-                    self._specs[key] = self._spec(file, defaults)
-                self._keep(file.problems)
+            self._specs[key] = self._made(path, "spec", lambda file: self._spec(file, defaults)) or ()
         return self._specs[key]
+
+    def _made(self, path: Path, kind: str, make: Callable[[_Accepted], T]) -> T | None:
+        """What ``make`` makes of a file that its schema accepts.
+
+        It ends where a value has a wrong type, and where more is wrong than is reported.
+        """
+        file = self._accepted(path, kind)
+        if file is None:
+            return None
+        result = None
+        with contextlib.suppress(TooManyProblems):
+            try:
+                result = make(file)
+            except Mistyped as error:
+                file.problems.error(error.span, str(error))
+        self._keep(file.problems)
+        return result
 
     def _spec(self, file: _Accepted, defaults: YamlNode | None) -> tuple[Case, ...]:
         kernels = parse_kernels(file.node.get("kernels"), str(file.path), file.problems)
@@ -137,18 +151,11 @@ class Reader:
     def suite(self, path: Path) -> Suite | None:
         """Read a suite file with the cases it names; None where its schema, defaults, selection or backends are
         refused."""
-        file = self._accepted(path, "suite")
-        if file is None:
-            return None
-        suite = None
-        with _reading(file.problems):
-            suite = self._suite(file)
-        self._keep(file.problems)
-        return suite
+        return self._made(path, "suite", self._suite)
 
     def _suite(self, file: _Accepted) -> Suite | None:
         node, problems, path, selecting = file.node, file.problems, file.path, file.node.get("select")
-        select = _selection(selecting, problems)
+        select = None if selecting is None else _selection(selecting, problems)
         if selecting is not None and select is None:  # without it the suite would be another one
             return None
         defaults = node.get("defaults")
@@ -189,8 +196,6 @@ class Reader:
         return files
 
     def _backends(self, node: YamlNode | None, problems: Problems) -> tuple[Backend, ...]:
-        if node is None:
-            return (Backend("inductor", "inductor"),)
         backends: dict[str, Backend] = {}
         for item in items(node):
             keys = {"name": item, "backend": item} if isinstance(item, YamlScalar) else fields(item)
@@ -210,7 +215,7 @@ class Reader:
             if backend.name in backends:
                 problems.error(item.span, f"two backends are called {backend.name!r}", "give one a name: of its own")
             backends[backend.name] = backend
-        return tuple(backends.values())
+        return tuple(backends.values()) or (Backend("inductor", "inductor"),)
 
     def _cases(
         self, file: _Accepted, kernels: dict[str, Kernel | None], *defaults: YamlNode | None
@@ -367,16 +372,6 @@ def _is_manual(path: Path, limits: Limits) -> bool:
     return isinstance(manual, YamlScalar) and manual.value is True
 
 
-@contextlib.contextmanager
-def _reading(problems: Problems) -> Iterator[None]:
-    """Ends the reading of a file where a value has a wrong type, and where more is wrong than is reported."""
-    with contextlib.suppress(TooManyProblems):
-        try:
-            yield
-        except Mistyped as error:
-            problems.error(error.span, str(error))
-
-
 def _unclaimed(node: YamlNode | None) -> Unclaimed:
     keys = fields(node)
     return Unclaimed(
@@ -390,17 +385,12 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
     )
 
 
-def _selection(node: YamlNode | None, problems: Problems) -> str | None:
-    if node is None:
-        return None
+def _selection(node: YamlNode, problems: Problems) -> str | None:
     text: str = scalar(node, str)
     if len(text.split()) > _MAX_WORDS:  # each is looked for in each id
         return problems.refuse(None, node.span, f"a selection has at most {_MAX_WORDS} words", "give the cases a tag")
-    try:
-        parse_selection(text)
-    except SelectError as error:
-        return problems.refuse(None, node.span, str(error), 'such as "tag:regression and not tag:slow"')
-    return text
+    hint = 'such as "tag:regression and not tag:slow"'
+    return text if problems.attempt(lambda: parse_selection(text), node.span, hint) else None
 
 
 class FolderLimit(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from spec_files import Files
 
-from runner.cases.calls import FUNCTIONS
+from runner.cases.case import FUNCTIONS
 from runner.cases.model import Call, Change, Constant, Literal, Ref
 
 

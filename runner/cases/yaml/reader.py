@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -68,15 +69,10 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
     try:
         with open_regular(path) as handle:
             data = handle.read(limits.file_bytes + 1)
-    except IsADirectoryError:
-        return None, [Diagnostic(Span(file, 1, 1), "this is a folder, not a file")]
-    except FileNotFoundError:
-        return None, [Diagnostic(Span(file, 1, 1), "there is no such file", similar_file(Path(path)))]
-    except PermissionError:
-        return None, [Diagnostic(Span(file, 1, 1), "there is no permission to read this file")]
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or str(error)
-        return None, [Diagnostic(Span(file, 1, 1), f"this file cannot be read: {reason}")]
+        reason = f"this file cannot be read: {getattr(error, 'strerror', None) or error}"
+        hint = similar_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
+        return None, [Diagnostic(Span(file, 1, 1), _UNREADABLE.get(type(error), reason), hint)]
     if len(data) > limits.file_bytes:
         return None, [_too_large(file, limits)]
     try:
@@ -94,6 +90,13 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
                 text=excerpt(lines[-1] + broken_text),
             )
         ]
+
+
+_UNREADABLE: Mapping[type[Exception], str] = {
+    IsADirectoryError: "this is a folder, not a file",
+    FileNotFoundError: "there is no such file",
+    PermissionError: "there is no permission to read this file",
+}
 
 
 def _too_large(file: str, limits: Limits) -> Diagnostic:
@@ -142,9 +145,6 @@ class _Frame:
     seen: dict[str, YamlScalar] = field(default_factory=dict)
     key: YamlScalar | None = None
     skip: bool = False  # the key was refused: its value is read and dropped
-    count: int = 1
-    height: int = 1
-    size: int = 0
 
 
 class Builder:
@@ -162,8 +162,7 @@ class Builder:
     def _reset(self) -> None:
         self.stack: list[_Frame] = []
         self.root: YamlNode | None = None
-        # node, nodes in it, height, characters; None while open
-        self.anchors: dict[str, tuple[YamlNode, int, int, int] | None] = {}
+        self.anchors: dict[str, YamlNode | None] = {}  # None while open
         self.written = self.expanded = self.repeated = 0
         self.memo: dict[str, bool | int | float | str | None] = {}
         self.documents = 0
@@ -208,17 +207,13 @@ class Builder:
             event = parser.get_event()
             kind = type(event)
             if kind is scalar:
-                node = self._scalar(event)
-                size = len(node.text)
-                if event.anchor:
-                    self.anchors[event.anchor] = (node, 1, 0, size)
-                self._add(node, 1, 0, size)
+                self._add(self._scalar(event), event.anchor)
             elif kind is sequence or kind is mapping:
                 self._open(event, kind is mapping)
             elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
                 self._close(event)
             elif kind is alias:
-                self._add(*self._alias(event))
+                self._add(self._alias(event))
             elif kind is yaml.DocumentStartEvent:
                 self._document(event)
             elif event is None or kind is yaml.StreamEndEvent:
@@ -304,32 +299,32 @@ class Builder:
             "leave it out; only !!str, !!int, !!float, !!bool, !!null, !!seq and !!map are known",
         )
 
-    def _alias(self, event: Any) -> tuple[YamlNode, int, int, int]:
+    def _alias(self, event: Any) -> YamlNode:
         name = event.anchor
         span = self._span(event.start_mark, len(name) + 1)
         self._count(span)
-        none = YamlScalar(None, span, ""), 1, 0, 0
-        if name not in self.anchors:
-            self._report(
-                span,
-                f"there is no anchor &{name[:60]}",
-                nearest(name, self.anchors)
-                or "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant",
-            )
-            return none
-        target = self.anchors[name]
+        target = self.anchors.get(name)
         if target is None:
-            self._report(span, f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself")
-            return none
-        self.expanded += target[1]
-        if self.expanded > self.limits.expanded_nodes:
-            message = f"the aliases up to here stand for more than {self.limits.expanded_nodes} nodes"
-            self._exceed("expanded_nodes", span, message)
-        self.repeated += target[3]
-        if self.repeated > self.limits.expanded_characters:
-            message = f"the aliases up to here stand for more than {self.limits.expanded_characters} characters"
-            self._exceed("expanded_characters", span, message)
-        if len(self.stack) + target[2] > self.limits.depth:
+            message = f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself"
+            hint = ""
+            if name not in self.anchors:
+                message = f"there is no anchor &{name[:60]}"
+                hint = nearest(name, self.anchors) or (
+                    "an anchor `&name` stands before its alias `*name`; quote a `*` that is meant"
+                )
+            self._report(span, message, hint)
+            return YamlScalar(None, span, "")
+        nodes, characters, height = _measure(target)
+        self.expanded += nodes
+        self.repeated += characters
+        for limit, count, unit in (
+            ("expanded_nodes", self.expanded, "nodes"),
+            ("expanded_characters", self.repeated, "characters"),
+        ):
+            most = getattr(self.limits, limit)
+            if count > most:
+                self._exceed(limit, span, f"the aliases up to here stand for more than {most} {unit}")
+        if len(self.stack) + height > self.limits.depth:
             self._too_deep(span)
         return target
 
@@ -355,20 +350,16 @@ class Builder:
         node: YamlNode = (
             YamlMapping(tuple(frame.entries), span) if frame.is_mapping else YamlSequence(tuple(frame.items), span)
         )
-        if frame.event.anchor:
-            self.anchors[frame.event.anchor] = (node, frame.count, frame.height, frame.size)
-        self._add(node, frame.count, frame.height, frame.size)
+        self._add(node, frame.event.anchor)
 
-    def _add(self, node: YamlNode, count: int, height: int, size: int) -> None:
+    def _add(self, node: YamlNode, anchor: str | None = None) -> None:
         """Puts a finished node into the collection that is open."""
+        if anchor:
+            self.anchors[anchor] = node
         if not self.stack:
             self.root = node
             return
         frame = self.stack[-1]
-        frame.count += count
-        frame.size += size
-        if height >= frame.height:
-            frame.height = height + 1
         if not frame.is_mapping:
             frame.items.append(node)
         elif frame.skip:
@@ -456,6 +447,15 @@ class Builder:
             *[(m.line, m.column) if m else None for m in (error.problem_mark, error.context_mark)],
         )
         self._report(Span(self.file, line + 1, column + 1), message, hint)
+
+
+def _measure(node: YamlNode) -> tuple[int, int, int]:
+    """Return how many nodes, keys among them, and how many characters a node holds, and how deep it is."""
+    if isinstance(node, YamlScalar):
+        return 1, len(node.text), 0
+    parts = node.items if isinstance(node, YamlSequence) else [part for entry in node.entries for part in entry]
+    nodes, characters, heights = zip((0, 0, 0), *map(_measure, parts), strict=True)
+    return 1 + sum(nodes), sum(characters), 1 + max(heights)
 
 
 # --- syntax errors ---------------------------------------------------------------------------

@@ -126,6 +126,11 @@ def scalar(node: YamlNode | None, *types: type, default: Any = None) -> Any:
     return node.value
 
 
+def text_of(node: YamlNode | None) -> str | None:
+    """Return the text that a node is; None for anything else."""
+    return node.value if isinstance(node, YamlScalar) and isinstance(node.value, str) else None
+
+
 def listed(node: YamlNode | None, *types: type, default: tuple[Any, ...] = ()) -> tuple[Any, ...]:
     """Return the values of a list, or one value that stands for a list of one.
 
