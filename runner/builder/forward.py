@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from runner.cases.model import PythonModule
-from runner.cases.python_files import Forward, read_forward
+from runner.cases.python_files import Signature, read_forward
 from runner.diagnostics import nearest
 from runner.files import read_text
 
@@ -43,7 +43,7 @@ def arrange(module: PythonModule | None, names: Sequence[str]) -> Arrangement:
     return _arrange(forward, module.name, names)
 
 
-def _arrange(forward: Forward, title: str, names: Sequence[str]) -> Arrangement:
+def _arrange(forward: Signature, title: str, names: Sequence[str]) -> Arrangement:
     slots = {name: name for name in names if name in forward.positional or name in forward.keywords}
     more: list[str] = []
     problems: dict[str, tuple[str, str]] = {}

@@ -57,7 +57,7 @@ from runner.cases.yaml.values import (
     show_value,
     text_of,
 )
-from runner.diagnostics import Span, nearest
+from runner.diagnostics import nearest
 
 INDEXED = ("operator.getitem", "operator.setitem", "operator.delitem")
 """Operators whose second positional may be an index text."""
@@ -129,7 +129,9 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     _indentation(name, value, problems)
     call = node.get("call")
     if call is not None and not name.startswith("nn."):
-        problems.error(_key(node, "call"), f"call: belongs to nn modules; {name} takes its arguments directly")
+        problems.error(
+            (node.key("call") or node).span, f"call: belongs to nn modules; {name} takes its arguments directly"
+        )
     out, unpack = _out(node.get("out"), problems)
     return Step(
         operator=name,
@@ -185,7 +187,7 @@ def _of_module(key: str, node: YamlMapping, name: str, problems: Problems) -> Ya
     """The value of a key that only nn modules have; None without one, and at another operator, which is reported."""
     value = node.get(key)
     if value is not None and not name.startswith("nn."):
-        return problems.refuse(None, _key(node, key), f"{key}: {_OF_NN[key]}; {name} is not one")
+        return problems.refuse(None, (node.key(key) or node).span, f"{key}: {_OF_NN[key]}; {name} is not one")
     return value
 
 
@@ -241,10 +243,14 @@ def _initial(key: YamlScalar, node: YamlNode, problems: Problems) -> Initial | N
 def _block(block: str, head: YamlNode, node: YamlMapping, problems: Problems) -> Node | None:
     keys = BLOCK_KEYS[block]
     _unknown(node, keys, f"{{}} does not belong to a {block} block", problems, keys, f"keys: {', '.join(keys)}")
-    span = _key(node, block)
+    span = (node.key(block) or node).span
     if block == "if":
-        do, otherwise = (parse_chain(node.get(key), problems) for key in ("do", "else"))
-        return If(parse_value(head, problems), do, otherwise, span)
+        return If(
+            parse_value(head, problems),
+            parse_chain(node.get("do"), problems),
+            parse_chain(node.get("else"), problems),
+            span,
+        )
     if not isinstance(head, YamlSequence):
         return problems.refuse(None, head.span, "with: holds a list of contexts", "such as with: [torch.no_grad]")
     return With(parse_contexts(head, problems), parse_chain(node.get("chain"), problems), span)
@@ -262,11 +268,6 @@ def _unknown(
     for key, _ in node.entries:
         if key.value not in known:
             problems.error(key.span, message.format(repr(key.value)), nearest(str(key.value), similar) or hint)
-
-
-def _key(node: YamlMapping, name: str) -> Span:
-    """Where the key ``name`` stands."""
-    return next((key.span for key, _ in node.entries if key.value == name), node.span)
 
 
 # --- values ---

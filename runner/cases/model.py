@@ -338,7 +338,7 @@ class Tolerance:
     """Per dtype (``""`` is every dtype): rtol, atol, either may be None for torch's default.
 
     ``by_place`` has the same for single outputs (``output[1]``) and for ``gradients``. ``values`` is a rule of
-    ``runner/contract/policies.py``, or empty, and ``bound`` the number that goes with it.
+    ``runner/contract/oracles.py``, or empty, and ``bound`` the number that goes with it.
     """
 
     by_dtype: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)

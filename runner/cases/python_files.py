@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.cases.limits import show_size
@@ -99,14 +99,26 @@ def _imports(text: str) -> tuple[tuple[int, tuple[str, ...]], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A function at the top of a file. ``tuned``: other decorators than jit may give it constants of their own."""
+    """The parameters of a function: those that take positions, in order, and those that take names alone.
+
+    ``tuned``: other decorators than jit may give it constants of their own.
+    """
 
     name: str
-    parameters: tuple[str, ...]
-    required: frozenset[str]  # parameters without a default
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+    required: frozenset[str]  # without a default
+    unnamed: int  # how many of the positional ones have no name for a caller
+    takes_more: bool  # *args
+    takes_any: bool  # **kwargs
     constexpr: frozenset[str]
     jit: bool
     tuned: bool
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Return all that have a name of their own, in order."""
+        return (*self.positional, *self.keywords)
 
 
 def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Signature] | None:
@@ -122,21 +134,10 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
         return problems.refuse(None, span, f"{path.name} is no Python{line}: {reason}")
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """The parameters of a model's ``forward``: those that take positions, in order, and those that take names alone."""
-
-    positional: tuple[str, ...]
-    keywords: tuple[str, ...]
-    required: frozenset[str]  # without a default
-    unnamed: int  # how many of the positional ones have no name for a caller
-    takes_more: bool  # *args
-    takes_any: bool  # **kwargs
-
-
 @functools.lru_cache(maxsize=256)
-def read_forward(text: str, name: str) -> Forward | None:
-    """Return the parameters of ``forward`` of a class of a file, or of its bases in the same file.
+def read_forward(text: str, name: str) -> Signature | None:
+    """Return the parameters of ``forward``, without ``self``, of a class of a file, or of its bases in the
+    same file.
 
     None where the file does not tell: the class or its base is imported, a decorator may change them, or it is no
     Python.
@@ -171,28 +172,11 @@ _TRANSPARENT = frozenset({"no_grad", "enable_grad", "inference_mode", "disable",
 """Decorators under which a function keeps its parameters."""
 
 
-def _forward(node: ast.FunctionDef) -> Forward | None:
-    if not all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list):
+def _forward(node: ast.FunctionDef) -> Signature | None:
+    signature = _signature(node)
+    if not signature.positional or not all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list):
         return None
-    unnamed = [argument.arg for argument in node.args.posonlyargs]
-    positional = [*unnamed, *(argument.arg for argument in node.args.args)]
-    if not positional:
-        return None
-    return Forward(
-        tuple(positional[1:]),
-        tuple(argument.arg for argument in node.args.kwonlyargs),
-        _required(node),
-        max(0, len(unnamed) - 1),
-        node.args.vararg is not None,
-        node.args.kwarg is not None,
-    )
-
-
-def _required(node: ast.FunctionDef) -> frozenset[str]:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    required = positional[: len(positional) - len(node.args.defaults)]
-    required += [p for p, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if default is None]
-    return frozenset(p.arg for p in required)
+    return replace(signature, positional=signature.positional[1:], unnamed=max(0, signature.unnamed - 1))
 
 
 def top_names(text: str) -> dict[str, int]:
@@ -212,13 +196,20 @@ def top_names(text: str) -> dict[str, int]:
 
 
 def _signature(node: ast.FunctionDef) -> Signature:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    parameters = [*positional, *node.args.kwonlyargs]
+    arguments = node.args
+    positional = [*arguments.posonlyargs, *arguments.args]
+    parameters = [*positional, *arguments.kwonlyargs]
+    missing = [False] * len(arguments.defaults) + [default is None for default in arguments.kw_defaults]
+    missing = [True] * (len(parameters) - len(missing)) + missing
     decorators = [_last_name(decorator) for decorator in node.decorator_list]
     return Signature(
         node.name,
-        tuple(p.arg for p in parameters),
-        _required(node),
+        tuple(p.arg for p in positional),
+        tuple(p.arg for p in arguments.kwonlyargs),
+        frozenset(p.arg for p, is_required in zip(parameters, missing, strict=True) if is_required),
+        len(arguments.posonlyargs),
+        arguments.vararg is not None,
+        arguments.kwarg is not None,
         frozenset(p.arg for p in parameters if p.annotation is not None and "constexpr" in ast.unparse(p.annotation)),
         "jit" in decorators,
         any(name != "jit" for name in decorators),

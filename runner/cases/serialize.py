@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,11 +142,12 @@ def chain_of(nodes: Iterable[Node]) -> list[Any]:
 
 
 def _node(node: Node) -> Any:
-    if isinstance(node, Step):
-        return _step(node)
-    if isinstance(node, If):
-        block = {"if": value_of(node.condition), "do": chain_of(node.do)}
-        return block | ({"else": chain_of(node.otherwise)} if node.otherwise else {})
+    match node:
+        case Step():
+            return _step(node)
+        case If():
+            block = {"if": value_of(node.condition), "do": chain_of(node.do)}
+            return block | ({"else": chain_of(node.otherwise)} if node.otherwise else {})
     return {"with": chain_of(node.contexts), "chain": chain_of(node.chain)}
 
 
@@ -241,20 +243,15 @@ def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
 
 
 def _input(item: Input) -> Any:
-    source: dict[str, Any] = {}
-    match item.kind:
-        case "values" if item.values is not None:
-            source = {"values": value_of(item.values)}
-        case "view":
-            source = {"view_of": item.view_of}
-        case "list":
-            source = {"list": [_input(part) for part in item.items]}
-        case "dict":
-            source = {"dict": {key: _input(part) for key, part in zip(item.keys, item.items, strict=True)}}
-        case "python":
-            source = {"python": None if item.python is None else value_of(item.python)}
+    items = [_input(part) for part in item.items]
     data = {
-        **source,
+        **_non_null(
+            values=None if item.values is None else value_of(item.values),
+            view_of=item.view_of,
+            list=items if item.kind == "list" else None,
+            dict=dict(zip(item.keys, items, strict=True)) if item.kind == "dict" else None,
+        ),
+        **({"python": None if item.python is None else value_of(item.python)} if item.kind == "python" else {}),
         **_non_null(shape=None if item.shape is None else [value_of(size) for size in item.shape]),
         **_non_empty(
             tile=item.tile,
@@ -343,9 +340,11 @@ def _output(output: Output) -> dict[str, Any]:
 
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
-    data: dict[str, Any] = {} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}
-    data |= _non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles)
-    return data | _non_empty(constant=expect.constant)
+    return {
+        **({} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}),
+        **_non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles),
+        **_non_empty(constant=expect.constant),
+    }
 
 
 def _tolerance(tolerance: Tolerance) -> dict[str, Any]:
@@ -443,7 +442,7 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     if own_names & set(params) or not all(map(_is_number, values)):
         raise _Unfit
     return replace(
-        change_parts(replace(case, calls=()), _Substitution(params)),
+        change_parts(replace(case, calls=()), partial(_substituted, params)),
         params={},
         axes=tuple(axis for axis in case.axes if axis not in params),
         calls=tuple(_call(case, call, params) for call in case.calls),
@@ -452,44 +451,42 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
 
 def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     """A further call without params: inputs that these change are replaced whole."""
-    substitute_call, substitute_case = _Substitution({**params, **call.params}), _Substitution(params)
+    substitute_call, substitute_case = partial(_substituted, {**params, **call.params}), partial(_substituted, params)
     own = {item.name: item for item in call.inputs}
     pairs = [(item, change_parts(own.get(item.name, item), substitute_call)) for item in case.inputs]
     changed = (new for item, new in pairs if item.name in own or new != change_parts(item, substitute_case))
     return replace(change_parts(replace(call, inputs=()), substitute_call), params={}, inputs=tuple(changed))
 
 
-class _Substitution:
-    """Puts params in; called with each part of a value."""
+def _substituted(params: Mapping[str, Any], value: Value) -> Value:
+    """The value with params put in; called with each part of a value."""
+    if isinstance(value, Ref) and value.name in params:
+        if value.path:
+            raise _Unfit
+        return Literal(params[value.name])
+    if isinstance(value, Index):
+        entries = (change_entry(entry, lambda part: _entry(params, part)) for entry in value.entries)
+        return replace(value, entries=tuple(entries))
+    return _number(params, value) if isinstance(value, Arithmetic) else value
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
-        self.params = params
 
-    def __call__(self, value: Value) -> Value:
-        if isinstance(value, Ref) and value.name in self.params:
-            if value.path:
-                raise _Unfit
-            return Literal(self.params[value.name])
-        if isinstance(value, Index):
-            return replace(value, entries=tuple(change_entry(entry, self._entry) for entry in value.entries))
-        return self._number(value) if isinstance(value, Arithmetic) else value
+def _number(params: Mapping[str, Any], value: Arithmetic) -> Value:
+    try:
+        tree = expressions.parse(value.text)
+        if expressions.is_static(tree, params):
+            number = expressions.evaluate(tree, params)
+            return Literal(number) if isinstance(number, bool) or _is_number(number) else value
+        return replace(value, text=expressions.render(tree, params, lambda name: name))
+    except expressions.ExpressionError as error:
+        raise _Unfit from error
 
-    def _number(self, value: Arithmetic) -> Value:
-        try:
-            tree = expressions.parse(value.text)
-            if expressions.is_static(tree, self.params):
-                number = expressions.evaluate(tree, self.params)
-                return Literal(number) if isinstance(number, bool) or _is_number(number) else value
-            return replace(value, text=expressions.render(tree, self.params, lambda name: name))
-        except expressions.ExpressionError as error:
-            raise _Unfit from error
 
-    def _entry(self, entry: Ref | Arithmetic) -> Any:
-        """An entry of an index, which holds integers where a value is a literal."""
-        value = self(entry)
-        if not isinstance(value, Literal):
-            return value
-        return value.value if isinstance(value.value, int) else Arithmetic(repr(value.value), entry.span)
+def _entry(params: Mapping[str, Any], entry: Ref | Arithmetic) -> Any:
+    """An entry of an index, which holds integers where a value is a literal."""
+    value = _substituted(params, entry)
+    if not isinstance(value, Literal):
+        return value
+    return value.value if isinstance(value.value, int) else Arithmetic(repr(value.value), entry.span)
 
 
 def _is_number(value: Any) -> bool:

@@ -45,7 +45,7 @@ class Job:
     threads: int = 2
     config: Mapping[str, Any] = field(default_factory=dict)
     expect: Mapping[str, Any] = field(default_factory=dict)  # raises{type,match}, bounds, constant
-    # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place; values, bound: a rule of ``policies.py`` and its number
+    # by_dtype{"" or dtype: [rtol, atol]}, exact, by_place; values, bound: a rule of ``oracles.py`` and its number
     tolerance: Mapping[str, Any] = field(default_factory=dict)
     strides: str = "significant"  # or exact: also of dimensions of size one
     ignore: tuple[str, ...] = ()

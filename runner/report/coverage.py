@@ -21,8 +21,7 @@ from runner.cases.serialize import resolve_axes
 from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
-from runner.contract.oracles import BUDGETS, ORACLES, TWIN, Oracle
-from runner.contract.policies import RULED
+from runner.contract.oracles import BUDGETS, ORACLES, RULED, TWIN, Oracle
 from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
 

@@ -41,7 +41,7 @@ from runner.cases.model import (
 from runner.cases.versions import matches
 from runner.cases.walk import values_of
 from runner.contract.job import Job, Record
-from runner.contract.policies import INDUCTOR, POLICIES
+from runner.contract.oracles import INDUCTOR, POLICIES
 from runner.contract.settings import AS_USER, HASH_SEED
 from runner.diagnostics import Diagnostic, InputError, shown_path, source_line
 from runner.engine.fingerprint import Fingerprint

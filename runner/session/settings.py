@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from runner.cases.limits import Limits
 from runner.contract.job import ISOLATION, Isolation
-from runner.contract.policies import STRICT
+from runner.contract.oracles import STRICT
 from runner.engine.processors import usable_processors
 from runner.exit_codes import UsageError
 

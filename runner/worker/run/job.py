@@ -19,8 +19,7 @@ from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Record, Trust
 from runner.contract.loaded_code import find_loaded_code
-from runner.contract.oracles import TWIN, row_of
-from runner.contract.policies import RULED
+from runner.contract.oracles import RULED, TWIN, row_of
 from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from runner.contract.finding import Finding, index_of
-from runner.contract.policies import POLICIES
+from runner.contract.oracles import POLICIES
 from runner.worker.program.graph_cache import graph_caches
 from runner.worker.program.load import configured
 from runner.worker.program.observe import CallRecord, Change, Observation

@@ -1,11 +1,10 @@
-"""``runner.contract.policies``: named rules for values, against torch's flags and the published schema."""
+"""``runner.contract.oracles``: named rules for values, against torch's flags and the published schema."""
 
 from __future__ import annotations
 
 from runner.cases.flags import table
 from runner.cases.yaml.schema import load_schema
-from runner.contract.oracles import ROWS
-from runner.contract.policies import POLICIES, RULED, STRICT
+from runner.contract.oracles import POLICIES, ROWS, RULED, STRICT
 
 
 def test_each_flag_is_one_of_a_torch_that_is_said_to_have_it() -> None:
