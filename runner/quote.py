@@ -29,21 +29,22 @@ def literal(value: object) -> str:
     Takes None, booleans, numbers (complex ones too), text, and lists, tuples and mappings of them. Raises QuoteError
     for another type: the ``repr`` of an object is no literal.
     """
-    if isinstance(value, str):
-        # repr where JSON would write escapes that Python reads otherwise (lone surrogates, control characters)
-        return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(str(value))
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(literal(item) for item in value) + "]"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
-    if value is None or isinstance(value, bool):
-        return repr(value)
-    if isinstance(value, int):
-        return repr(int(value))
-    if isinstance(value, float):
-        return repr(float(value)) if math.isfinite(value) else f'float("{float(value)!r}")'
-    if isinstance(value, complex):
-        return _complex(complex(value))
+    match value:
+        case str():
+            # repr where JSON would write escapes that Python reads otherwise (lone surrogates, control characters)
+            return json.dumps(value, ensure_ascii=False) if value.isprintable() else repr(str(value))
+        case list() | tuple():
+            return "[" + ", ".join(map(literal, value)) + "]"
+        case Mapping():
+            return "{" + ", ".join(f"{literal(key)}: {literal(item)}" for key, item in value.items()) + "}"
+        case None | bool():
+            return repr(value)
+        case int():
+            return repr(int(value))
+        case float():
+            return repr(float(value)) if math.isfinite(value) else f'float("{float(value)!r}")'
+        case complex():
+            return _complex(complex(value))
     raise QuoteError(f"{type(value).__name__} is no plain value")
 
 
@@ -169,12 +170,8 @@ def command_words(text: str) -> list[str]:
 
 
 def _shell_escape(character: str) -> str:
-    if character == "\\":
-        return "\\\\"
-    if character == "'":
-        return "\\047"
     if character.isprintable():
-        return character
+        return {"\\": "\\\\", "'": "\\047"}.get(character, character)
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"

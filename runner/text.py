@@ -143,12 +143,13 @@ def duration(value: float) -> str:
 
 def number(value: Any) -> str:
     """Return a value for people: floats with nine digits, which tell any two float32 apart; lists in brackets."""
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name}: {number(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return "[" + ", ".join(map(number, value)) + "]"
+    match value:
+        case float():
+            return f"{value:.9g}"
+        case Mapping():
+            return "{" + ", ".join(f"{name}: {number(item)}" for name, item in value.items()) + "}"
+        case Sequence() if not isinstance(value, str | bytes):
+            return "[" + ", ".join(map(number, value)) + "]"
     return str(value)
 
 

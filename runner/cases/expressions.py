@@ -180,18 +180,14 @@ def _check(node: ast.expr, shift: int, functions: Sequence[str]) -> None:
     offset = shift + getattr(node, "col_offset", 0)
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     match node:
-        case ast.Constant():
-            if isinstance(node.value, bool) or not isinstance(node.value, int | float):
-                raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
-        case ast.Name():
-            if node.id.startswith("__"):
-                raise ExpressionError(f"no name {node.id!r} here", offset)
-        case ast.BinOp() | ast.UnaryOp():
-            if type(node.op) not in (*_BINARY, *_UNARY):
-                raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
-        case ast.Compare():
-            if any(type(op) not in _COMPARE for op in node.ops):
-                raise ExpressionError("comparisons are < <= > >= == !=", offset)
+        case ast.Constant() if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            raise ExpressionError(f"only numbers stand in an expression, not {node.value!r}", offset)
+        case ast.Name() if node.id.startswith("__"):
+            raise ExpressionError(f"no name {node.id!r} here", offset)
+        case ast.BinOp() | ast.UnaryOp() if type(node.op) not in (*_BINARY, *_UNARY):
+            raise ExpressionError("operators are + - * / // % ** and comparisons", offset)
+        case ast.Compare() if any(type(op) not in _COMPARE for op in node.ops):
+            raise ExpressionError("comparisons are < <= > >= == !=", offset)
         case ast.Call():
             parts = _checked_parts(node, offset, functions)
         case ast.Attribute():
@@ -199,7 +195,7 @@ def _check(node: ast.expr, shift: int, functions: Sequence[str]) -> None:
             if node.attr.startswith("_") or not (on_self or node.attr in ATTRIBUTES):
                 known = ", ".join(sorted(ATTRIBUTES))
                 raise ExpressionError(f"no attribute {node.attr!r} here; there are {known}", offset)
-        case ast.Subscript():
+        case ast.Constant() | ast.Name() | ast.BinOp() | ast.UnaryOp() | ast.Compare() | ast.Subscript():
             pass
         case _:
             raise ExpressionError("an expression is arithmetic over numbers, params and shapes", offset)

@@ -63,7 +63,7 @@ class _Accepted:
     path: Path
     node: YamlMapping
     problems: Problems
-    refused: frozenset[int | None]
+    refused: set[int | None]
 
 
 @dataclass(slots=True)
@@ -296,12 +296,12 @@ class Reader:
                 node, findings = load(path, text, self.limits)
         problems.take(findings)
         if node is not None:
-            violations = schema.validate(node, kind, lines, self.limits, self.any_device)
-            problems.take(violations.diagnostics)
+            violations, refused = schema.validate(node, kind, lines, self.limits, self.any_device)
+            problems.take(violations)
             # What is no clean YAML may mean anything: no part of the file is used.
-            is_clean = None not in violations.refused and not any(d.severity == "error" for d in findings)
+            is_clean = None not in refused and not any(d.severity == "error" for d in findings)
             if isinstance(node, YamlMapping) and is_clean:
-                return _Accepted(path, node, problems, violations.refused)
+                return _Accepted(path, node, problems, refused)
         self._keep(problems)
         return None
 

@@ -95,9 +95,12 @@ def split(text: str, separator: str) -> list[str]:
     return [*parts, current.strip()]
 
 
+_INDEX_WORDS = {"...": ..., "None": None, "null": None, "True": True, "true": True, "False": False, "false": False}
+
+
 def _entry(text: str, span: Span, problems: Problems) -> Any:
-    if text == "...":
-        return Ellipsis
+    if text in _INDEX_WORDS:
+        return _INDEX_WORDS[text]
     if ":" in text:
         parts = split(text, ":")
         if 1 < len(parts) <= 3:
@@ -105,10 +108,6 @@ def _entry(text: str, span: Span, problems: Problems) -> Any:
             return tuple(bounds + [None] * (3 - len(bounds)))
     if text.startswith("["):
         return [_entry(part, span, problems) for part in _items(text)]
-    if text in ("None", "null"):
-        return None
-    if text in ("True", "true", "False", "false"):
-        return text in ("True", "true")
     if re.fullmatch(rf"-?[0-9]{{1,{_INDEX_DIGITS}}}", text):
         return int(text)
     if text.startswith("${") and text.endswith("}"):

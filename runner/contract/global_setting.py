@@ -20,6 +20,13 @@ _WRITERS = {
 }
 """Functions that set, by what reads, where the rules for names do not say it; empty where nothing sets it."""
 
+_RULES = (
+    (r"(?:get|is)_(\w*)", r"set_\1"),
+    (r"(\w*)_enabled", r"enable_\1"),
+    (r"(\w*)_allowed", r"allow_\1"),
+    (r"(preferred_\w*)", r"\1"),
+)
+"""The rules for names: of what reads, and of what sets."""
 _EXPRESSION = re.compile(
     r"(torch(?P<inner>\.__future__|\.multiprocessing|\.utils\.deterministic|"
     r"\.backends(?:\.[a-z_]+)*)?)\.([a-z]\w*)(\((?:'([a-z]+)')?\))?",
@@ -43,13 +50,8 @@ def writer_of(reader: str) -> str:
     """Return how a function is named that sets what ``reader`` reads; empty if that is no name of one that reads."""
     if reader in _WRITERS:
         return _WRITERS[reader]
-    for prefix in ("get_", "is_"):
-        if reader.startswith(prefix):
-            return f"set_{reader.removeprefix(prefix)}"
-    for suffix, prefix in (("_enabled", "enable_"), ("_allowed", "allow_")):
-        if reader.endswith(suffix):
-            return prefix + reader.removesuffix(suffix)
-    return reader if reader.startswith("preferred_") else ""
+    matches = ((re.fullmatch(pattern, reader), writer) for pattern, writer in _RULES)
+    return next((match.expand(writer) for match, writer in matches if match), "")
 
 
 @dataclass(frozen=True, slots=True)

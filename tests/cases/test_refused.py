@@ -10,7 +10,6 @@ import pytest
 from spec_files import Files
 
 from runner.cases.yaml import schema
-from runner.cases.yaml.schema import Violations
 from runner.cli.main import main
 from runner.session.collect import load
 
@@ -136,7 +135,7 @@ MISTYPED = [
 def test_below_the_schema_types_are_checked_again(
     files: Files, defaults: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "validate", lambda *_: Violations((), frozenset()))
+    monkeypatch.setattr(schema, "validate", lambda *_: ([], set()))
     assert found(files, f"defaults: {json.dumps(defaults)}\n{TWO}\n") == []
     assert [d.span.line for d in files.diagnostics] == [1] * len(files.diagnostics)
 
@@ -146,7 +145,7 @@ def test_below_the_schema_types_are_checked_again(
 def test_below_the_schema_types_of_a_suite_are_checked_again(
     files: Files, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "validate", lambda *_: Violations((), frozenset()))
+    monkeypatch.setattr(schema, "validate", lambda *_: ([], set()))
     loaded = load([str(files.write("s.suite.yaml", f"{key}\n{TWO}\n"))])
     assert loaded.variants == () and [d.span.line for d in loaded.errors] == [1]
     assert "expected" in loaded.errors[0].message

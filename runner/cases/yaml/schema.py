@@ -12,7 +12,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from itertools import islice
@@ -45,26 +44,18 @@ _UNKNOWN = 500
 _SHARED = "definitions.schema.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Violations:
-    """What a schema refuses: the diagnostics, and the numbers of the refused cases.
-
-    ``refused`` holds None where something outside of the cases is refused, or where not all was looked at: then no part
-    of the file may be used.
-    """
-
-    diagnostics: tuple[Diagnostic, ...]
-    refused: frozenset[int | None]
-
-
 def validate(
     node: YamlNode,
     kind: str,
     text_lines: list[str] | None = None,
     limits: Limits | None = None,
     any_device: bool = False,
-) -> Violations:
-    """Return what a schema refuses in ``node``, a whole ``"spec"`` or ``"suite"`` file, sorted by place.
+) -> tuple[list[Diagnostic], set[int | None]]:
+    """Return what a schema refuses in ``node``, a whole ``"spec"`` or ``"suite"`` file, sorted by place, and the
+    numbers of the refused cases.
+
+    Among the numbers is None where something outside of the cases is refused, or where not all was looked at: then no
+    part of the file may be used.
 
     ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes
     devices that torch does not name. Raises ValueError for another ``kind``.
@@ -89,7 +80,7 @@ def validate(
                 by_place[place] = (rank, Diagnostic(span, message, hint, text=nth_line(lines, span.line)))
     diagnostics = [diagnostic for _, diagnostic in by_place.values()]
     diagnostics.sort(key=lambda d: (d.span.line, d.span.column, d.message))
-    return Violations(tuple(diagnostics), frozenset(refused))
+    return diagnostics, refused
 
 
 def load_schema(name: str) -> dict[str, Any]:
