@@ -8,9 +8,7 @@ from tests.test_layers import MODULES
 
 METHODS = {"open", "read_text", "read_bytes", "write_text", "write_bytes"}
 OWN = {
-    "runner.cases.backends": "installed with the package",
-    "runner.cases.flags": "installed with the package",
-    "runner.cases.inventory": "installed with the package",
+    "runner.cases.torch_names": "installed with the package",
     "runner.cases.yaml.schema": "installed with the package",
     "runner.templates": "installed with the package",
     "runner.console": "the null device",

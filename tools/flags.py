@@ -25,7 +25,7 @@ sys.path.insert(0, str(HERE.parent))
 
 MODULES = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config", "torch.fx.experimental._config",
            "torch._export.config")  # fmt: skip
-"""As in runner.cases.flags, which an old torch's Python may be unable to import."""
+"""As in runner.cases.torch_names, which an old torch's Python may be unable to import."""
 UNREVIEWED = "unreviewed"
 
 
@@ -93,9 +93,9 @@ def misfits() -> list[str]:
     """Where the tables and this torch disagree: flags that are missing, and aliases that open what is refused."""
     from torch._dynamo.backends import registry
 
-    from runner.cases.flags import table
+    from runner.cases.torch_names import flag_table
 
-    rows, problems = table(), []
+    rows, problems = flag_table(), []
     for name, entry in entries_of_torch().items():
         if name not in rows:
             problems.append(f"{name} is not in {FLAGS.name}")

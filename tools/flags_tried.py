@@ -266,7 +266,7 @@ def main() -> None:
     import torch._inductor.compile_fx
     import torch._inductor.scheduler
 
-    from runner.cases.flags import SWITCHES, table
+    from runner.cases.torch_names import SWITCHES, flag_table
 
     versions = ".".join(str(torch.__version__).split(".")[:2])
     device = "cuda" if torch.cuda.device_count() else "cpu"
@@ -281,7 +281,9 @@ def main() -> None:
     torch._dynamo.reset()
     left_behind(root)
     word, also = sys.argv[1], [text.partition("=") for text in sys.argv[2:]]
-    here = {n: flag for n, flag in table().items() if not flag.refused and (versions in flag.torch or n in SWITCHES)}
+    here = {
+        n: flag for n, flag in flag_table().items() if not flag.refused and (versions in flag.torch or n in SWITCHES)
+    }
     tries = [
         (name, value)
         for name, flag in here.items()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder import callers, operators
-from runner.cases import calls, expressions, flags
+from runner.cases import case, expressions, torch_names
 from runner.cases.model import DTYPES
 from runner.cases.yaml.schema import load_schema
 from runner.session.collect import load
@@ -264,15 +264,15 @@ def _refused_operators() -> str:
 
 def _flags() -> str:
     rows = [
-        (f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", flags.refusal(name, value) or "accepted")
+        (f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", torch_names.flag_refusal(name, value) or "accepted")
         for name, value in FLAG_EXAMPLES
     ]  # fmt: skip
     return _markdown(("flag", "answer"), rows)
 
 
 def _settings() -> str:
-    rows = [(f"`{name}`", flag.expected) for name, (flag, _) in calls.FUNCTIONS.items()]
-    return _markdown(("setting", "value"), [*rows, *((f"`{name}`", "true or false") for name in flags.SWITCHES)])
+    rows = [(f"`{name}`", flag.expected) for name, (flag, _) in case.FUNCTIONS.items()]
+    return _markdown(("setting", "value"), [*rows, *((f"`{name}`", "true or false") for name in torch_names.SWITCHES)])
 
 
 _OTHERS: dict[str, Callable[[], str]] = {
@@ -283,15 +283,15 @@ _OTHERS: dict[str, Callable[[], str]] = {
     "attributes of values": lambda: _words(sorted(operators.ATTRIBUTES_OF_VALUES)) + "\n",
     "builtins": lambda: _words(f"builtin.{name}" for name in operators.BUILTINS) + "\n",
     "contexts": lambda: _words(operators.CONTEXTS) + "\n",
-    "attributes of callers": lambda: _words(sorted(calls.OF_SUBMODULES)) + "\n",
-    "optimizers": lambda: _words(calls.OPTIMIZERS) + "\n",
+    "attributes of callers": lambda: _words(sorted(case.OF_SUBMODULES)) + "\n",
+    "optimizers": lambda: _words(case.OPTIMIZERS) + "\n",
     "contexts of callers": lambda: _words(callers.CONTEXTS) + "\n",
     "settings of callers": _settings,
     "python operators": _python_operators,
     "refused operators": _refused_operators,
     "flags": _flags,
-    "cudnn": lambda: _words(flags.CUDNN) + "\n",
-    "precision": lambda: _words(flags.PRECISION) + "\n",
+    "cudnn": lambda: _words(torch_names.CUDNN) + "\n",
+    "precision": lambda: _words(torch_names.PRECISION) + "\n",
     "functions": lambda: _words(expressions.FUNCTIONS) + "\n",
     "launch functions": lambda: _words(expressions.LAUNCH_FUNCTIONS) + "\n",
     "methods": lambda: _words(sorted(expressions.METHODS)) + "\n",

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from runner.builder.operators import CHECKED, SUBNAMESPACES, Operator, resolve
-from runner.cases.inventory import inventory
+from runner.cases.torch_names import inventory
 from runner.worker.torch_private.operator_database import entries
 
 SAMPLES = 8  # of an entry of the database and a dtype
@@ -42,7 +42,7 @@ CODES: Mapping[str, Sequence[Any]] = {
     "Layout": (torch.strided, torch.strided, torch.sparse_coo, torch.sparse_csr),
     "MemoryFormat": (torch.preserve_format, torch.contiguous_format, torch.channels_last),
 }
-"""What the schema shows as numbers. The format takes only names for these: ``runner/cases/inventory.py``."""
+"""What the schema shows as numbers. The format takes only names for these: ``runner/cases/torch_names.py``."""
 SHAPES = ((16,), (4, 16), (2, 16, 16), (2, 16, 4, 4), (1, 16, 4, 4, 16), (16, 16), (64, 16))
 
 

@@ -1,6 +1,6 @@
 """Which names are operators, how each is written in Python, and what is refused.
 
-Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/inventory.py`` or one of the
+Cases come from strangers. A name is an operator only if the inventory of ``runner/cases/torch_names.py`` or one of the
 short tables below holds it. Everything else is refused, with the reason where there is a better one than "unknown".
 ``has_only_a_value`` says which steps surely do nothing besides giving a value, so that one whose value is not read is a
 mistake.
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from runner.cases.inventory import inventory, with_namespace
 from runner.cases.model import Function, Literal, Ref, Step, Value
+from runner.cases.torch_names import inventory, with_namespace
 from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 

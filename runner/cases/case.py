@@ -15,7 +15,6 @@ from runner.cases.chains_and_inputs import (
     parse_inputs,
     parse_value,
 )
-from runner.cases.flags import SWITCHES, Flag, check_flags, refusal
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
@@ -46,6 +45,7 @@ from runner.cases.problems import Problems
 from runner.cases.python_files import resolve_python_file
 from runner.cases.python_names import OF_MODULES, is_name
 from runner.cases.texts import check_numpy
+from runner.cases.torch_names import SWITCHES, Flag, check_flags, flag_refusal
 from runner.cases.twins import has_place
 from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import (
@@ -644,7 +644,7 @@ def _setting(name: str, span: Span, node: YamlNode, problems: Problems) -> Chang
     if function is not None:
         reason = "" if function[0].takes(value) else f"its value must be {function[0].expected}"
     elif name in SWITCHES or name.startswith(GUARDED):
-        reason = refusal(name, value)
+        reason = flag_refusal(name, value)
     else:
         known = (*FUNCTIONS, *SWITCHES)
         hint = nearest(name, known) or f"settings: {', '.join(known)}, {GUARDED}<flag>"

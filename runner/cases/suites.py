@@ -14,11 +14,11 @@ from typing import TypeVar
 from runner.cases.case import BOTH, parse_case, with_defaults
 from runner.cases.chains_and_inputs import dtype_name
 from runner.cases.expand import parse_selection
-from runner.cases.flags import check_flags
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
+from runner.cases.torch_names import check_flags
 from runner.cases.yaml import schema
 from runner.cases.yaml.reader import load, read_text, similar_file
 from runner.cases.yaml.values import (

@@ -75,7 +75,7 @@ def narrow_range(text: str | None, keep: Sequence[str], out: Sequence[str]) -> s
         first = min(out, key=release_of)
         parts = [*(part for part in _parts(text) if not part.startswith("<")), f"<{_shown(first, 2)}"]
     else:
-        parts = _around(text, keep, out)
+        parts = _around(text or "", keep, out)
     return _checked(parts, keep, out)
 
 
@@ -84,25 +84,19 @@ def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
 
     Raises ValueError as ``narrow_range`` does.
     """
-    size = _size(keep, out)
-    low, high = min(keep, key=release_of), max(keep, key=release_of)
-    parts = [
-        f">={_shown(low, size)}",
-        f"<={_shown(high, size)}",
-        *(f"!={_shown(v, size)}" for v in out if release_of(low) < release_of(v) < release_of(high)),
-    ]
-    return _checked(parts, keep, out)
+    return _checked(_around("", keep, out, closed=True), keep, out)
 
 
-def _around(text: str | None, keep: Sequence[str], out: Sequence[str]) -> list[str]:
+def _around(text: str, keep: Sequence[str], out: Sequence[str], closed: bool = False) -> list[str]:
+    """The comparisons of a range with bounds where something of ``out`` lies beyond ``keep``; with ``closed``, always."""
     size = _size(keep, out)
     low, high = min(map(release_of, keep)), max(map(release_of, keep))
-    above = [v for v in out if release_of(v) > high]
-    below = [v for v in out if release_of(v) < low]
+    above = closed or any(release_of(v) > high for v in out)
+    below = closed or any(release_of(v) < low for v in out)
     replaced = ("<" if above else "") + (">" if below else "")
     return [
         *([f">={_shown(low, size)}"] if below else []),
-        *(part for part in _parts(text or "") if not part.startswith(tuple(replaced))),
+        *(part for part in _parts(text) if not part.startswith(tuple(replaced))),
         *([f"<={_shown(high, size)}"] if above else []),
         *(f"!={_shown(v, size)}" for v in out if low < release_of(v) < high),
     ]

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runner.builder.source import check
-from runner.cases.backends import file_refusal, hint_for, name_fault, own_names
 from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
 from runner.cases.problems import limited
 from runner.cases.suites import SUITE, PathError, Reader, discover
+from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError

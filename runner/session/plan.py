@@ -21,8 +21,6 @@ from types import MappingProxyType
 from typing import Any
 
 from runner.builder.source import Source
-from runner.cases.backends import GROUP, hint_for, own_names
-from runner.cases.flags import PRECISION
 from runner.cases.limits import Limits
 from runner.cases.model import (
     KERNEL_BACKENDS,
@@ -38,6 +36,7 @@ from runner.cases.model import (
     Unclaimed,
     Variant,
 )
+from runner.cases.torch_names import GROUP, PRECISION, hint_for, own_names
 from runner.cases.versions import matches
 from runner.cases.walk import values_of
 from runner.contract.job import Job, Record

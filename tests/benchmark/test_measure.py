@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from runner.benchmark.measure import Measurer, Options
-from runner.cases.flags import PRECISION
 from runner.cases.model import Backend, Variant
+from runner.cases.torch_names import PRECISION
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
 from runner.session.plan import Planned

@@ -1,4 +1,4 @@
-"""``runner.cases.flags``: what a stranger's file may set."""
+"""``runner.cases.torch_names``: what a stranger's file may set."""
 
 # ruff: noqa: RUF001 - letters that look alike are what is tested
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from spec_files import Files
 
-from runner.cases.flags import BY_HAND, MODULES, SWITCHES, Flag, refusal, table
+from runner.cases.torch_names import BY_HAND, MODULES, SWITCHES, Flag, flag_refusal, flag_table
 from tools import flags as drafts
 from tools.flags import misfits
 
@@ -122,7 +122,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("name", "value", "reason"), REFUSED)
 def test_refused(name: str, value: object, reason: str) -> None:
-    assert refusal(name, value).startswith(reason)
+    assert flag_refusal(name, value).startswith(reason)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_refused(name: str, value: object, reason: str) -> None:
     ],
 )
 def test_allowed(name: str, value: object) -> None:
-    assert refusal(name, value) == ""
+    assert flag_refusal(name, value) == ""
 
 
 def allowed() -> Iterator[tuple[str, Flag]]:
-    return ((name, flag) for name, flag in table().items() if not flag.refused)
+    return ((name, flag) for name, flag in flag_table().items() if not flag.refused)
 
 
 def test_every_allowed_flag_takes_plain_values_and_is_of_some_torch() -> None:
@@ -221,12 +221,12 @@ def test_the_tables_fit_the_installed_torch() -> None:
 
 def test_an_alias_of_a_refused_flag_is_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
     name, target = "torch._dynamo.config.cache_size_limit", "torch._dynamo.config.recompile_limit"
-    monkeypatch.setitem(table(), target, Flag(frozenset({"int"}), (), ("2.13",), "for the test"))
+    monkeypatch.setitem(flag_table(), target, Flag(frozenset({"int"}), (), ("2.13",), "for the test"))
     assert any(problem.startswith(f"{name} is allowed, and is another name of {target}") for problem in misfits())
 
 
 def test_a_flag_that_the_table_lacks_is_a_misfit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(table(), "torch._inductor.config.max_autotune")
+    monkeypatch.delitem(flag_table(), "torch._inductor.config.max_autotune")
     assert misfits() == ["torch._inductor.config.max_autotune is not in flags.json"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runner.cases.flags import table
+from runner.cases.torch_names import flag_table
 from runner.cases.yaml.schema import load_schema
 from runner.contract.oracles import POLICIES, ROWS, RULED, STRICT
 
@@ -11,7 +11,7 @@ def test_each_flag_is_one_of_a_torch_that_is_said_to_have_it() -> None:
     for policy in POLICIES.values():
         for version in ("2.6", "2.13"):
             for name, value in policy.flags_of(f"{version}.0").items():
-                assert version in table()[name].torch and table()[name].takes(value), name
+                assert version in flag_table()[name].torch and flag_table()[name].takes(value), name
 
 
 def test_a_version_of_another_form_has_the_flags_of_all() -> None:

@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from runner.cases.flags import PRECISION
 from runner.cases.model import THREADS
+from runner.cases.torch_names import PRECISION
 from runner.contract.settings import CACHE_FOLDER, NVML_CHECK, TRITON_FOLDER, VARIABLES
 
 ROOT = Path(__file__).parents[2]

@@ -68,7 +68,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "a power of any size": ((files.replace,), "show", "time", Changed(
         f"{EXPRESSIONS}:_value", "_bits(left_value, right_value) > MAX_BITS", "False")),
     "aliases of any size": ((files.bomb,), "validate", "time", Changed(
-        f"{COMPOSER}._alias", "self.expanded > self.limits.expanded_nodes", "False")),
+        f"{COMPOSER}._alias", "count > most", "False")),
     "errors of any expression": ((files.replace,), "validate", "traceback", Changed(
         f"{EXPRESSIONS}:parse", "except SyntaxError as error", "except ZeroDivisionError as error")),
     "JSON of any depth": (None, "report", "traceback", Changed(
@@ -97,7 +97,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(
         "runner.diagnostics:Span.__str__", ":{self.column}", "")),
     "refused defaults are no matter": ((files.spoil_key,), "show", "refused", Changed(
-        "runner.cases.suites:Reader._accepted", "None not in violations.refused and ", "")),
+        "runner.cases.suites:Reader._accepted", "None not in refused and ", "")),
 }  # fmt: skip
 """A fault by its name: the changes that must find it (None for those of logs), the command, the oracle, the fault."""
 

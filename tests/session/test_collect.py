@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runner.cases.backends import PLANTED, WRITING, own_names
 from runner.cases.suites import PathError
+from runner.cases.torch_names import PLANTED, WRITING, own_names
 from runner.diagnostics import Diagnostic, InputError
 from runner.exit_codes import UsageError
 from runner.session import collect as module

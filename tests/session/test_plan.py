@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from runner.builder.source import Source, build
-from runner.cases.flags import PRECISION
+from runner.cases.torch_names import PRECISION
 from runner.contract.job import Job
 from runner.exit_codes import UsageError
 from runner.session.collect import collect, load

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runner.cases.backends import GROUP
 from runner.cases.model import Variant
+from runner.cases.torch_names import GROUP
 from runner.diagnostics import InputError
 from runner.engine import interpreters
 from runner.exit_codes import UsageError

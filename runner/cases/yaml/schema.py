@@ -18,9 +18,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runner.cases.inventory import with_namespace
 from runner.cases.limits import Limits
 from runner.cases.texts import yaml_call
+from runner.cases.torch_names import with_namespace
 from runner.cases.yaml.values import (
     YamlMapping,
     YamlNode,
