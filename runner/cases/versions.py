@@ -88,7 +88,7 @@ def smallest_range(keep: Sequence[str], out: Sequence[str] = ()) -> str:
 
 
 def _around(text: str, keep: Sequence[str], out: Sequence[str], closed: bool = False) -> list[str]:
-    """The comparisons of a range with bounds where something of ``out`` lies beyond ``keep``; with ``closed``, always."""
+    """The comparisons of a range, bounded where something of ``out`` lies beyond ``keep``; with ``closed``, always."""
     size = _size(keep, out)
     low, high = min(map(release_of, keep)), max(map(release_of, keep))
     above = closed or any(release_of(v) > high for v in out)
