@@ -27,9 +27,9 @@ from runner.cases.model import (
     TensorLiteral,
     Value,
     With,
+    places_made,
 )
 from runner.cases.twins import doubled_value, gives_fresh
-from runner.cases.walk import places_made
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
 

@@ -30,10 +30,10 @@ from runner.cases.model import (
     Table,
     TensorLiteral,
     Value,
+    entry_text,
 )
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
-from runner.cases.walk import entry_text
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, integer, literal, torch_name
 

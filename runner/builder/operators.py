@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from runner.cases.model import Function, Literal, Ref, Step, Value
+from runner.cases.model import Function, Literal, Ref, Step, Value, values_of
 from runner.cases.torch_names import inventory, with_namespace
-from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 
 # Python's own operators: how many operands, and how it is written.

@@ -39,6 +39,8 @@ from runner.cases.model import (
     Step,
     TensorLiteral,
     Tolerance,
+    all_steps,
+    values_of,
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
@@ -47,7 +49,6 @@ from runner.cases.python_names import OF_MODULES, is_name
 from runner.cases.texts import check_numpy
 from runner.cases.torch_names import SWITCHES, Flag, check_flags, flag_refusal
 from runner.cases.twins import has_place
-from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import (
     NUMBERS,
     SCALARS,

@@ -46,9 +46,12 @@ from runner.cases.model import (
     Tolerance,
     Value,
     Variant,
+    change_entry,
+    change_parts,
+    entry_text,
+    names_made,
 )
 from runner.cases.texts import complex_text, is_complex
-from runner.cases.walk import change_entry, change_parts, entry_text, names_made
 from runner.cases.yaml.values import flow, resolve
 from runner.quote import QuoteError
 from runner.text import visible

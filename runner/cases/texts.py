@@ -12,9 +12,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.model import Arithmetic, Case, Function, Index, Input, Literal, Node, Ref, Step, Table, Value
+from runner.cases.model import (
+    Arithmetic,
+    Case,
+    Function,
+    Index,
+    Input,
+    Literal,
+    Node,
+    Ref,
+    Step,
+    Table,
+    Value,
+    all_steps,
+    values_of,
+)
 from runner.cases.problems import Problems, within
-from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
 from runner.diagnostics import Span
 

@@ -34,9 +34,6 @@ from runner.cases.model import (
     Table,
     Value,
     With,
-)
-from runner.cases.python_names import RESERVED
-from runner.cases.walk import (
     change_entry,
     change_parts,
     map_parts,
@@ -46,6 +43,7 @@ from runner.cases.walk import (
     steps_of,
     values_of,
 )
+from runner.cases.python_names import RESERVED
 from runner.diagnostics import Span
 from runner.reduce.value_info import ValueInfo, component, input_like, references
 
