@@ -12,7 +12,7 @@ import torch
 from torch._dynamo.utils import counters as counts_of_torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.cases.flags import table
+from runner.cases.torch_names import flag_table
 from runner.contract.oracles import CHOICES
 from runner.verdict.explained import PINS
 from runner.worker.program.observe import Observation, read_counts
@@ -209,7 +209,7 @@ def test_a_recurrent_module_is_told_with_the_flag_that_lets_it_in() -> None:
     read_counts(observation)
     assert "RNN, GRU" in observation.uncompiled
     assert observation.uncompiled.endswith("config: {torch._dynamo.config.allow_rnn: true}")
-    assert "torch._dynamo.config.allow_rnn" in table()
+    assert "torch._dynamo.config.allow_rnn" in flag_table()
 
 
 def test_a_run_with_a_graph_has_no_reason() -> None:
