@@ -3,19 +3,24 @@ and dtypes.
 
 A family of operators is a function that takes a ``Chain`` and adds a step or two. A step that raises, or that leaves
 the numbers that are wanted, is taken back, and another one is drawn.
+
+What steps are made of (values, indices, sizes, functions) stands first, each as the format writes it and as Python
+takes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from runner.worker.generate.values import Index, RefusedStepError, Size, Value, run, text_of, values_of
 from runner.worker.torch_private.dispatch import is_said_to_overlap
 
 LARGEST = {torch.float16: 500.0, torch.bfloat16: 1e4, torch.float32: 1e5, torch.float64: 1e6, torch.complex64: 1e5,
@@ -30,6 +35,171 @@ DTYPES = (*LARGEST, *WHOLE, torch.bool)
 ELEMENTS = 40_000  # of a result: chains are small, so that compiling costs more than running
 
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 33)
+
+
+class RefusedStepError(Exception):
+    """The step cannot be part of the chain."""
+
+
+def require(condition: object, reason: str) -> None:
+    """Raise RefusedStepError unless a condition of the step holds."""
+    if not condition:
+        raise RefusedStepError(reason)
+
+
+@dataclass(eq=False)
+class Value:
+    """A name of the chain, and what it holds now: a tensor, or a number."""
+
+    name: str
+    data: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return tuple(self.data.shape)
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions it has."""
+        return int(self.data.ndim)
+
+    @property
+    def floating(self) -> bool:
+        """Whether it is a tensor of floats."""
+        return isinstance(self.data, torch.Tensor) and self.data.is_floating_point()
+
+    def shares_memory(self, other: Value) -> bool:
+        """Whether another value lies in the storage of this one, which is a tensor."""
+        return isinstance(other.data, torch.Tensor) and (
+            other.data.untyped_storage().data_ptr() == self.data.untyped_storage().data_ptr()
+        )
+
+
+@dataclass
+class Index:
+    """What stands in brackets: integers, slices, ``...``, None, and values."""
+
+    parts: list[Any]
+
+    def text(self) -> str:
+        """As the format writes it."""
+        return f"[{', '.join(map(self._part, self.parts))}]"
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """As Python takes it."""
+        return tuple(part.data if isinstance(part, (Value, Size)) else part for part in self.parts)
+
+    @staticmethod
+    def _part(part: Any) -> str:
+        if isinstance(part, slice):
+            bounds = [part.start, part.stop, *([] if part.step is None else [part.step])]
+            return ":".join("" if bound is None else str(bound) for bound in bounds)
+        return "..." if part is Ellipsis else str(text_of(part))
+
+
+@dataclass
+class Size:
+    """The length of a dimension of a value, which stays an expression where sizes change from call to call."""
+
+    value: Value
+    dim: int
+    plus: int = 0
+
+    @property
+    def data(self) -> int:
+        """The length now."""
+        return int(self.value.data.shape[self.dim]) + self.plus
+
+    def text(self) -> str:
+        """As the format writes it."""
+        more = f" {'+' if self.plus > 0 else '-'} {abs(self.plus)}" if self.plus else ""
+        return f"${{{self.value.name}.shape[{self.dim}]{more}}}"
+
+
+@dataclass
+class Function:
+    """A function of one or more tensors: the format's text, and the same in Python."""
+
+    args: list[str]
+    chain: list[Any]
+    data: Callable[..., Any]
+
+
+@dataclass
+class Literal:
+    """A tensor that is written out in the chain."""
+
+    values: list[Any] | float
+    dtype: torch.dtype
+
+    @property
+    def data(self) -> torch.Tensor:
+        """The tensor."""
+        return torch.tensor(self.values, dtype=self.dtype)
+
+
+def find(name: str) -> Callable[..., Any]:
+    """Return the function that an operator's name of the format means."""
+    space, _, rest = name.partition(".")
+    roots = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "aten": torch.ops.aten,
+             "operator": operator}  # fmt: skip
+    member: Any = functools.reduce(getattr, rest.split("."), roots[space])
+    return member if callable(member) else lambda tensor: getattr(tensor, rest)
+
+
+def data_of(argument: Any) -> Any:
+    """An argument as Python takes it."""
+    if isinstance(argument, (list, tuple)):
+        return [data_of(item) for item in argument]
+    return argument.data if isinstance(argument, (Index, Value, Size, Function, Literal)) else argument
+
+
+def text_of(argument: Any) -> Any:
+    """An argument as the format writes it."""
+    match argument:
+        case torch.device():
+            return "$device"
+        case Value():
+            return f"${argument.name}"
+        case Size() | Index():
+            return argument.text()
+        case Function():
+            return {"$fn": {"args": argument.args, "chain": argument.chain}}
+        case Literal():
+            return {"$tensor": argument.values, "dtype": str(argument.dtype)}
+        case list() | tuple():
+            return [text_of(item) for item in argument]
+        case torch.dtype() | torch.memory_format():
+            return str(argument)
+        case _:
+            return argument
+
+
+def values_of(argument: Any) -> Iterator[Value]:
+    """Every value that an argument reads."""
+    match argument:
+        case Value():
+            yield argument
+        case Size():
+            yield argument.value
+        case list() | tuple():
+            for item in argument:
+                yield from values_of(item)
+        case Index():
+            yield from values_of(argument.parts)
+
+
+def run(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call an operator. Raises RefusedStepError for whatever it raises."""
+    try:
+        return find(name)(*data_of(args), **{key: data_of(value) for key, value in kwargs.items()})
+    except Exception as error:
+        raise RefusedStepError(f"{name}: {type(error).__name__}: {error}") from error
+
+
+# --- the chain ---
 
 Step = dict[str, Any]
 
@@ -148,24 +318,21 @@ class Chain:
     ) -> Value:
         """Add an input of this shape. A ``plain`` one is contiguous."""
         kind = dtype or self.dtype
-        name = (
-            f"{'x' if kind.is_floating_point or kind.is_complex else 'b' if kind == torch.bool else 'i'}{self._next()}"
-        )
+        letter = "x" if kind.is_floating_point or kind.is_complex else "b" if kind == torch.bool else "i"
         spec: dict[str, Any] = {"shape": [self._size(size) for size in shape]}
-        if dtype is not None and dtype != self.dtype:
-            spec["dtype"] = str(dtype).removeprefix("torch.")
-        if init is None and kind not in LARGEST and kind != torch.bool:
+        if kind != self.dtype:
+            spec["dtype"] = str(kind).removeprefix("torch.")
+        if init is None and kind in WHOLE:
             init = {"randint": [0, 10] if kind == torch.uint8 else [-9, 10]}
         if init is not None:
             spec["init"] = init
-        data = self._fill(list(shape), kind, init)
+        value = Value(f"{letter}{self._next()}", self._fill(list(shape), kind, init))
         if self.backward and kind.is_floating_point and (self.chance(0.7) if grad is None else grad):
             spec["requires_grad"] = True
-            data.requires_grad_()
+            value.data.requires_grad_()
         if not plain and len(shape) and self.chance(0.5 if self.odd else 0.06):
-            data = self._lay_out(spec, list(shape), data, kind)
-        value = Value(name, data)
-        self.inputs[name] = spec["shape"] if len(spec) == 1 else spec
+            value.data = self._lay_out(spec, list(shape), value.data, kind)
+        self.inputs[value.name] = spec["shape"] if len(spec) == 1 else spec
         self.values.append(value)
         return value
 
@@ -207,13 +374,12 @@ class Chain:
                 base[0] = shape[0] + 1
                 arguments = [Index([slice(1, None)])]
             case "expand" if not self.dynamic and max(shape) > 1:
-                base[self.numbers.choice([dim for dim, size in enumerate(shape) if size > 1])] = 1
+                base[self.one(*(dim for dim, size in enumerate(shape) if size > 1))] = 1
                 name, arguments = "Tensor.expand", [list(shape)]
             case _:
                 return data
         filled = self._fill(base, dtype, spec.get("init")).requires_grad_(data.requires_grad)
-        spec["shape"] = [self._size(size) for size in base]
-        spec["layout"] = _layout(name, arguments)
+        spec.update(shape=[self._size(size) for size in base], layout=_layout(name, arguments))
         return run(name, [filled, *arguments], {})
 
     def pick(self, fits: Callable[[torch.Tensor], bool], fresh: float = 0.12) -> Value | None:
@@ -239,39 +405,33 @@ class Chain:
 
     def whole(self, low: int = 0, high: int = 4, fresh: float = 0.12) -> Value:
         """An integer tensor."""
-        kind = (
-            self.dtype if self.dtype in (torch.int32, torch.int64) else self.one(torch.int64, torch.int32, torch.uint8)
-        )
+        kinds = (self.dtype,) if self.dtype in (torch.int32, torch.int64) else None
+        kind = kinds[0] if kinds else self.one(torch.int64, torch.int32, torch.uint8)
         value = self.pick(lambda t: t.dtype in WHOLE and low <= t.ndim <= high, fresh)
         return value or self.input(self.shape(max(low, 1), max(1, min(high, 3))), kind)
 
     def like(self, value: Value, dtype: torch.dtype | None = None, same: bool = False) -> Value:
         """A tensor that broadcasts with ``value`` and has its dtype; of the ``same`` shape if asked for."""
-        kind, shape = dtype or value.data.dtype, value.shape
-
-        alone = self.chance(0.85)
+        kind, sizes, alone = dtype or value.data.dtype, list(value.shape), self.chance(0.85)
 
         def fits(t: torch.Tensor) -> bool:
             return (
                 not (t is value.data and alone)
                 and t.dtype == kind
-                and (not same or tuple(t.shape) == shape)
-                and t.ndim <= len(shape)
-                and all(a in (1, b) for a, b in zip(reversed(t.shape), reversed(shape), strict=False))
+                and (not same or list(t.shape) == sizes)
+                and t.ndim <= len(sizes)
+                and all(a in (1, b) for a, b in zip(reversed(t.shape), reversed(value.shape), strict=False))
             )
 
-        other = self.pick(fits, 0.3)
-        if other is not None:
+        if other := self.pick(fits, 0.3):
             return other
-        sizes = list(shape)
         if not same and sizes and self.chance(0.35):
             sizes = [1 if self.chance(0.4) else size for size in sizes][self.integer(0, len(sizes) - 1) :]
         return self.input(sizes, kind)
 
     def index(self, shape: Sequence[int], high: int, dtype: torch.dtype = torch.int64) -> Value:
         """An input of integers from 0 up to ``high``, without it."""
-        if high < 1:
-            raise RefusedStepError("nothing to index")
+        require(high > 0, "nothing to index")
         return self.input(shape, dtype, {"randint": [0, high]}, plain=self.chance(0.8))
 
     def sizes(self, value: Value) -> list[Any]:
@@ -308,23 +468,20 @@ class Chain:
         if operator_name in CREATIONS:
             kwargs["device"] = torch.device("cpu")
         result = run(operator_name, args, kwargs)
-        parts = list(result) if out > 1 else [result]
-        if len(parts) != out:
-            raise RefusedStepError(f"{operator_name} gave {len(parts)} values")
-        values = self._add(self._write(operator_name, args, kwargs), parts, several=out > 1)
+        require(out == 1 or len(result) == out, f"{operator_name} gave another number of values")
+        values = self._add(self._write(operator_name, args, kwargs), result, several=out > 1)
         return values if out > 1 else values[0]
 
     def call_any(self, operator_name: str, *args: Any, **kwargs: Any) -> None:
         """Add a step that makes one value or several, as many as there are, and run it. Raises RefusedStepError."""
         result = run(operator_name, args, kwargs)
-        parts = list(result) if isinstance(result, (list, tuple)) else [result]
-        if not 1 <= len(parts) <= PARTS:
-            raise RefusedStepError(f"{len(parts)} values")
-        self._add(self._write(operator_name, args, kwargs), parts, several=isinstance(result, (list, tuple)))
+        several = isinstance(result, (list, tuple))
+        require(not several or 1 <= len(result) <= PARTS, "too many values, or none")
+        self._add(self._write(operator_name, args, kwargs), result, several)
 
-    def _add(self, step: Step, parts: Sequence[Any], several: bool) -> tuple[Value, ...]:
-        """Add a step that makes these values, ``several`` under a name each. Raises RefusedStepError."""
-        values = tuple(Value(f"v{self._next()}", part) for part in parts)
+    def _add(self, step: Step, result: Any, several: bool) -> tuple[Value, ...]:
+        """Add a step that makes a value, or ``several`` under a name each. Raises RefusedStepError."""
+        values = tuple(Value(f"v{self._next()}", part) for part in (result if several else [result]))
         for value in values:
             if not any("empty" in word for word in step):  # it holds no numbers yet
                 self._check(value.data)
@@ -334,22 +491,20 @@ class Chain:
 
     def do(self, operator_name: str, target: Value, *args: Any, **kwargs: Any) -> Value:
         """Add a step that writes into ``target``, and run it. Raises RefusedStepError."""
-        if self._overlaps(target) and self.chance(0.8):
-            raise RefusedStepError("what a write through overlapping memory leaves is undefined")
-        run(operator_name, (target, *args), kwargs)
-        self._check(target.data)
-        self._into.append(self._write(operator_name, (target, *args), kwargs))
-        return target
+        # Whether a value that shares the target's storage holds an element twice.
+        overlaps = any(target.shares_memory(value) and is_said_to_overlap(value.data) for value in self.values)
+        require(not (overlaps and self.chance(0.8)), "what a write through overlapping memory leaves is undefined")
+        return self._do(operator_name, (target, *args), kwargs, target)
 
-    def _overlaps(self, target: Value) -> bool:
-        """Whether a value that shares the target's storage holds an element twice."""
-        return any(target.shares_memory(value) and is_said_to_overlap(value.data) for value in self.values)
+    def _do(self, operator_name: str, args: Sequence[Any], kwargs: dict[str, Any], target: Value) -> Value:
+        run(operator_name, args, kwargs)
+        self._check(target.data)
+        self._into.append(self._write(operator_name, args, kwargs))
+        return target
 
     def write_out(self, operator_name: str, args: Sequence[Any], target: Value) -> None:
         """Add a step that writes its result into ``target`` by ``out=``, and run it. Raises RefusedStepError."""
-        run(operator_name, args, {"out": target})
-        self._check(target.data)
-        self._into.append(self._write(operator_name, args, {"out": target}))
+        self._do(operator_name, args, {"out": target}, target)
 
     def module(self, name: str, settings: list[Any], *args: Value) -> None:
         """Add a step that makes a module of ``torch.nn`` and calls it, and run it. Raises RefusedStepError."""
@@ -358,8 +513,7 @@ class Chain:
         except Exception as error:
             raise RefusedStepError(f"{name}: {error}") from error
         self.used |= {arg.name for arg in args}
-        step = {f"nn.{name}": settings, "id": f"m{self._next()}", "call": text_of(args)}
-        self._add(step, [result], several=False)
+        self._add({f"nn.{name}": settings, "id": f"m{self._next()}", "call": text_of(args)}, result, several=False)
 
     def split_graph(self) -> None:
         """Add a break of the graph."""
@@ -389,20 +543,15 @@ class Chain:
 
     def _check(self, result: Any) -> None:
         if not isinstance(result, torch.Tensor):
-            if isinstance(result, (bool, int, float, complex)) or callable(result):
-                return
-            raise RefusedStepError(f"a {type(result).__name__}")
-        if result.layout != torch.strided or result.dtype not in DTYPES:
-            raise RefusedStepError("another layout or dtype")
-        if result.numel() > ELEMENTS or result.ndim > 5:
-            raise RefusedStepError("too large")
+            require(isinstance(result, (bool, int, float, complex)) or callable(result), "no tensor and no number")
+            return
+        require(result.layout == torch.strided and result.dtype in DTYPES, "another layout or dtype")
+        require(result.numel() <= ELEMENTS and result.ndim <= 5, "too large")
         data = result.detach()
         if self.wild or not data.numel() or data.dtype == torch.bool:
             return
-        if (data.is_floating_point() or data.is_complex()) and not bool(data.isfinite().all()):
-            raise RefusedStepError("not finite")
-        if bool((data.abs() > LARGEST.get(data.dtype, 2**24)).any()):
-            raise RefusedStepError("too large a value")
+        require(data.dtype in WHOLE or data.isfinite().all(), "not finite")
+        require(not (data.abs() > LARGEST.get(data.dtype, 2**24)).any(), "too large a value")
 
     def draw(self, name: str) -> bool:
         """Let a family add its steps; what it added is taken back if one of them is refused. Gives whether it stays."""
@@ -431,7 +580,7 @@ class Chain:
         ends += self.numbers.sample(read, min(len(read), self.one(0, 0, 1, 1, 2, 3) + (not ends)))
         tensors = [v for v in self.values if v.name in self.inputs and v.name in self.used]
         if tensors and self.chance(0.05):
-            ends.append(self.numbers.choice(tensors))
+            ends.append(self.one(*tensors))
         self.numbers.shuffle(ends)
         return ends
 

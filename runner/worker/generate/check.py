@@ -65,9 +65,10 @@ def fault_of(job: Job) -> str:
             expected = job.expect.get("raises")
             if expected is not None:
                 return next(filter(None, (refutation(run.error, expected) for run in (first, again, other))), "")
+            is_same = all(map(_is_same, first.calls[0].outputs.leaves, other.calls[0].outputs.leaves))
             return (
                 _fault_of_runs(first, again, other, settings[0])
-                or ("constant" if _is_constant(first, other) and not _is_given(source) else "")
+                or ("constant" if is_same and not _is_given(source) else "")
                 or ("constant" if is_saturated(first, source, settings[0]) else "")
                 or _fault_of_values(source, first, settings[0])
                 or _fault_of_graphs(job, source, first)
@@ -92,14 +93,8 @@ def _fault_of_runs(first: Observation, again: Observation, other: Observation, s
         return "not a number"
     if not first.calls[0].outputs.leaves:
         return "constant"
-    if settings.grad == "backward" and not any(first.calls[0].gradients.values()):
-        return "no gradient"
-    return ""
-
-
-def _is_constant(first: Observation, other: Observation) -> bool:
-    """Return whether runs of two seeds give the same."""
-    return all(map(_is_same, first.calls[0].outputs.leaves, other.calls[0].outputs.leaves))
+    has_gradient = settings.grad != "backward" or any(first.calls[0].gradients.values())
+    return "" if has_gradient else "no gradient"
 
 
 def _is_given(source: Source) -> bool:
@@ -119,9 +114,8 @@ def _is_same(one: Leaf, two: Leaf) -> bool:
 
 def _is_nan(leaf: Leaf) -> bool:
     value = leaf.value
-    if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
-        return False
-    return bool(value.numel() and value.isnan().all())
+    is_inexact = isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+    return bool(is_inexact and value.numel() and value.isnan().all())
 
 
 def _is_ill_conditioned(leaf: Leaf, exact: torch.Tensor) -> bool:
@@ -134,12 +128,6 @@ def _is_ill_conditioned(leaf: Leaf, exact: torch.Tensor) -> bool:
     return bool(error.numel()) and float(error.max()) > LOST * float(size.max())
 
 
-def _cancels(exact: torch.Tensor) -> bool:
-    """Return whether arithmetic gave zeros alone: a rounding that another order leaves there is large beside
-    nothing."""
-    return exact.numel() > 1 and not bool(exact.any())
-
-
 def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> str:
     """Return what is wrong with the values: none in float64, an overflow, or some that torch leaves undefined."""
     reference = Reference(source, settings, eager, True, lambda phase: None)
@@ -148,11 +136,12 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
         for path, leaf in call_leaves(call).items():
             exact = reference.tensor(number, path)
             computed = reference.rounded_in(number, path) is not None
-            if exact is not None and (_is_ill_conditioned(leaf, exact) or (computed and _cancels(exact))):
+            # Arithmetic that gave zeros alone: a rounding that another order leaves there is large beside nothing.
+            cancels = exact is not None and computed and exact.numel() > 1 and not bool(exact.any())
+            if cancels or (exact is not None and _is_ill_conditioned(leaf, exact)):
                 conditions.append(path)
-    for note in reference.notes:
-        if "nothing that is compared is floating" not in note:
-            return note
+    if notes := [note for note in reference.notes if "nothing that is compared is floating" not in note]:
+        return notes[0]
     if reference.overflow:
         return f"overflow: {reference.overflow}"
     if conditions:
@@ -169,10 +158,8 @@ def _fault_of_graphs(job: Job, source: Source, eager: Observation) -> str:
 
     Fake tensors have no values. Dynamo leaves to eager what they cannot do, also what only decompositions ask of them.
     """
-    if job.expect.get("graphs") == 0:
-        return ""
     code = job.source.split('"""', 2)[-1]  # without the docstring, whose words may be a command's
-    if not _UNTRACED.search(code):
+    if job.expect.get("graphs") == 0 or not _UNTRACED.search(code):
         return ""
     backend = {"backend": "aot_eager_decomp_partition", "dynamic": job.backend.get("dynamic")}
     compiled = observe_backend(job, source, backends.build(backend), eager, None)

@@ -8,16 +8,14 @@ from typing import Any
 
 import torch
 
-from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.chain import ELEMENTS, Chain, Function, Index, family, require
 from runner.worker.generate.points import write_in_place
-from runner.worker.generate.values import Function, Index, RefusedStepError
 
 
 @family(7)
 def _module(chain: Chain) -> None:
     """A module with parameters of its own. Of a frame with nn.GRU or nn.LSTM Dynamo compiles nothing."""
-    if not chain.dtype.is_floating_point:
-        raise RefusedStepError("parameters have the dtype of the case")
+    require(chain.dtype.is_floating_point, "parameters have the dtype of the case")
     name = chain.word("Linear Linear LayerNorm BatchNorm1d Embedding PReLU Bilinear Conv1d GroupNorm RMSNorm")
     if name == "Embedding":
         chain.module(name, [7, chain.integer(1, 5)], chain.index([chain.integer(1, 5)], 7))
@@ -42,8 +40,7 @@ def _aliased_inputs(chain: Chain) -> None:
     """An input that is a view of another one, and a write into one of them."""
     bases = [v for v in chain.values if v.name in chain.inputs and not v.data.requires_grad and v.ndim]
     base = chain.one(*bases) if bases else chain.input(chain.shape(), grad=False, plain=True)
-    if base.name not in chain.inputs or base.data.ndim == 0:
-        raise RefusedStepError("no base")
+    require(base.name in chain.inputs and base.ndim, "no base")
     name, arguments = chain.one(
         ("Tensor.t", []),
         ("torch.select", [0, 0]),
@@ -70,20 +67,17 @@ def _metadata_in_place(chain: Chain) -> None:
     name = chain.word(
         "t_ transpose_ squeeze_ unsqueeze_ swapaxes_ fill_diagonal_ cumsum_ triu_ tril_ index_fill_ sub_ resize_as_"
     )
-    arguments: dict[str, Callable[[], list[Any]]] = {
-        "transpose_": lambda: [chain.dim(x), chain.dim(x)],
-        "swapaxes_": lambda: [chain.dim(x), chain.dim(x)],
+    require(name != "resize_as_", "what it adds is undefined")
+    operands: dict[str, Callable[[], list[Any]]] = {
+        **dict.fromkeys(("transpose_", "swapaxes_"), lambda: [chain.dim(x), chain.dim(x)]),
         "unsqueeze_": lambda: [chain.integer(-x.ndim - 1, x.ndim)],
-        "cumsum_": lambda: [chain.dim(x)],
-        "squeeze_": lambda: [chain.dim(x)],
+        **dict.fromkeys(("cumsum_", "squeeze_"), lambda: [chain.dim(x)]),
         "fill_diagonal_": lambda: [chain.integer(-2, 3)],
         "index_fill_": lambda: [chain.dim(x), chain.index([2], min(x.shape)), chain.integer(-2, 3)],
         "sub_": lambda: [chain.like(x)],
     }
-    if name == "resize_as_":
-        raise RefusedStepError("what it adds is undefined")
-    operands = arguments.get(name, list)()
-    chain.do(f"Tensor.{name}", x, *operands, **({"alpha": chain.one(2, -1)} if name == "sub_" else {}))
+    values = operands.get(name, list)()
+    chain.do(f"Tensor.{name}", x, *values, **({"alpha": chain.one(2, -1)} if name == "sub_" else {}))
     if chain.chance(0.5):
         chain.call(chain.word("torch.mul torch.add torch.sub"), x, 2)
 
@@ -91,14 +85,12 @@ def _metadata_in_place(chain: Chain) -> None:
 @family(5)
 def _out_argument(chain: Chain) -> None:
     """An operator that writes its result into a tensor that is given."""
-    if chain.backward:
-        raise RefusedStepError("out= takes no gradient")
+    require(not chain.backward, "out= takes no gradient")
     x = chain.real(1)
     y = chain.like(x, same=True)
     target = chain.call(chain.word("torch.zeros_like torch.empty_like torch.ones_like"), x)
     name = chain.word("torch.add torch.mul torch.maximum torch.exp torch.sin torch.cumsum torch.clamp torch.sub")
-    operands: list[Any] = [y] if name in ("torch.add", "torch.mul", "torch.maximum", "torch.sub") else []
-    operands = [0] if name == "torch.cumsum" else [-1, 1] if name == "torch.clamp" else operands
+    operands = {"torch.exp": [], "torch.sin": [], "torch.cumsum": [0], "torch.clamp": [-1, 1]}.get(name, [y])
     chain.write_out(name, [x, *operands], target)
     if chain.chance(0.5):
         chain.call("torch.add", target, 1)
@@ -137,9 +129,8 @@ def _function_gradient(chain: Chain) -> None:
         ["t"], ["torch.sin", {"torch.mul": ["$_", "$t"]}, "torch.sum"], lambda t: (torch.sin(t) * t).sum()
     )
     rows = Function(["t"], ["torch.tanh", {"torch.cumsum": ["$_", 0]}], lambda t: torch.cumsum(torch.tanh(t), 0))
-    count = x.data.numel()
-    if (name.endswith("hessian") and count > 12) or ("jac" in name and count > 40):
-        raise RefusedStepError("too large")
+    most = {"torch.func.hessian": 12, "torch.func.jacrev": 40, "torch.func.jacfwd": 40}.get(name, ELEMENTS)
+    require(x.data.numel() <= most, "too large")
     body = squares if name in ("torch.func.grad", "torch.func.hessian", "torch.func.grad_and_value") else rows
     chain.call("operator.call", chain.call(name, body), x, out=2 if name.endswith("value") else 1)
 
@@ -149,26 +140,25 @@ def _combination(chain: Chain) -> None:
     x = chain.real(1, 2)
     name = chain.word("block_diag cartesian_prod combinations meshgrid renorm cov corrcoef cdist outer vdot addr ger "
                       "atleast_3d ravel count trapz gradient fold take_rows")  # fmt: skip
-    match name:
-        case "block_diag" | "cartesian_prod" | "cdist" | "vdot" | "outer" | "ger":
-            chain.call(f"torch.{name}", x, chain.like(x, same=True))
-        case "meshgrid":
-            parts = chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2)
-            chain.call("torch.mul", *parts)
-        case "renorm":
-            chain.call("torch.renorm", x, 2, 0, 1.5)
-        case "addr":
-            y = chain.input([chain.integer(1, 5)], x.data.dtype)
-            bias = chain.input([x.shape[0], y.shape[0]], x.data.dtype)
-            chain.call("torch.addr", bias, x, y)
-        case "fold":
-            chain.call("F.fold", chain.input([1, 4, 9], x.data.dtype), [4, 4], 2)
-        case "gradient":
-            chain.call("torch.trapz", x)
-        case "count" | "take_rows":
-            chain.call("torch.index_select", x, 0, chain.index([3], x.shape[0]))
-        case _:
-            chain.call(f"torch.{name}", x)
+    kind, rows = x.data.dtype, x.shape[0]
+    pairs = ("block_diag", "cartesian_prod", "cdist", "vdot", "outer", "ger")
+
+    def addr() -> None:
+        y = chain.input([chain.integer(1, 5)], kind)
+        chain.call("torch.addr", chain.input([rows, y.shape[0]], kind), x, y)
+
+    steps: dict[str, Callable[[], Any]] = {
+        **dict.fromkeys(pairs, lambda: chain.call(f"torch.{name}", x, chain.like(x, same=True))),
+        "meshgrid": lambda: chain.call(
+            "torch.mul",
+            *chain.call("torch.meshgrid", x, chain.like(x, same=True), indexing=chain.word("ij xy"), out=2),
+        ),
+        "renorm": lambda: chain.call("torch.renorm", x, 2, 0, 1.5),
+        "addr": addr,
+        "fold": lambda: chain.call("F.fold", chain.input([1, 4, 9], kind), [4, 4], 2),
+        **dict.fromkeys(("count", "take_rows"), lambda: chain.call("torch.index_select", x, 0, chain.index([3], rows))),
+    }
+    steps.get(name, lambda: chain.call(f"torch.{'trapz' if name == 'gradient' else name}", x))()
 
 
 @family(5)

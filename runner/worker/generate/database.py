@@ -13,13 +13,13 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial, reduce
+from operator import itemgetter
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
 
-from runner.worker.generate.chain import DTYPES, WHOLE, Chain
-from runner.worker.generate.values import RefusedStepError, Value, values_of
+from runner.worker.generate.chain import DTYPES, WHOLE, Chain, Value, require, values_of
 from runner.worker.torch_private.operator_database import entries
 
 SAMPLES = 24
@@ -72,6 +72,8 @@ _SPACES = {"nn.functional": "F", "": "torch"}
 _SHARED = ("", "nn.functional")
 """Namespaces that have many functions in common: an entry of one is tried by its name in the other too."""
 _DROPPED = ("layout", "pin_memory", "generator")
+_WRITTEN = (bool, int, float, str, torch.dtype, torch.memory_format, torch.device)
+"""Classes of arguments that the format can write, beside tensors and lists."""
 
 
 @cache
@@ -81,11 +83,8 @@ def operators() -> Mapping[str, tuple[Any, ...]]:
     An entry is known as a function, as a method, by its forms in place, by its aliases, and as an operator of ATen.
     Raises ImportError as ``entries`` does.
     """
-    names: dict[str, list[Any]] = {}
-    for entry in entries():
-        for name in names_of(entry):
-            names.setdefault(name, []).append(entry)
-    return {name: tuple(names[name]) for name in sorted(names)}
+    pairs = sorted(((name, entry) for entry in entries() for name in names_of(entry)), key=itemgetter(0))
+    return {name: tuple(entry for _, entry in group) for name, group in itertools.groupby(pairs, itemgetter(0))}
 
 
 def names_of(entry: Any) -> list[str]:
@@ -157,16 +156,15 @@ def _bind(chain: Chain, name: str, sample: Any, fresh: bool) -> None:
     kwargs = {key: pattern.argument(arg) for key, arg in sample.kwargs.items() if key not in _DROPPED}
     if "device" in kwargs:
         kwargs["device"] = torch.device("cpu")
-    if name.endswith("_") and not name.startswith("aten."):
-        target = args[0]
-        if not isinstance(target, Value):
-            raise RefusedStepError("nothing to write into")
-        leaf = target.data.requires_grad and target.data.is_leaf
-        if leaf or chain.chance(0.3) or _reads_what_it_writes(name, target, [*args[1:], *kwargs.values()]):
-            args[0] = chain.call("torch.clone", target)
-        chain.do(name, *args, **kwargs)
-    else:
+    if not name.endswith("_") or name.startswith("aten."):
         chain.call_any(name, *args, **kwargs)
+        return
+    target = args.pop(0)
+    require(isinstance(target, Value), "nothing to write into")
+    leaf = target.data.requires_grad and target.data.is_leaf
+    if leaf or chain.chance(0.3) or _reads_what_it_writes(name, target, [*args, *kwargs.values()]):
+        target = chain.call("torch.clone", target)
+    chain.do(name, target, *args, **kwargs)
 
 
 def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bool:
@@ -174,9 +172,8 @@ def _reads_what_it_writes(name: str, target: Value, others: Sequence[Any]) -> bo
 
     Only pointwise operators define what they then leave.
     """
-    if all(type(entry).__name__ in _POINTWISE for entry in operators()[name]):
-        return False
-    return any(map(target.shares_memory, values_of(list(others))))
+    are_pointwise = all(type(entry).__name__ in _POINTWISE for entry in operators()[name])
+    return not are_pointwise and any(map(target.shares_memory, values_of(list(others))))
 
 
 class _Pattern:
@@ -190,21 +187,16 @@ class _Pattern:
 
     def argument(self, value: Any) -> Any:
         """Return what stands for one argument of the sample. Raises RefusedStepError for what the format lacks."""
-        match value:
-            case torch.Tensor():
-                return self._tensor(value)
-            case list() | tuple():
-                return [self.argument(item) for item in value]
-            case None | bool() | int() | float() | str() | torch.dtype() | torch.memory_format() | torch.device():
-                return value
-            case complex():
-                raise RefusedStepError("a complex number")
-            case _:
-                raise RefusedStepError(f"a {type(value).__name__}")
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value)
+        if isinstance(value, (list, tuple)):
+            return [self.argument(item) for item in value]
+        require(value is None or isinstance(value, _WRITTEN), f"a {type(value).__name__}")
+        return value
 
     def _tensor(self, tensor: torch.Tensor) -> Value:
-        if tensor.layout != torch.strided or tensor.is_quantized or tensor.dtype not in DTYPES:
-            raise RefusedStepError(f"{tensor.layout}, {tensor.dtype}")
+        is_usual = tensor.layout == torch.strided and not tensor.is_quantized and tensor.dtype in DTYPES
+        require(is_usual, f"{tensor.layout}, {tensor.dtype}")
         shape = tuple(tensor.shape)
         if not self._shapes and not self._fresh:
             value = self._chain.pick(lambda t: _fits(self._name, self._sample, t), 0.05) or self._of_rank(tensor)
@@ -215,11 +207,10 @@ class _Pattern:
                 self._sizes = dict(self._chain.numbers.sample(pairs, len(pairs)))  # any of those that were equal
                 return self._within(tensor, value)
         wanted = self._shapes.setdefault(shape, tuple(self._sizes.get(size, size) for size in shape))
+        value = None
         if self._chain.chance(0.25 if self._fresh else 0.6):
             value = self._chain.pick(lambda t: t.dtype == tensor.dtype and tuple(t.shape) == wanted, 0.0)
-            if value is not None:
-                return value
-        return self._chain.input(wanted, tensor.dtype, self._init(tensor))
+        return value or self._chain.input(wanted, tensor.dtype, self._init(tensor))
 
     def _of_rank(self, tensor: torch.Tensor) -> Value | None:
         """Return a view of a value, with as many dimensions as the tensor; None for one that must have its sizes."""

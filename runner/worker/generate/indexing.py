@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 
-from runner.worker.generate.chain import Chain, family
-from runner.worker.generate.values import Index, RefusedStepError, Size, Value
+from runner.worker.generate.chain import Chain, Index, Size, Value, family, require
 
 
 @family(16)
@@ -19,23 +19,25 @@ def _reduction(chain: Chain) -> None:
         "var_mean aminmax sum_all max_all median_all std_mean"
     )
     keep = {"keepdim": True} if chain.chance(0.4) else {}
-    match name:
-        case "sum" | "mean" | "amax" | "amin" | "logsumexp" | "nansum" | "nanmean" | "all" | "any":
-            chain.call(f"torch.{name}", x, chain.dims(x), **keep)
-        case "var" | "std":
-            chain.call(f"torch.{name}", x, dim=chain.dim(x), correction=chain.one(0, 1), **keep)
-        case "var_mean" | "std_mean" | "aminmax":
-            chain.call(f"torch.{name}", x, dim=chain.dim(x), out=2, **keep)
-        case "prod":
-            chain.call("torch.prod", x, chain.dim(x), **keep)
-        case "norm":
-            chain.call("torch.norm", x, p=chain.one(1, 2, 3), dim=chain.dims(x), **keep)
-        case "vector_norm":
-            chain.call("torch.linalg.vector_norm", x, chain.one(1, 2, 0, float("inf")), dim=chain.dim(x), **keep)
-        case "count_nonzero":
-            chain.call("torch.count_nonzero", x, chain.dim(x))
-        case _:
-            chain.call(f"torch.{name.removesuffix('_all')}", x)
+    over_dims = ["sum", "mean", "amax", "amin", "logsumexp", "nansum", "nanmean", "all", "any"]
+    reductions: dict[str, Callable[[], Any]] = {
+        **dict.fromkeys(over_dims, lambda: chain.call(f"torch.{name}", x, chain.dims(x), **keep)),
+        **dict.fromkeys(
+            ("var", "std"),
+            lambda: chain.call(f"torch.{name}", x, dim=chain.dim(x), correction=chain.one(0, 1), **keep),
+        ),
+        **dict.fromkeys(
+            ("var_mean", "std_mean", "aminmax"),
+            lambda: chain.call(f"torch.{name}", x, dim=chain.dim(x), out=2, **keep),
+        ),
+        "prod": lambda: chain.call("torch.prod", x, chain.dim(x), **keep),
+        "norm": lambda: chain.call("torch.norm", x, p=chain.one(1, 2, 3), dim=chain.dims(x), **keep),
+        "vector_norm": lambda: chain.call(
+            "torch.linalg.vector_norm", x, chain.one(1, 2, 0, float("inf")), dim=chain.dim(x), **keep
+        ),
+        "count_nonzero": lambda: chain.call("torch.count_nonzero", x, chain.dim(x)),
+    }
+    reductions.get(name, lambda: chain.call(f"torch.{name.removesuffix('_all')}", x))()
 
 
 @family(6)
@@ -114,13 +116,10 @@ def _scatter(chain: Chain) -> None:
     name = chain.word("scatter scatter_add scatter_reduce scatter_value scatter scatter_add")
     write = _writer(chain, name.removesuffix("_value"), x, in_place)
     source = chain.input(index.shape, x.data.dtype)
-    if name == "scatter_value":
-        write(dim, index, chain.integer(-2, 3))
-    elif name == "scatter_reduce":
-        reduce = chain.word("sum amax amin prod mean")
-        write(dim, index, source, reduce=reduce, include_self=chain.chance(0.6))
+    if name == "scatter_reduce":
+        write(dim, index, source, reduce=chain.word("sum amax amin prod mean"), include_self=chain.chance(0.6))
     else:
-        write(dim, index, source)
+        write(dim, index, chain.integer(-2, 3) if name == "scatter_value" else source)
 
 
 def _writer(chain: Chain, name: str, x: Value, in_place: bool) -> Callable[..., object]:
@@ -137,16 +136,15 @@ def _index_write(chain: Chain) -> None:
     in_place = chain.chance(0.4)
     name = chain.word("index_add index_copy index_fill index_reduce index_put index_put put")
     write = _writer(chain, name, x, in_place)
-    count = chain.integer(1, 4)
+    count, kind = chain.integer(1, 4), x.data.dtype
     if name == "index_put":
-        rows = chain.index([count], x.shape[0])
-        columns = [chain.index([count], x.shape[1])] if x.ndim > 1 and chain.chance(0.4) else []
-        shape = [count, *x.shape[1 + len(columns) :]]
-        value = chain.input(shape if chain.chance(0.7) else [1], x.data.dtype)
-        write([rows, *columns], value, accumulate=chain.chance(0.7))
+        places = [chain.index([count], x.shape[0])]
+        places += [chain.index([count], x.shape[1])] if x.ndim > 1 and chain.chance(0.4) else []
+        value = chain.input([count, *x.shape[len(places) :]] if chain.chance(0.7) else [1], kind)
+        write(places, value, accumulate=chain.chance(0.7))
         return
     if name == "put":
-        write(chain.index([count], x.data.numel()), chain.input([count], x.data.dtype), accumulate=True)
+        write(chain.index([count], x.data.numel()), chain.input([count], kind), accumulate=True)
         return
     index = chain.index([count], x.shape[dim])
     shape = list(x.shape)
@@ -155,12 +153,11 @@ def _index_write(chain: Chain) -> None:
         case "index_fill":
             write(dim, index, chain.integer(-2, 3))
         case "index_reduce":
-            source = chain.input(shape, x.data.dtype)
-            reduce = chain.one("amax", "amin", "prod", "mean")
-            write(dim, index, source, reduce, include_self=chain.chance(0.6))
+            source = chain.input(shape, kind)
+            write(dim, index, source, chain.one("amax", "amin", "prod", "mean"), include_self=chain.chance(0.6))
         case _:
             options = {"alpha": chain.one(2, -1)} if name == "index_add" and chain.chance(0.4) else {}
-            write(dim, index, chain.input(shape, x.data.dtype), **options)
+            write(dim, index, chain.input(shape, kind), **options)
 
 
 @family(6)
@@ -170,26 +167,25 @@ def _mask(chain: Chain) -> None:
     name = chain.word("masked_fill masked_scatter masked_fill_ masked_scatter_ masked_fill")
     if name.endswith("_"):
         x = chain.call("torch.clone", x)
-        argument = chain.integer(-2, 2) if name == "masked_fill_" else chain.input(x.shape, x.data.dtype)
-        chain.do(f"Tensor.{name}", x, mask, argument)
-    elif name == "masked_fill":
-        chain.call("torch.masked_fill", x, mask, chain.integer(-2, 2))
+    operand = chain.input(x.shape, x.data.dtype) if "scatter" in name else chain.integer(-2, 2)
+    if name.endswith("_"):
+        chain.do(f"Tensor.{name}", x, mask, operand)
     else:
-        chain.call("torch.masked_scatter", x, mask, chain.input(x.shape, x.data.dtype))
+        chain.call(f"torch.{name}", x, mask, operand)
 
 
 @family(5)
 def _embedding(chain: Chain) -> None:
     weight = chain.real(2, 2)
     index = chain.index([chain.integer(1, 4), chain.integer(1, 3)][: chain.integer(1, 2)], weight.shape[0])
-    name = chain.one("F.embedding", "F.embedding", "F.embedding_bag", "F.one_hot")
-    if name == "F.one_hot":
-        chain.call(name, index, weight.shape[0])
-    elif name == "F.embedding_bag":
-        offsets = [chain.index([1], 1)] if index.ndim == 1 else []
-        chain.call(name, index, weight, *offsets, mode=chain.one("sum", "mean", "max"))
-    else:
-        chain.call(name, index, weight, **({"padding_idx": 0} if chain.chance(0.4) else {}))
+    match chain.one("F.embedding", "F.embedding", "F.embedding_bag", "F.one_hot"):
+        case "F.one_hot":
+            chain.call("F.one_hot", index, weight.shape[0])
+        case "F.embedding_bag":
+            offsets = [chain.index([1], 1)] if index.ndim == 1 else []
+            chain.call("F.embedding_bag", index, weight, *offsets, mode=chain.one("sum", "mean", "max"))
+        case name:
+            chain.call(name, index, weight, **({"padding_idx": 0} if chain.chance(0.4) else {}))
 
 
 @family(6)
@@ -199,18 +195,17 @@ def _buckets(chain: Chain) -> None:
         chain.call("torch.bincount", chain.index([chain.integer(2, 20)], 7), minlength=7)
         return
     x = chain.real(1, 3)
+    require(name != "histogram", "breaks the graph")
     match name:
         case "bucketize" | "searchsorted":
             edges = chain.call("torch.linspace", -2, 2, chain.integer(2, 9), dtype=x.data.dtype)
-            first, second = (x, edges) if name == "bucketize" else (edges, x)
-            chain.call(f"torch.{name}", first, second, right=chain.chance(0.5))
+            operands = (x, edges) if name == "bucketize" else (edges, x)
+            chain.call(f"torch.{name}", *operands, right=chain.chance(0.5))
         case "histc":
             chain.call("torch.histc", x, chain.integer(3, 9), -3, 3)
         case "isin":
             whole = chain.whole(1)
             chain.call("torch.isin", whole, chain.like(whole))
-        case "histogram":
-            raise RefusedStepError("breaks the graph")
         case _:
             chain.call(f"torch.{name}", x, chain.one(0.25, 0.5, 0.9), chain.dim(x), keepdim=chain.chance(0.5),
                        interpolation=chain.one("linear", "lower", "nearest"))  # fmt: skip

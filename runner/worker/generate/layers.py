@@ -3,12 +3,12 @@ functions."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from runner.worker.generate.chain import Chain, family
-from runner.worker.generate.values import Function, RefusedStepError, Value
+from runner.worker.generate.chain import Chain, Function, Value, family, require
 
 
 @family(10)
@@ -30,21 +30,19 @@ def _matmul(chain: Chain) -> None:
         chain.call(f"torch.{name}", x, chain.like(x, same=True))
         return
     x = chain.real(2, 3)
-    inner, columns = x.shape[-1], chain.integer(1, 8)
-    if name in ("mm", "addmm", "addmv") and x.ndim != 2:
-        raise RefusedStepError("no matrix")
+    inner, columns, kind = x.shape[-1], chain.integer(1, 8), x.data.dtype
+    require(name not in ("mm", "addmm", "addmv") or x.ndim == 2, "no matrix")
     shape = {"mv": [inner], "addmv": [inner], "linear": [columns, inner]}.get(name, [inner, columns])
-    y = chain.input(shape, x.data.dtype)
+    y = chain.input(shape, kind)
     match name:
         case "addmv":
-            chain.call("torch.addmv", chain.input([x.shape[0]], x.data.dtype), x, y)
+            chain.call("torch.addmv", chain.input([x.shape[0]], kind), x, y)
         case "linear":
-            bias = chain.input([columns], x.data.dtype)
+            bias = chain.input([columns], kind)
             chain.call("F.linear", x, y, *([bias] if chain.chance(0.6) else []))
         case "addmm":
-            bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], x.data.dtype)
-            options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
-            chain.call("torch.addmm", bias, x, y, **options)
+            bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], kind)
+            chain.call("torch.addmm", bias, x, y, **({"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}))
         case "einsum":
             chain.call("torch.einsum", *(("...i,ij->...j", x, y) if chain.chance(0.6) else ("...ij->...ji", x)))
         case "operator" if chain.chance(0.6):
@@ -66,8 +64,7 @@ def _norm(chain: Chain) -> None:
     width, kind = x.shape[-1], x.data.dtype
     match name:
         case "layer_norm" | "rms_norm":
-            weight = [chain.input([width], kind)] if chain.chance(0.6) else []
-            chain.call(f"F.{name}", x, [width], *weight)
+            chain.call(f"F.{name}", x, [width], *([chain.input([width], kind)] if chain.chance(0.6) else []))
         case "normalize":
             chain.call("F.normalize", x, dim=chain.dim(x))
         case "group_norm":
@@ -86,7 +83,7 @@ def _norm(chain: Chain) -> None:
 def _softmax(chain: Chain) -> None:
     x = chain.real(1)
     name = chain.word("torch.softmax torch.log_softmax F.softmin F.softmax F.log_softmax")
-    options: dict[str, Any] = {"dtype": chain.one(torch.float32, torch.float64)} if chain.chance(0.2) else {}
+    options = {"dtype": chain.one(torch.float32, torch.float64)} if chain.chance(0.2) else {}
     chain.call(name, x, dim=chain.dim(x), **options)
 
 
@@ -94,8 +91,7 @@ def _softmax(chain: Chain) -> None:
 def _attention(chain: Chain) -> None:
     q = chain.real(4, 4, fresh=0.3) if chain.chance(0.5) else chain.input([1, 2, chain.integer(2, 6), 4])
     k = chain.like(q, same=True)
-    if not q.floating:
-        raise RefusedStepError("no float")
+    require(q.floating, "no float")
     chain.call("F.scaled_dot_product_attention", q, k, chain.like(q, same=True), is_causal=chain.chance(0.4))
 
 
@@ -121,10 +117,9 @@ def _convolution(chain: Chain) -> None:
         weight = chain.input([channels, filters // groups, *window], kind)
         chain.call(f"F.conv_transpose{rank}d", x, weight, stride=chain.one(1, 2), groups=groups)
         return
-    weight = chain.input([filters, channels // groups, *window], kind)
-    bias = [chain.input([filters], kind)] if chain.chance(0.5) else []
-    options: dict[str, Any] = {"padding": chain.one(0, 1), "stride": chain.one(1, 2), "groups": groups}
-    chain.call(f"F.conv{rank}d", x, weight, *bias, **options)
+    operands = [x, chain.input([filters, channels // groups, *window], kind)]
+    operands += [chain.input([filters], kind)] if chain.chance(0.5) else []
+    chain.call(f"F.conv{rank}d", *operands, padding=chain.one(0, 1), stride=chain.one(1, 2), groups=groups)
 
 
 @family(7)
@@ -132,33 +127,26 @@ def _pool(chain: Chain) -> None:
     rank = chain.one(1, 2, 2)
     x = _image(chain, rank)
     name = chain.word("max_pool avg_pool adaptive_avg_pool adaptive_max_pool lp_pool unfold max_indices pixel_shuffle")
-    if name in ("unfold", "pixel_shuffle") and rank != 2:
-        raise RefusedStepError("no image")
-    match name:
-        case "max_pool":
-            chain.call(f"F.max_pool{rank}d", x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3))
-        case "avg_pool":
-            options = {"count_include_pad": False} if chain.chance(0.3) else {}
-            chain.call(
-                f"F.avg_pool{rank}d",
-                x,
-                chain.one(2, 3),
-                stride=chain.one(1, 2),
-                padding=chain.one(0, 1),
-                ceil_mode=chain.chance(0.3),
-                **options,
-            )
-        case "lp_pool":
-            chain.call(f"F.lp_pool{rank}d", x, 2, 2)
-        case "max_indices":
-            chain.call(f"F.max_pool{rank}d", x, 2, return_indices=True, out=2)
-        case "unfold":
-            chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2))
-        case "pixel_shuffle":
-            shuffle = ("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else ("F.channel_shuffle", x, 1)
-            chain.call("F.relu", chain.call(*shuffle))
-        case _:
-            chain.call(f"F.{name}{rank}d", x, chain.integer(1, 4))
+    require(rank == 2 or name not in ("unfold", "pixel_shuffle"), "no image")
+    pooled = f"F.{name}{rank}d"
+
+    def avg_pool() -> None:
+        options = {"count_include_pad": False} if chain.chance(0.3) else {}
+        window, stride, padding = chain.one(2, 3), chain.one(1, 2), chain.one(0, 1)
+        chain.call(pooled, x, window, stride=stride, padding=padding, ceil_mode=chain.chance(0.3), **options)
+
+    steps: dict[str, Callable[[], Any]] = {
+        "max_pool": lambda: chain.call(pooled, x, 2, padding=chain.one(0, 1), ceil_mode=chain.chance(0.3)),
+        "avg_pool": avg_pool,
+        "lp_pool": lambda: chain.call(pooled, x, 2, 2),
+        "max_indices": lambda: chain.call(f"F.max_pool{rank}d", x, 2, return_indices=True, out=2),
+        "unfold": lambda: chain.call("F.unfold", x, 2, padding=chain.one(0, 1), stride=chain.one(1, 2)),
+        "pixel_shuffle": lambda: chain.call(
+            "F.relu",
+            chain.call("F.pixel_unshuffle", x, 2) if chain.chance(0.5) else chain.call("F.channel_shuffle", x, 1),
+        ),
+    }
+    steps.get(name, lambda: chain.call(pooled, x, chain.integer(1, 4)))()
 
 
 @family(5)
@@ -166,17 +154,16 @@ def _interpolate(chain: Chain) -> None:
     rank = chain.one(1, 2, 2)
     x = _image(chain, rank)
     mode = chain.one("nearest", "linear" if rank == 1 else "bilinear", "area", "nearest", "bicubic")
-    to: dict[str, Any] = (
-        {"scale_factor": chain.one(2, 0.5, 1.5)} if chain.chance(0.5) else {"size": chain.integers(2, 9, rank)}
-    )
-    options = {"align_corners": chain.chance(0.5)} if "linear" in mode or mode == "bicubic" else {}
+    options = {"scale_factor": chain.one(2, 0.5, 1.5)} if chain.chance(0.5) else {"size": chain.integers(2, 9, rank)}
+    if "linear" in mode or mode == "bicubic":
+        options["align_corners"] = chain.chance(0.5)
     if chain.chance(0.2) and rank == 2:
         theta = chain.input([x.shape[0], *x.shape[-2:], 2], x.data.dtype, {"uniform": [-1, 1]})
         chain.call(
             "F.grid_sample", x, theta, align_corners=chain.chance(0.5), padding_mode=chain.one("zeros", "border")
         )
-        return
-    chain.call("F.interpolate", x, mode=mode, **to, **options)
+    else:
+        chain.call("F.interpolate", x, mode=mode, **options)
 
 
 @family(6)
@@ -187,21 +174,20 @@ def _loss(chain: Chain) -> None:
         "nll_loss cosine_similarity poisson_nll_loss soft_margin_loss pairwise_distance cdist "
         "gaussian_nll_loss hinge_embedding_loss margin_ranking_loss"
     )
-    reduction = {"reduction": chain.one("mean", "sum", "none")}
+    options = {"reduction": chain.one("mean", "sum", "none")}
     match name:
         case "cross_entropy" | "nll_loss":
-            if x.ndim != 2:
-                raise RefusedStepError("no classes")
-            options: dict[str, Any] = {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
-            chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **reduction, **options)
+            require(x.ndim == 2, "no classes")
+            options |= {"label_smoothing": 0.1} if name == "cross_entropy" and chain.chance(0.3) else {}
+            chain.call(f"F.{name}", x, chain.index([x.shape[0]], x.shape[1]), **options)
         case "cosine_similarity" | "pairwise_distance" | "cdist":
             chain.call(f"{'torch' if name == 'cdist' else 'F'}.{name}", x, chain.like(x, same=True))
         case "gaussian_nll_loss":
             spread = chain.input(x.shape, x.data.dtype, {"uniform": [0.5, 2]}, grad=False)
-            chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **reduction)
+            chain.call("F.gaussian_nll_loss", x, chain.like(x, same=True), spread, **options)
         case _:
             targets = [chain.like(x, same=True) for _ in range(2 if name == "margin_ranking_loss" else 1)]
-            chain.call(f"F.{name}", x, *targets, **reduction)
+            chain.call(f"F.{name}", x, *targets, **options)
 
 
 @family(5)
@@ -209,7 +195,7 @@ def _fourier(chain: Chain) -> None:
     x = chain.pick(lambda t: t.dtype in (torch.float32, torch.float64, torch.complex64) and t.ndim > 0, 0.1)
     x = x or chain.input(chain.shape(), torch.float32)
     name = chain.word("fft rfft ifft fft2 fftshift irfft ifftshift hfft rfft2")
-    options: dict[str, Any] = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
+    options = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
     result = chain.call(f"torch.fft.{name}", x, **options)
     if result.data.is_complex() and chain.chance(0.7):
         chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), result)
@@ -223,33 +209,32 @@ def _algebra(chain: Chain) -> None:
     )
     size = chain.integer(1, 5)
     a = square or chain.input([*([2] if chain.chance(0.3) else []), size, size], kind)
-    size = a.shape[-1]
-    eye = chain.call("torch.eye", size, dtype=kind)
+    eye = chain.call("torch.eye", a.shape[-1], dtype=kind)
     name = chain.word(
         "inv det solve cholesky qr svdvals eigvalsh slogdet matrix_exp pinv matrix_power eigh svd lu_factor "
         "solve_triangular cross matrix_norm multi_dot vander"
     )
+    space = "torch" if name == "matrix_exp" else "torch.linalg"
     if name in ("cross", "vander"):
         row = chain.input([4, 3], kind)
-        chain.call(f"torch.linalg.{name}", row, *([chain.like(row, same=True)] if name == "cross" else []))
+        chain.call(f"{space}.{name}", row, *([chain.like(row, same=True)] if name == "cross" else []))
         chain.call("torch.mul", eye, 2)
         return
     if name in ("cholesky", "eigvalsh", "eigh"):
         a = chain.call("torch.add", chain.call("torch.matmul", a, chain.call("Tensor.mT", a)), eye)
     else:
         a = chain.call("torch.add", a, chain.call("torch.mul", eye, chain.one(5, 8)))
-    name = f"torch.linalg.{name}" if name != "matrix_exp" else "torch.matrix_exp"
-    if name.endswith(("solve", "solve_triangular")):
-        b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
-        chain.call(name, a, b, **({"upper": chain.chance(0.5)} if "triangular" in name else {}))
-    elif name.endswith(("qr", ".eigh", "slogdet", "lu_factor", ".svd")):
-        chain.call(name, a, out=3 if name.endswith(".svd") else 2)
-    elif name.endswith("matrix_power"):
-        chain.call(name, a, chain.one(0, 2, -1))
-    elif name.endswith("multi_dot"):
-        chain.call("torch.matmul", a, a)
-    else:
-        chain.call(name, a)
+    match name:
+        case "solve" | "solve_triangular":
+            b = chain.input([*a.shape[:-1], chain.integer(1, 3)], kind)
+            options = {"upper": chain.chance(0.5)} if name == "solve_triangular" else {}
+            chain.call(f"{space}.{name}", a, b, **options)
+        case "qr" | "eigh" | "slogdet" | "lu_factor" | "svd":
+            chain.call(f"{space}.{name}", a, out=3 if name == "svd" else 2)
+        case "multi_dot":
+            chain.call("torch.matmul", a, a)
+        case _:
+            chain.call(f"{space}.{name}", a, *([chain.one(0, 2, -1)] if name == "matrix_power" else []))
 
 
 BODIES = (

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from runner.worker.generate.chain import Chain, family
-from runner.worker.generate.values import Literal, RefusedStepError, Value
+from runner.worker.generate.chain import Chain, Literal, Value, family, require
 
 SMOOTH = (
     "torch.sin", "torch.cos", "torch.tanh", "torch.sigmoid", "torch.atan", "torch.erf", "torch.asinh", "torch.neg",
@@ -102,18 +102,20 @@ def _ternary(chain: Chain) -> None:
     x = chain.tensor()
     y, z = chain.like(x), chain.like(x)
     name = chain.word("torch.addcmul torch.addcdiv torch.lerp torch.clamp torch.where torch.addcmul")
-    match name:
-        case "torch.addcdiv":
-            chain.call(name, x, z, chain.call("torch.clamp", chain.like(x), 0.5, 4), value=chain.number())
-        case "torch.addcmul":
-            chain.call(name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3))
-        case "torch.where":
-            chain.call(name, chain.mask(x), y, z)
-        case "torch.clamp":
-            low = chain.one(-1.5, -0.25, 0.5) if x.floating else chain.integer(-4, 1)
-            chain.call(name, x, low, chain.number() + 4)
-        case _:
-            chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0))
+    steps: dict[str, Callable[[], Any]] = {
+        "torch.addcdiv": lambda: chain.call(
+            name, x, z, chain.call("torch.clamp", chain.like(x), 0.5, 4), value=chain.number()
+        ),
+        "torch.addcmul": lambda: chain.call(
+            name, x, y, z, value=chain.number() if x.floating else chain.integer(-2, 3)
+        ),
+        "torch.where": lambda: chain.call(name, chain.mask(x), y, z),
+        "torch.clamp": lambda: chain.call(
+            name, x, chain.one(-1.5, -0.25, 0.5) if x.floating else chain.integer(-4, 1), chain.number() + 4
+        ),
+        "torch.lerp": lambda: chain.call(name, x, y, z if chain.chance(0.4) else chain.one(0.25, 0.5, 2.0)),
+    }
+    steps[name]()
 
 
 @family(9)
@@ -124,19 +126,16 @@ def _integer(chain: Chain) -> None:
         "torch.mul torch.sub torch.square torch.neg torch.abs torch.sign torch.div torch.bitwise_not "
         "torch.clamp torch.pow torch.floor_divide"
     )
-    match name:
-        case "torch.square" | "torch.neg" | "torch.abs" | "torch.sign" | "torch.bitwise_not":
-            chain.call(name, x)
-        case "torch.clamp":
-            chain.call(name, x, chain.integer(-5, 0), chain.integer(1, 6))
-        case "torch.pow":
-            chain.call(name, x, chain.integer(0, 3))
-        case "torch.div":
-            chain.call(name, x, chain.one(2, 3, -3), rounding_mode=chain.one("floor", "trunc"))
-        case "torch.gcd" | "torch.lcm" | "torch.mul" | "torch.sub":
-            chain.call(name, x, chain.like(x))
-        case _:
-            chain.call(name, x, chain.one(2, 3, -2, -3, 5, 7))
+    unary = ("torch.square", "torch.neg", "torch.abs", "torch.sign", "torch.bitwise_not")
+    operands: dict[str, Callable[[], tuple[Any, ...]]] = {
+        **dict.fromkeys(unary, tuple),
+        **dict.fromkeys(("torch.gcd", "torch.lcm", "torch.mul", "torch.sub"), lambda: (chain.like(x),)),
+        "torch.clamp": lambda: (chain.integer(-5, 0), chain.integer(1, 6)),
+        "torch.pow": lambda: (chain.integer(0, 3),),
+        "torch.div": lambda: (chain.one(2, 3, -3),),
+    }
+    more = operands.get(name, lambda: (chain.one(2, 3, -2, -3, 5, 7),))()
+    chain.call(name, x, *more, **({"rounding_mode": chain.one("floor", "trunc")} if name == "torch.div" else {}))
 
 
 @family(6)
@@ -146,9 +145,10 @@ def _bitwise(chain: Chain) -> None:
     if name == "shift":
         name = chain.one("torch.bitwise_left_shift", "torch.bitwise_right_shift", "operator.lshift", "operator.rshift")
         chain.call(name, x, chain.integer(0, 4))
+    elif chain.chance(0.6):
+        chain.call(name, x, chain.like(x))
     else:
-        is_bool = x.data.dtype == torch.bool
-        chain.call(name, x, chain.like(x) if chain.chance(0.6) else 1 if is_bool else chain.integer(1, 9))
+        chain.call(name, x, 1 if x.data.dtype == torch.bool else chain.integer(1, 9))
 
 
 @family(7)
@@ -229,8 +229,7 @@ def _cast_reduce(chain: Chain) -> None:
 @family(8)
 def _creation(chain: Chain) -> None:
     x = chain.tensor(1)
-    sizes = chain.sizes(x)
-    kind = x.data.dtype
+    sizes, kind = chain.sizes(x), x.data.dtype
 
     def last_sizes() -> list[Any]:
         return sizes[-chain.integer(1, len(sizes)) :]
@@ -263,17 +262,10 @@ def _complex(chain: Chain) -> None:
         "torch.exp torch.sum torch.conj_physical torch.sin torch.resolve_conj torch.complex torch.sgn "
         "Tensor.adjoint Tensor.mH torch.square"
     )
-    match name:
-        case "torch.mul" | "torch.add":
-            chain.call(name, z, chain.like(z))
-        case "torch.complex":
-            x = chain.real(fresh=0.4)
-            chain.call(name, x, chain.like(x))
-        case "torch.conj" if chain.chance(0.5):
-            lazy = chain.call(name, z)
-            chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), lazy, *([2] if chain.chance(0.5) else []))
-        case _:
-            chain.call(name, z)
+    z = chain.real(fresh=0.4) if name == "torch.complex" else z
+    result = chain.call(name, z, *([chain.like(z)] if name in ("torch.mul", "torch.add", "torch.complex") else []))
+    if name == "torch.conj" and chain.chance(0.5):
+        chain.call(chain.one("torch.mul", "Tensor.imag", "torch.add"), result, *([2] if chain.chance(0.5) else []))
 
 
 @family(5)
@@ -325,38 +317,31 @@ IN_PLACE = (
     "Tensor.clamp_min_",
 )
 
+ARITHMETIC = ("Tensor.add_", "Tensor.mul_", "Tensor.sub_", "operator.iadd", "operator.imul", "operator.isub",
+              "Tensor.copy_")  # fmt: skip
+"""Those that take a tensor or a number; ``copy_`` a tensor alone."""
+
 
 def write_in_place(chain: Chain, x: Value) -> Value:
     """Change ``x`` by an operator that works in place."""
     name = chain.one(*IN_PLACE)
     number = chain.number() if x.floating else chain.integer(-3, 3)
-    match name:
-        case "Tensor.clamp_":
-            return chain.do(name, x, -1, 2)
-        case "Tensor.fill_" | "Tensor.clamp_min_":
-            return chain.do(name, x, number)
-        case "Tensor.div_" | "Tensor.remainder_" | "Tensor.pow_":
-            return chain.do(name, x, 2 if x.floating or name == "Tensor.pow_" else 3)
-        case "Tensor.addcmul_":
-            return chain.do(name, x, chain.like(x), chain.like(x), value=number)
-        case "Tensor.masked_fill_":
-            return chain.do(name, x, chain.mask(x), number)
-        case "Tensor.lerp_":
-            return chain.do(name, x, chain.like(x), 0.25)
-        case "Tensor.where":
-            raise RefusedStepError("not in place")
-        case (
-            "Tensor.add_"
-            | "Tensor.mul_"
-            | "Tensor.sub_"
-            | "operator.iadd"
-            | "operator.imul"
-            | "operator.isub"
-            | "Tensor.copy_"
-        ):
-            return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
-        case _:
-            return chain.do(name, x)
+    require(name != "Tensor.where", "not in place")
+    if name in ARITHMETIC:
+        return chain.do(name, x, chain.like(x) if chain.chance(0.6) or name == "Tensor.copy_" else number)
+    others: dict[str, Callable[[], tuple[Any, ...]]] = {
+        "Tensor.clamp_": lambda: (-1, 2),
+        "Tensor.fill_": lambda: (number,),
+        "Tensor.clamp_min_": lambda: (number,),
+        "Tensor.div_": lambda: (2 if x.floating else 3,),
+        "Tensor.remainder_": lambda: (2 if x.floating else 3,),
+        "Tensor.pow_": lambda: (2,),
+        "Tensor.addcmul_": lambda: (chain.like(x), chain.like(x)),
+        "Tensor.masked_fill_": lambda: (chain.mask(x), number),
+        "Tensor.lerp_": lambda: (chain.like(x), 0.25),
+    }
+    options = {"value": number} if name == "Tensor.addcmul_" else {}
+    return chain.do(name, x, *others.get(name, tuple)(), **options)
 
 
 @family(10)
@@ -370,8 +355,7 @@ def _in_place(chain: Chain) -> None:
 @family(5)
 def _input_mutation(chain: Chain) -> None:
     inputs = [value for value in chain.values if value.name in chain.inputs and not value.data.requires_grad]
-    if not inputs:
-        raise RefusedStepError("no input may be changed")
+    require(inputs, "no input may be changed")
     x = write_in_place(chain, chain.one(*inputs))
     if chain.chance(0.4):
         chain.call(chain.one("operator.mul", "torch.add"), x, 2)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from runner.worker.generate.chain import Chain, family
+from runner.worker.generate.chain import Chain, Index, Value, family, require
 from runner.worker.generate.points import write_in_place
-from runner.worker.generate.values import Index, RefusedStepError, Value
 
 
 def draw_view(chain: Chain, x: Value) -> Value:
@@ -25,13 +24,10 @@ def draw_view(chain: Chain, x: Value) -> Value:
         start = chain.integer(0, max(0, size - 1))
         return chain.call("torch.narrow", x, dim, start, chain.integer(1, max(1, size - start)))
 
-    def exchange() -> Any:
-        return chain.call(f"torch.{name}", x, dim, chain.dim(x))
-
     views: dict[str, Callable[[], Any]] = {
-        "transpose": exchange,
-        "movedim": exchange,
-        "swapaxes": exchange,
+        **dict.fromkeys(
+            ("transpose", "movedim", "swapaxes"), lambda: chain.call(f"torch.{name}", x, dim, chain.dim(x))
+        ),
         "permute": lambda: chain.call("torch.permute", x, chain.numbers.sample(range(x.ndim), x.ndim)),
         "narrow": narrow,
         "select": lambda: chain.call("torch.select", x, dim, chain.one(0, -1)),
@@ -54,17 +50,10 @@ def draw_view(chain: Chain, x: Value) -> Value:
 
 
 def _slices(chain: Chain, x: Value) -> Index:
-    parts = [slice(None)] * chain.integer(0, x.ndim - 1)
-    choices = (
-        slice(1, None),
-        slice(None, -1),
-        slice(None, None, 2),
-        slice(1, None, 2),
-        slice(None, 2),
-        slice(None, None, 3),
-        slice(-2, None),
-    )
-    index = [*parts, chain.one(*choices)]
+    index: list[Any] = [slice(None)] * chain.integer(0, x.ndim - 1)
+    bounds = ((1, None), (None, -1), (None, None, 2), (1, None, 2), (None, 2), (None, None, 3), (-2, None))
+    choices = [slice(*each) for each in bounds]
+    index.append(chain.one(*choices))
     if len(index) < x.ndim and chain.chance(0.3):
         index.append(chain.one(*choices, 0, -1))
     return Index([Ellipsis, chain.one(*choices)] if chain.chance(0.3) else index)
@@ -90,11 +79,9 @@ def _reshape(chain: Chain) -> None:
             sizes[-1:] = [-1, chain.divisor(x.shape[-1], 2, 3, 4, 5)]
         case 3:
             sizes = [1, *sizes, 1]
-        case 4:
-            name = "Tensor.contiguous"
         case _:
             sizes.reverse()
-    chain.call(name, x, *([sizes] if choice != 4 else []))
+    chain.call(*(("Tensor.contiguous", x) if choice == 4 else (name, x, sizes)))
 
 
 @family(8)
@@ -108,8 +95,7 @@ def _split(chain: Chain) -> None:
             first = chain.integer(0, size)
             parts = chain.call("torch.split", x, [first, size - first], dim, out=2)
         case "torch.unbind":
-            if size not in (1, 2, 3, 4):
-                raise RefusedStepError("too many parts")
+            require(0 < size < 5, "too many parts, or none")
             parts = chain.call(name, x, dim, out=max(size, 2))
         case _:
             parts = chain.call(name, x, max(1, (size + 1) // 2) if name == "torch.split" else 2, dim, out=2)
@@ -121,8 +107,7 @@ def _split(chain: Chain) -> None:
 def _as_strided(chain: Chain) -> None:
     x = chain.tensor(1)
     count = x.data.numel()
-    if count < 4 or not x.data.is_contiguous() or chain.dynamic:
-        raise RefusedStepError("nothing to stride over")
+    require(count > 3 and x.data.is_contiguous() and not chain.dynamic, "nothing to stride over")
     columns = chain.integer(1, 3)
     rows = chain.integer(1, max(1, min(5, count // columns - 1)))
     stride = chain.one([columns, 1], [1, rows], [1, 1] if chain.chance(0.2) else [columns, 1])
@@ -136,10 +121,8 @@ def _write_view(chain: Chain) -> None:
     """A write through a view of a value, and a read of the value."""
     x = chain.tensor(1)
     if (x.data.requires_grad and x.data.is_leaf) or chain.chance(0.4):
-        if chain.chance(0.5):
-            x = chain.call(chain.one("torch.clone", "operator.mul"), x)
-        else:
-            x = chain.call("operator.add", x, 1)
+        copy = chain.one("torch.clone", "operator.mul") if chain.chance(0.5) else "operator.add"
+        x = chain.call(copy, x, *([1] if copy == "operator.add" else []))
     view = draw_view(chain, x)
     if chain.chance(0.25) and view.ndim:
         view = draw_view(chain, view)
@@ -153,7 +136,7 @@ def _setitem(chain: Chain) -> None:
     x = chain.tensor(1)
     if (x.data.requires_grad and x.data.is_leaf) or chain.chance(0.5):
         x = chain.call("torch.clone", x)
-    number = chain.number() if x.floating else chain.integer(-3, 3)
+    value: Any = chain.number() if x.floating else chain.integer(-3, 3)
     index: Index = chain.add_one(
         lambda: Index([chain.one(0, -1)]),
         lambda: _slices(chain, x),
@@ -161,7 +144,6 @@ def _setitem(chain: Chain) -> None:
         lambda: Index([chain.mask_of(x)]),
         lambda: Index([Ellipsis, chain.index([2], x.shape[-1])]),
     )
-    value: Any = number
     if not any(isinstance(part, Value) for part in index.parts) and chain.chance(0.5):
         part = chain.call("operator.getitem", x, index)
         value = chain.call("operator.mul", part, 2) if chain.chance(0.5) else chain.like(part)
@@ -240,10 +222,9 @@ def _cat(chain: Chain) -> None:
     )
     parts = [x, y] if chain.chance(0.7) else [y, x, x]
     if name in ("torch.cat", "torch.concat"):
-        dims = [chain.dim(x)]
+        chain.call(name, parts, chain.dim(x))
     else:
-        dims = [chain.integer(-x.ndim - 1, x.ndim)] if name == "torch.stack" else []
-    chain.call(name, parts, *dims)
+        chain.call(name, parts, *([chain.integer(-x.ndim - 1, x.ndim)] if name == "torch.stack" else []))
 
 
 @family(5)
@@ -251,8 +232,9 @@ def _triangle(chain: Chain) -> None:
     x = chain.tensor(1, 3)
 
     def indices() -> None:
-        result = chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4))
-        chain.call("torch.add", result, chain.integer(1, 3))
+        chain.call(
+            "torch.add", chain.call("torch.tril_indices", chain.integer(2, 4), chain.integer(2, 4)), chain.integer(1, 3)
+        )
 
     chain.add_one(
         lambda: chain.call("torch.triu", x, chain.integer(-2, 2)),
@@ -273,14 +255,13 @@ def _scatter_view(chain: Chain) -> None:
     name = chain.word("select_scatter slice_scatter diff unfold_copy narrow_copy")
     dim = chain.dim(x)
     half = max(1, x.shape[dim] // 2)
-    match name:
-        case "select_scatter":
-            part = chain.call("torch.select", x, dim, 0)
-            chain.call("torch.select_scatter", x, chain.like(part, same=True), dim, chain.one(0, -1))
-        case "slice_scatter":
-            part = chain.call("torch.narrow", x, dim, 0, half)
-            chain.call("torch.slice_scatter", x, chain.like(part, same=True), dim, 0, half)
-        case "diff":
-            chain.call("torch.diff", x, dim=dim)
-        case _:
-            chain.call(f"torch.{name}", x, dim, int(name == "unfold_copy"), 1)
+
+    def part(view: str, *bounds: int) -> Value:
+        return chain.like(chain.call(view, x, dim, *bounds), same=True)
+
+    steps: dict[str, Callable[[], Any]] = {
+        "select_scatter": lambda: chain.call(f"torch.{name}", x, part("torch.select", 0), dim, chain.one(0, -1)),
+        "slice_scatter": lambda: chain.call(f"torch.{name}", x, part("torch.narrow", 0, half), dim, 0, half),
+        "diff": lambda: chain.call("torch.diff", x, dim=dim),
+    }
+    steps.get(name, lambda: chain.call(f"torch.{name}", x, dim, int(name == "unfold_copy"), 1))()
