@@ -6,7 +6,7 @@ It also says which options a case may give that compilers write into the kernels
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from runner.builder import operators
@@ -64,8 +64,7 @@ def check_result(result: Value, scope: Scope) -> None:
     for _, text, span in _texts_of(result, ""):
         value = _replacement(text, span, scope)
         if isinstance(value, Ref):
-            hint = f"write {flow(value_of(value))}; {{$text: {text}}} is text"
-            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.problems.error(span, f"{text!r} is text", f"write {flow(value_of(value))}; {{$text: {text}}} is text")
             scope.used.add(text)
 
 
@@ -96,8 +95,9 @@ def _check_construction(step: Step, scope: Scope) -> None:
     """A module is made of numbers, texts and params: a value of the model belongs into its call."""
     for key, text, span in _texts(step.arguments, step.operator):
         if not key and text in scope.variables and text not in _WORDS:
-            hint = f"the arguments of the call stand beside it: call: [${text}]"
-            scope.problems.error(span, f"{text!r} is text", hint)
+            scope.problems.error(
+                span, f"{text!r} is text", f"the arguments of the call stand beside it: call: [${text}]"
+            )
             scope.used.add(text)
             return
     _check(step, step.arguments, False, False, scope)
@@ -107,20 +107,19 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
     def line(changed: Arguments) -> str:
         return call_text(changed) if is_call else step_text(replace(step, arguments=changed))
 
-    problems = scope.problems
-    values = (*arguments.positional, *(value for _, value in arguments.keywords))
-    has_tensor = any(_holds_tensor(value, scope) for value in values)
+    problems, texts = scope.problems, list(_texts(arguments, step.operator))
+    lacks_tensor = needs_tensor and not _holds_tensor(arguments, scope)
     replacements: dict[str, Value] = {}
-    for key, text, span in _texts(arguments, step.operator):
-        value = _replacement(text, span, scope if not key or (needs_tensor and not has_tensor) else None)
-        if value is None and key == "dtype":
+    for key, text, span in texts:
+        value = _replacement(text, span, scope if not key or lacks_tensor else None)
+        if value is not None:
+            replacements[text] = value
+        elif key == "dtype":
             hint = nearest(text, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32"
             problems.error(span, f"{text!r} is text, not a dtype", hint)
-        elif value is not None:
-            replacements[text] = value
     if replacements:
         changed = line(_changed(arguments, replacements))
-        for _, text, span in _texts(arguments, step.operator):
+        for _, text, span in texts:
             if text in replacements:
                 hint = f"write {flow(value_of(replacements[text]))}, as in {changed}"
                 problems.error(span, f"{text!r} is text", hint)
@@ -129,12 +128,15 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
         return
     table = next((value for value in arguments.positional if isinstance(value, Table)), None)
     if table is not None and needs_tensor:
-        positional = tuple(value for value in arguments.positional if value is not table)
-        changed = line(Arguments(positional, (*arguments.keywords, *table.items)))
-        problems.warning(
-            step.span, f"{show_value(value_of(table))} is a positional argument of {step.operator}", f"write {changed}"
+        changed = line(
+            Arguments(
+                tuple(value for value in arguments.positional if value is not table),
+                (*arguments.keywords, *table.items),
+            )
         )
-    if needs_tensor and not has_tensor:
+        message = f"{show_value(value_of(table))} is a positional argument of {step.operator}"
+        problems.warning(step.span, message, f"write {changed}")
+    if lacks_tensor:
         _no_tensor(step, arguments, line, scope)
 
 
@@ -142,53 +144,51 @@ def _no_tensor(step: Step, arguments: Arguments, line: Callable[[Arguments], str
     first = arguments.positional[0] if arguments.positional else None
     if scope.previous is None:
         hint = "an input or a step before it makes one"
-    elif isinstance(first, Literal) and isinstance(first.value, str) and "," in first.value:
-        hint = f"write {step.operator}: {yaml_arguments(split(first.value, ','), names=True)}"
-    elif isinstance(first, Literal) and isinstance(first.value, str):
-        known = [f"${name}" for name in scope.variables]
-        hint = nearest(f"${first.value}", known) or f"the values here: {', '.join(['$_', *known][:_SHOWN])}"
-    else:
+    elif not (isinstance(first, Literal) and isinstance(first.value, str)):
         positional = (Ref("_", (), step.span), *arguments.positional)
         hint = f"write {line(replace(arguments, positional=positional))}"
+    elif "," in first.value:
+        hint = f"write {step.operator}: {yaml_arguments(split(first.value, ','), names=True)}"
+    else:
+        known = [f"${name}" for name in scope.variables]
+        hint = nearest(f"${first.value}", known) or f"the values here: {', '.join(['$_', *known][:_SHOWN])}"
     scope.problems.error(step.span, f"{step.operator} gets no tensor here", hint)
     scope.use_previous(step.span)
 
 
-def _holds_tensor(value: Value, scope: Scope) -> bool:
-    """Whether a value may be or hold a tensor: all do but texts, numbers and params."""
-    match value:
-        case Ref():
-            return value.name in scope.variables or value.name not in scope.params
-        case Items():
-            return any(_holds_tensor(item, scope) for item in value.items)
-        case Table():
-            return any(_holds_tensor(item, scope) for _, item in value.items)
-    return isinstance(value, TensorLiteral | Function | Index)
+def _holds_tensor(arguments: Arguments, scope: Scope) -> bool:
+    """Whether an argument may be or hold a tensor: all do but texts, numbers and params."""
+    return any(
+        part.name in scope.variables or part.name not in scope.params
+        if isinstance(part, Ref)
+        else isinstance(part, TensorLiteral | Function | Index)
+        for part in values_of(arguments)
+    )
 
 
 def _texts(arguments: Arguments, operator: str) -> Iterator[tuple[str, str, Span]]:
     """Every text that is not marked as one, its place, and before it the keyword that it belongs to; not an
     equation."""
-    for place, value in enumerate(arguments.positional):
-        if place or operator != "torch.einsum":
-            yield from _texts_of(value, "")
-    for key, value in arguments.keywords:
+    for key, value in (
+        *(("", value) for value in arguments.positional[1 if operator == "torch.einsum" else 0 :]),
+        *arguments.keywords,
+    ):
         yield from _texts_of(value, key)
 
 
 def _texts_of(value: Value, key: str) -> Iterator[tuple[str, str, Span]]:
+    parts: Iterable[tuple[str, Value]] = ()
     match value:
         case Literal(value=str(text), span=Span() as span):
             yield key, text, span
         case Items():
-            for item in value.items:
-                yield from _texts_of(item, key)
+            parts = ((key, item) for item in value.items)
         case Table():
-            for _, item in value.items:
-                yield from _texts_of(item, key)
+            parts = ((key, item) for _, item in value.items)
         case TensorLiteral():
-            for name, option in value.options:
-                yield from _texts_of(option, name)
+            parts = value.options
+    for name, part in parts:
+        yield from _texts_of(part, name)
 
 
 def _replacement(word: str, span: Span, scope: Scope | None) -> Value | None:
@@ -200,8 +200,7 @@ def _replacement(word: str, span: Span, scope: Scope | None) -> Value | None:
         return Ref(word, (), span)
     if word in _PYTHON:
         return Literal(_PYTHON[word])
-    is_constant = word in operators.constants() and len(word) > 1
-    return Constant(f"torch.{word}", span) if is_constant else None
+    return Constant(f"torch.{word}", span) if (word in operators.constants() and len(word) > 1) else None
 
 
 def _changed(arguments: Arguments, replacements: dict[str, Value]) -> Arguments:
@@ -225,24 +224,26 @@ _POSITIONALS = 8
 """Positional arguments of flex_attention before its kernel_options."""
 
 
-def kernel_options_fault(operator: str, arguments: Arguments) -> tuple[str, str]:
-    """Return why the ``kernel_options`` of a flex_attention are refused, and what to write instead; empty if they are
-    not."""
+def kernel_options_fault(operator: str, arguments: Arguments) -> operators.Refusal | None:
+    """Return why the ``kernel_options`` of a flex_attention are refused; None if they are not."""
     value = dict(arguments.keywords).get("kernel_options")
     by_place = len(arguments.positional) > _POSITIONALS
     if not operator.endswith(".flex_attention") or (value is None and not by_place):
-        return "", ""
+        return None
     if by_place or not isinstance(value, Table):
-        return "kernel_options is a mapping, and stands as a keyword", "such as kernel_options: {num_warps: 4}"
+        message = "kernel_options is a mapping, and stands as a keyword"
+        return operators.Refusal(message, "such as kernel_options: {num_warps: 4}")
     for key, option in value.items:
         allowed = KERNEL_OPTIONS.get(key)
         if allowed is None:
-            reason = "Inductor writes it into a kernel, which trusts it"
-            return f"kernel_options may not hold {key[:60]!r} here: {reason}", f"options: {', '.join(KERNEL_OPTIONS)}"
+            message = (
+                f"kernel_options may not hold {key[:60]!r} here: Inductor writes it into a kernel, which trusts it"
+            )
+            return operators.Refusal(message, f"options: {', '.join(KERNEL_OPTIONS)}")
         if not _is_among(option, allowed):
-            values = ", ".join("true" if v is True else "false" if v is False else str(v) for v in allowed)
-            return f"kernel_options: {key} has another value than it may have here", f"one of {values}"
-    return "", ""
+            message = f"kernel_options: {key} has another value than it may have here"
+            return operators.Refusal(message, f"one of {', '.join(str(v).lower() for v in allowed)}")
+    return None
 
 
 def _is_among(value: Value, allowed: tuple[int, ...]) -> bool:

@@ -14,8 +14,9 @@ from runner.builder import operators
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, call
 from runner.cases.case import FUNCTIONS, MODES, OF_SUBMODULES
-from runner.cases.model import Call, Case, Change, Function, Input, TensorLiteral
+from runner.cases.model import Call, Case, Change, Function, TensorLiteral
 from runner.cases.problems import Problems
+from runner.cases.python_files import assigned_names
 from runner.diagnostics import Span, nearest
 from runner.files import read_text
 from runner.quote import dotted_name, identifier, literal, torch_flag
@@ -27,13 +28,14 @@ CONTEXTS = (
 )
 """Contexts that a caller may enter around a call."""
 
+CALLERS = ("STEPS", "CHANGES", "CONTEXTS", "THREADS")
 _COPY = "{name: tensor.clone() for name, tensor in model.state_dict().items()}"
 _SAVE = "save_state"
 _LOADED = {"initial": f"{_SAVE}.state", "current": _COPY, "assign": f"{_COPY}, assign=True"}
 
 
 class CallerWriter:
-    """Writes the functions of a case's further calls into ``lines``, and their names into ``lists``.
+    """The functions of a case's further calls in ``lines``, and their names in ``lists``.
 
     ``writer`` gives what writes the values of a call. ``names`` are those that ``self`` has in a chain, and ``modes``
     the modules with a ``train:`` of their own.
@@ -49,23 +51,22 @@ class CallerWriter:
     ) -> None:
         self.case, self.writer, self.problems, self.names, self.modes = case, writer, problems, names, modes
         self.lines: list[Line] = []
-        self.lists: dict[str, list[str]] = {}
         self._state = {item.name: item for item in case.state}
         self._functions: dict[str, str] = {}
-
-    def write(self) -> None:
-        """Write all that is not the same as for the call before it."""
-        calls = self.case.calls
-        saves = any(one.load == "initial" for one in calls)
-        head = self._function(_SAVE, "model", [Line(f"    {_SAVE}.state = {_COPY}")]) if saves else "None"
-        changes = [head, *(self._change(number, one) for number, one in enumerate(calls, start=1))]
-        contexts = ["contextlib.nullcontext"]
-        contexts += [self._around(number, one) for number, one in enumerate(calls, start=1)]
-        threads = [literal(False), *(literal(one.thread) for one in calls)]
-        steps = [literal(False), *(literal(one.step is not None) for one in calls)]
+        calls = list(enumerate(case.calls, start=1))
+        head = self._function(
+            _SAVE,
+            "model",
+            [Line(f"    {_SAVE}.state = {_COPY}")] if any(one.load == "initial" for one in case.calls) else [],
+        )
+        columns = {
+            "CHANGES": [head, *(self._change(number, one) for number, one in calls)],
+            "CONTEXTS": ["contextlib.nullcontext", *(self._around(number, one) for number, one in calls)],
+            "THREADS": [literal(False), *(literal(one.thread) for _, one in calls)],
+            "STEPS": [literal(False), *(literal(one.step is not None) for _, one in calls)],
+        }
         self._optimizer()
-        columns = {"STEPS": steps, "CHANGES": changes, "CONTEXTS": contexts, "THREADS": threads}
-        self.lists = {name: texts for name, texts in columns.items() if len(set(texts)) > 1}
+        self.lists = {name: columns[name] for name in CALLERS if len(set(columns[name])) > 1}
 
     def _function(self, name: str, parameters: str, body: list[Line], decorator: str = "") -> str:
         """Write a function, unless there is one of this body, and return its name; ``None`` for no body."""
@@ -74,26 +75,32 @@ class CallerWriter:
         text = "\n".join([decorator, *(line.text for line in body)])
         if text not in self._functions:
             self._functions[text] = name
-            decorators = [Line(decorator)] if decorator else []
-            self.lines += [Line(""), Line(""), *decorators, Line(f"def {name}({parameters}):"), *body]
+            self.lines += [
+                Line(""),
+                Line(""),
+                *([Line(decorator)] if decorator else []),
+                Line(f"def {name}({parameters}):"),
+                *body,
+            ]
         return self._functions[text]
 
     def _optimizer(self) -> None:
         """Write the function that makes the optimizer, of which a case has one."""
-        stepping = [(one, one.step) for one in self.case.calls if one.step is not None]
-        texts: set[str] = set()
-        for one, step in stepping:
-            arguments = self.writer(one).render.arguments(step.arguments, None)
-            texts.add(call(torch_flag(step.operator), ["model.parameters()", *arguments[0]], arguments[1]))
-            if len(texts) == 2:
-                self.problems.error(
-                    step.span, "the calls step with two optimizers", "a case has one, with the same arguments"
-                )
-                return
-        if stepping and all(grad.mode != "backward" for grad in self.case.grad):
-            self.problems.error(stepping[0][1].span, "a step needs gradients", "grad: backward computes them")
-        for text in texts:
-            self._function("make_optimizer", "model", [Line(f"    return {text}", stepping[0][1].span)])
+        texts: dict[str, Span] = {}
+        for one in self.case.calls:
+            if one.step is not None:
+                positional, keywords = self.writer(one).render.arguments(one.step.arguments, None)
+                text = call(torch_flag(one.step.operator), ["model.parameters()", *positional], keywords)
+                texts.setdefault(text, one.step.span)
+                if len(texts) == 2:
+                    self.problems.error(
+                        one.step.span, "the calls step with two optimizers", "a case has one, with the same arguments"
+                    )
+                    return
+        for text, span in texts.items():
+            if all(grad.mode != "backward" for grad in self.case.grad):
+                self.problems.error(span, "a step needs gradients", "grad: backward computes them")
+            self._function("make_optimizer", "model", [Line(f"    return {text}", span)])
 
     def _change(self, number: int, one: Call) -> str:
         writer = self.writer(one)
@@ -124,78 +131,68 @@ class CallerWriter:
 
     def _hook(self, hook: Change, writer: ChainWriter) -> list[Line]:
         """Return the lines that put a hook on a module, or take its hooks off."""
-        owner = dotted_name(hook.target).replace("self", "model", 1)
+        hooks = f"    {dotted_name(hook.target).replace('self', 'model', 1)}"
         first = hook.target.split(".")[1:2]
         modules = [name for name in self.names if name not in self._state]
         if self.case.module is None and first and first[0] not in modules:
             self.problems.error(hook.span, f"self has no module {first[0]!r}", nearest(first[0], modules))
             return []
         if not isinstance(hook.value, Function):
-            return [Line(f"    {owner}._forward_hooks.clear()", hook.span)]
+            return [Line(f"{hooks}._forward_hooks.clear()", hook.span)]
         start = len(writer.lines)
         function = writer.render.value(hook.value)
-        put_on = f"    {owner}.register_forward_hook(lambda module, args, output: {function}(output))"
+        put_on = f"{hooks}.register_forward_hook(lambda module, args, output: {function}(output))"
         return [*writer.lines[start:], Line(put_on, hook.span)]
 
     def _statements(self, change: Change, render: Renderer) -> list[str]:
         kind, _, path = change.target.partition(".")
-        value = render.value(change.value)
+        value, module = render.value(change.value), self.case.module
         if kind == "torch":
             return [setting_of(change.target)[1].format(value)]
         if kind == "global":
-            self._check_variable(path, change.span)
+            known = None if module is None else _variables(read_text(module.file))
+            if module is None:
+                message = f"global.{path} is a variable of a Python file, and the case has none"
+                self.problems.error(change.span, message)
+            elif known is not None and path not in known:
+                message = f"the file of the model has no variable {path!r}"
+                self.problems.error(change.span, message, nearest(path, known))
             return [f"global {identifier(path)}", f"{identifier(path)} = {value}"]
         owner, _, last = f"model.{dotted_name(path)}".rpartition(".")
-        if self.case.module is None and not self._is_known(path.split("."), change):
+        if module is None and not self._is_known(path.split("."), change):
             return []
         if last in MODES:
             return [f"{owner}.{'train' if last == 'training' else 'requires_grad_'}({value})"]
-        item = self._state.get(path) if self.case.module is None else None
+        item = self._state.get(path) if module is None else None
         if item is not None:
             is_parameter = item.requires_grad and isinstance(change.value, TensorLiteral)
             return [f"{owner}.{last} = {f'torch.nn.Parameter({value})' if is_parameter else value}"]
-        shown = change.target.rpartition(".")[0]
-        there = f"assert hasattr({owner}, {literal(last)}), {literal(f'{shown} has no {last!r}')}"
-        return [there, f"{owner}.{last} = {value}"]
+        message = literal(f"{change.target.rpartition('.')[0]} has no {last!r}")
+        return [f"assert hasattr({owner}, {literal(last)}), {message}", f"{owner}.{last} = {value}"]
 
     def _is_known(self, parts: Sequence[str], change: Change) -> bool:
         """Return whether the model of a chain has such an attribute, as far as can be told, and report one that it has
-        not."""
+        not, or a piece of state that cannot hold the value."""
+        refuse, message = self.problems.refuse, f"a call may not set {change.target}"
         first, last = parts[0], parts[-1]
         if len(parts) == 1 and last in MODES:
             return True
         if first not in self.names:
             hint = nearest(first, self.names) or f"declare it: state: {{{first}: ...}}"
-            return self.problems.refuse(False, change.span, f"self has no {first!r}", hint)
+            return refuse(False, change.span, f"self has no {first!r}", hint)
         item = self._state.get(first)
         if item is None:
-            if len(parts) > 1 and last in OF_SUBMODULES:
-                return True
             hint = nearest(last, OF_SUBMODULES) or "attributes: " + ", ".join(OF_SUBMODULES)
-            return self.problems.refuse(False, change.span, f"a call may not set {change.target}", hint)
-        return self._fits(item, parts, change)
-
-    def _fits(self, item: Input, parts: Sequence[str], change: Change) -> bool:
-        """Return whether a piece of state can hold the value, and report one that it cannot hold."""
+            is_there = len(parts) > 1 and last in OF_SUBMODULES
+            return is_there or refuse(False, change.span, message, hint)
         is_tensor = item.kind not in ("python", "list")
-        if is_tensor and tuple(parts[1:]) == ("requires_grad",):
-            return True
         if len(parts) > 1:
-            return self.problems.refuse(False, change.span, f"a call may not set {change.target}")
+            is_gradient = is_tensor and tuple(parts[1:]) == ("requires_grad",)
+            return is_gradient or refuse(False, change.span, message)
         if is_tensor != isinstance(change.value, TensorLiteral) and item.kind != "list":
             kind, hint = ("a tensor", "such as {$tensor: [1.0]}") if is_tensor else ("no tensor", "such as 2.0")
-            return self.problems.refuse(False, change.span, f"{change.target} is {kind}", hint)
+            return refuse(False, change.span, f"{change.target} is {kind}", hint)
         return True
-
-    def _check_variable(self, name: str, span: Span) -> None:
-        """Report a name that is no plain variable of the case's Python file."""
-        if self.case.module is None:
-            self.problems.error(span, f"global.{name} is a variable of a Python file, and the case has none")
-            return
-        known = _variables(read_text(self.case.module.file))
-        if known is not None and name not in known:
-            hint = nearest(name, known)
-            self.problems.error(span, f"the file of the model has no variable {name!r}", hint)
 
 
 def setting_of(name: str) -> tuple[str, str]:
@@ -211,14 +208,10 @@ def _variables(text: str) -> set[str] | None:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
         return None
-    names: set[str] = set()
-    other: set[str] = set()
+    names = set[str]().union(*map(assigned_names, body))
     for node in body:
-        if isinstance(node, ast.Assign | ast.AnnAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names.update(part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            other.add(node.name)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.discard(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
-            other.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
-    return names - other
+            names -= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return names

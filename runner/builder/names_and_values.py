@@ -9,7 +9,7 @@ import itertools
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder import operators
@@ -84,17 +84,15 @@ class Scope:
 
     def look_up(self, name: str, span: Span) -> str:
         """Return the Python text of ``$name``, and report an undefined one."""
+        refuse = self.problems.refuse
         if name == "_":
             if self.previous is None:
-                return self.problems.refuse("None", span, "$_ has no value here: there is no input and no step before")
+                return refuse("None", span, "$_ has no value here: there is no input and no step before")
             self.unread = None
-            if self.previous_name is not None:
-                self.used.add(self.previous_name)
+            self.used |= set() if self.previous_name is None else {self.previous_name}
             return self.previous
         if name == "self":
-            if not self.in_forward:
-                self.problems.error(span, "$self has no meaning outside the chain")
-            return "self"
+            return "self" if self.in_forward else refuse("self", span, "$self has no meaning outside the chain")
         if name in self.variables:
             self.used.add(name)
             return self.variables[name]
@@ -102,17 +100,16 @@ class Scope:
             self.used_params.add(name)
             value = self.params[name]
             return literal(plain_text(value, span, self.problems) if isinstance(value, str) else value)
-        if name in self.later and self.later[name].line < span.line:
-            self.problems.error(
-                span, f"${name} is not made on every way to here", f"line {self.later[name].line} makes it on one"
+        place = self.later.get(name)
+        if place is None:
+            return refuse(
+                "None", span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later])
             )
-        elif name in self.later:
-            self.problems.error(span, f"${name} is used before it is made", f"line {self.later[name].line} makes it")
-        else:
-            self.problems.error(
-                span, f"nothing is called {name!r}", nearest(name, [*self.variables, *self.params, *self.later])
+        if place.line < span.line:
+            return refuse(
+                "None", span, f"${name} is not made on every way to here", f"line {place.line} makes it on one"
             )
-        return "None"
+        return refuse("None", span, f"${name} is used before it is made", f"line {place.line} makes it")
 
     def check_attribute(self, name: str, span: Span) -> None:
         """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for
@@ -145,15 +142,11 @@ class Scope:
 
         ``names`` are those that the function itself makes.
         """
-        inner = Scope(
-            self.problems, self.params, self.reserved, dict(self.variables), self.state, self.used, self.outputs,
-            self.later,
-            self.used_params, in_forward=self.in_forward, kernels=self.kernels, launches=self.launches,
-            has_arrays=self.has_arrays, functions=self.functions, dropped=self.dropped,
-        )  # fmt: skip
-        for name in arguments:
-            self.reserved.add(inner.define(name))
-        self.reserved.update(python_name(name) for name in names)
+        inner = replace(
+            self, variables=dict(self.variables), previous=None, previous_name=None, unread=None, outer=frozenset()
+        )
+        self.reserved.update(inner.define(name) for name in arguments)
+        self.reserved.update(map(python_name, names))
         inner.temporary = temporary(self.reserved | {self.temporary})
         self.reserved.add(inner.temporary)
         return inner
@@ -245,36 +238,24 @@ class Renderer:
 
     def _attribute(self, ref: Ref, place: int, part: str) -> bool:
         """Whether a case may reach the attribute; one that it may not is reported."""
-        problems = self.scope.problems
         if ref.name == "self" and place == 0:
             return self.of_self(part, ref.span)
         known = operators.attributes() | operators.ATTRIBUTES_OF_VALUES
         if part not in known and not (ref.name == "self" and _MODULE_ATTRIBUTE.fullmatch(part)):
-            return problems.refuse(
-                False,
-                ref.span,
-                f"{part!r} is no attribute that a case may reach",
-                nearest(part, known) or "a method is a step: Tensor.<method>",
-            )
+            hint = nearest(part, known) or "a method is a step: Tensor.<method>"
+            return self.scope.problems.refuse(False, ref.span, f"{part!r} is no attribute that a case may reach", hint)
         self.scope.check_attribute(part, ref.span)
         return True
 
     def constant(self, constant: Constant) -> str:
         """Return a constant such as ``torch.float16``; ``$dtype`` and ``$device`` are the variant's own."""
-        if constant.name == "$dtype":
-            return torch_name(self.dtype)
-        if constant.name == "$device":
-            return literal(self.device)
-        name = constant.name.removeprefix("torch.")
-        if name not in operators.constants():
-            close = nearest(name, operators.constants()).replace("'", "'torch.", 1)
-            return self.scope.problems.refuse(
-                "None",
-                constant.span,
-                f"{constant.name!r} is no constant of torch",
-                close or "plain text is {$text: ...}",
-            )
-        return torch_name(name)
+        if constant.name.startswith("$"):
+            return torch_name(self.dtype) if constant.name == "$dtype" else literal(self.device)
+        name, known = constant.name.removeprefix("torch."), operators.constants()
+        if name in known:
+            return torch_name(name)
+        hint = nearest(name, known).replace("'", "'torch.", 1) or "plain text is {$text: ...}"
+        return self.scope.problems.refuse("None", constant.span, f"{constant.name!r} is no constant of torch", hint)
 
     def arithmetic(self, value: Arithmetic) -> str:
         """Return the number where only params are named, otherwise the expression itself."""
@@ -333,10 +314,7 @@ def fill(part: Initial, module: str, render: Renderer) -> str:
 
     Tensors of a state_dict share memory with the module's own, and ask for no gradient.
     """
-    values = [render.value(argument) for argument in part.arguments]
-    if part.init is None:
-        method, values = "copy_", [call("torch.tensor", values, [])]
-    else:
-        method, defaults = FILLS[part.init]
-        values = values or [*defaults]
+    values = list(map(render.value, part.arguments))
+    method, defaults = ("copy_", ()) if part.init is None else FILLS[part.init]
+    values = [call("torch.tensor", values, [])] if part.init is None else values or [*defaults]
     return call(f"self.{identifier(module)}.state_dict()[{literal(part.name)}].{method}", values, [])

@@ -235,8 +235,10 @@ def resolve(name: str) -> Operator | Refusal:
     reason = _reason(name)
     space, _, member = name.partition(".")
     if reason and name not in EXTRA and name not in CONTEXTS:
-        instead = _public_instead(member.split(".")[0]) if space == "aten" else ""
-        return Refusal(f"{name!r} is refused: {reason}", instead or MODULE)
+        return Refusal(
+            f"{name!r} is refused: {reason}",
+            (_public_instead(member.split(".")[0]) if space == "aten" else "") or MODULE,
+        )
     if not member:
         return Refusal(
             f"{name!r} is no operator: its namespace is missing",
@@ -264,27 +266,29 @@ def takes_tensor(operator: Operator) -> bool:
     if operator.kind in ("module", "method", "attribute", "submodule") or operator.name.startswith("F."):
         return True
     space, _, member = operator.name.partition(".")
-    below = member.rpartition(".")[0]
-    return space == "torch" and below in ("", "special", "linalg", "fft") and member not in TENSOR_NOT_FIRST
+    return (
+        space == "torch"
+        and member.rpartition(".")[0] in ("", "special", "linalg", "fft")
+        and member not in TENSOR_NOT_FIRST
+    )
 
 
 def add_checks(
     operator: Operator, positional: Sequence[str], keywords: list[tuple[str, str]]
 ) -> list[tuple[str, str]] | Refusal:
     """Return a call's keyword arguments, with the check that ``CHECKED`` need; or why its arguments are refused."""
-    mode = mode_fault(operator.name, positional, keywords)
-    if mode:
-        return Refusal(f"{operator.name} checks no interpolation or padding, and {mode} may be none", "write 0, 1 or 2")
+    name = operator.name
+    if code := _code_fault(name, positional, keywords):
+        return Refusal(f"{name} takes no number {code} here", "write a dtype, such as torch.float32")
+    if mode := _mode_fault(name, positional, keywords):
+        return Refusal(f"{name} checks no interpolation or padding, and {mode} may be none", "write 0, 1 or 2")
     if operator.python == "torch.Tensor" and keywords:
-        return Refusal(f"{operator.name} takes an integer with a name for the address of an object", "leave names out")
-    if operator.python not in CHECKED:
-        return keywords
-    check = dict(keywords).get("check_invariants")
+        return Refusal(f"{name} takes an integer with a name for the address of an object", "leave names out")
+    check = dict(keywords).get("check_invariants") if operator.python in CHECKED else "True"
     if check is None:
         return [*keywords, ("check_invariants", "True")]
-    if check == "True":
-        return keywords
-    return Refusal(f"{operator.name} writes past its end without check_invariants", "leave it out, or say true")
+    refusal = Refusal(f"{name} writes past its end without check_invariants", "leave it out, or say true")
+    return keywords if check == "True" else refusal
 
 
 def context(name: str) -> Operator | Refusal:
@@ -513,30 +517,28 @@ def _public_instead(packet: str) -> str:
 _GRID_SAMPLER = re.compile(r"(torch|aten)\._?grid_sampler(_|\b)")
 
 
-def code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
+def _code_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
     """Return the argument of ``torch.ops`` that is a number where torch takes a dtype, a layout or a memory format;
     else an empty text.
 
     Arguments are written in Python. Such a number is no longer checked: torch reads a table at it.
     """
-    space, packet = name.split(".")[:2]
-    if space not in ("aten", "prims"):
+    if not name.startswith(("aten.", "prims.")):
         return ""
-    places = inventory()["codes"].get(f"{space}.{packet}", ())
+    places = inventory()["codes"].get(".".join(name.split(".")[:2]), ())
     values = [text for place, text in enumerate(positional) if place in places and not text.startswith(("[", "("))]
     values += [text for key, text in keywords if key in _CODES]
     return next((text for text in values if not _CONSTANT.fullmatch(text)), "")
 
 
-def mode_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
+def _mode_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[str, str]]) -> str:
     """Return the number of a grid sampler's interpolation or padding that is no literal of 0 to 2; else an empty text.
 
     Arguments are written in Python. Beside these numbers it leaves its result as the memory that it was given.
     """
-    if not _GRID_SAMPLER.match(name):
-        return ""
     values = [*positional[2:4], *(text for key, text in keywords if key in ("interpolation_mode", "padding_mode"))]
-    return next((text for text in values if text not in ("0", "1", "2")), "")
+    is_sampler = _GRID_SAMPLER.match(name) is not None
+    return next((text for text in values if is_sampler and text not in ("0", "1", "2")), "")
 
 
 def _spellings(word: str) -> Iterator[str]:

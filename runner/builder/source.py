@@ -19,11 +19,9 @@ from typing import Any
 
 from runner.builder.arguments import places_of_texts
 from runner.builder.callers import CallerWriter
-from runner.builder.chain import ChainWriter, Line, Modules, launcher, names_made, reference
-from runner.builder.forward import Arrangement, arrange
+from runner.builder.chain import REORDER, ChainWriter, Line, Modules, functions_of, launcher, names_made, reference
+from runner.builder.inputs import Arrangement, TensorWriter, arrange
 from runner.builder.names_and_values import Scope, call, python_name, temporary
-from runner.builder.tensors import TensorWriter
-from runner.builder.twins import REORDER, functions_of
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
@@ -107,29 +105,35 @@ class _Builder:
         self.has_arrays = numpy_step(variant.case) is not None
         self.used: set[str] = set()
         self.used_params: set[str] = set()
-        self.texts: dict[str, Span] | None = None
+        self.names: Mapping[str, Span] = {}  # those of self in a chain
+        self.modes: list[tuple[str, bool]] = []  # of modules with a train: of their own
+        self.twin: list[Line] = []
 
     def source(self) -> Source:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
         self.arrangement = self._arrangement()
         calls, functions = self._functions("make_inputs", self._make_inputs)
-        cotangents: list[str] = []
-        if self.variant.grad.cotangent == GIVEN:
-            cotangents, more = self._functions("make_cotangents", self._make_cotangents)
-            functions += more
-        for changed in self.case.calls:
-            self._check_call(changed.params, changed.inputs, changed.span)
+        is_given = self.variant.grad.cotangent == GIVEN
+        cotangents, more = self._functions("make_cotangents", self._make_cotangents) if is_given else ([], [])
+        for changed in case.calls:
+            self._check_call(changed)
         callers = self._callers()
-        functions += callers.lines
-        model += self._imports(callers.lines) if case.module is not None else []
-        body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions]
-        keywords = [literal(name) for name in self.arrangement.keywords]
-        lists = {"CALLS": calls if len(calls) > 1 else [], "COTANGENTS": cotangents, "KEYWORD_INPUTS": keywords}
+        if case.module is not None:  # behind a person's file come the imports of the caller's functions
+            text = "\n".join(line.text for line in callers.lines)
+            modules = ("contextlib", *(f"torch.{module}" for module in _MODULES))
+            model += [Line(f"import {module}") for module in modules if f"{module}." in text]
+        body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions, *more, *callers.lines]
+        lists = {
+            "CALLS": calls if len(calls) > 1 else [],
+            "COTANGENTS": cotangents,
+            "KEYWORD_INPUTS": [literal(name) for name in self.arrangement.keywords],
+        }
         for name, values in {**lists, **callers.lists}.items():
             if values:
                 body += [Line(""), Line(""), Line(f"{name} = [{', '.join(values)}]")]
-        self._unused()
+        for span, message, hint in self._unused():
+            self.problems.error(span, message, hint)
         lines = [*self._head(body), *body]
         return Source(
             "\n".join(line.text for line in lines) + "\n",
@@ -169,30 +173,19 @@ class _Builder:
     def _python_module(self) -> list[Line]:
         assert self.case.module is not None
         text = read_text(self.case.module.file)
-        has_torch = re.search(r"^import torch\b", text, re.MULTILINE)
         return [
             *_lines_of(self.case.module.file, text),
-            *([] if has_torch else [Line(""), Line("import torch")]),
+            *([] if re.search(r"^import torch\b", text, re.MULTILINE) else [Line(""), Line("import torch")]),
         ]
-
-    def _imports(self, functions: Iterable[Line]) -> list[Line]:
-        """What the caller's functions need behind a person's file."""
-        text = "\n".join(line.text for line in functions)
-        modules = ("contextlib", *(f"torch.{module}" for module in _MODULES))
-        return [Line(f"import {module}") for module in modules if f"{module}." in text]
 
     def _callers(self) -> CallerWriter:
         """The functions of what the caller does between the calls."""
 
         def values(one: Call) -> ChainWriter:
-            scope = self._scope(set(), {**self.variant.params, **one.params})
-            scope.in_forward = False
+            scope = replace(self._scope(set(), {**self.variant.params, **one.params}), in_forward=False)
             return ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
 
-        names, modes = ({}, []) if self.case.module is not None else (self.names, self.modes)
-        writer = CallerWriter(self.case, values, self.problems, names, modes)
-        writer.write()
-        return writer
+        return CallerWriter(self.case, values, self.problems, self.names, self.modes)
 
     def _kernels(self) -> list[Line]:
         case = self.case
@@ -210,21 +203,24 @@ class _Builder:
         ]
 
     def _model(self) -> list[Line]:
-        modules, forward, scope = self._forward(launches=False)
-        self.modes, self.unused_outs = modules.modes, {n: s for n, s in scope.outputs.items() if n not in scope.used}
-        self.dropped = scope.dropped
-        self.chain_params = set(scope.used_params)
-        self.names = scope.state
+        modules, forward, self.scope = self._forward(launches=False)
+        self.modes, self.names, self.chain_params = modules.modes, self.scope.state, set(self.scope.used_params)
+        self.unused_outs = {name: s for name, s in self.scope.outputs.items() if name not in self.scope.used}
         self.twin = self._twin(forward)
-        state = self._state()
-        made = [*modules.lines, *state]
+        made = [*modules.lines, *self._state()]
         head = [Line("    def __init__(self):"), Line("        super().__init__()"), *made, Line("")] if made else []
         lines = [Line("class Model(torch.nn.Module):"), *head, *forward]
         if self.case.kernels:
             lines += [Line(""), Line(""), Line("class KernelModel(Model):"), *self._forward(launches=True)[1]]
         if self.twin:
-            functions = map(Line, functions_of(line.text for line in self.twin))
-            lines += [Line(""), *functions, Line(""), Line(""), Line("class Twin(Model):"), *self.twin]
+            lines += [
+                Line(""),
+                *map(Line, functions_of(line.text for line in self.twin)),
+                Line(""),
+                Line(""),
+                Line("class Twin(Model):"),
+                *self.twin,
+            ]
         return lines
 
     def _twin(self, forward: list[Line]) -> list[Line]:
@@ -245,11 +241,14 @@ class _Builder:
         case, variant = self.case, self.variant
         passed = [i for i in case.inputs if not i.hidden]
         names = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
-        scope = self._scope(names)
-        scope.kernels, scope.launches = {kernel.name: kernel for kernel in case.kernels}, launches
-        scope.state = {item.name: item.span for item in case.state}
-        scope.later = dict(places_made(case.chain))
-        scope.temporary = temporary(names)
+        scope = replace(
+            self._scope(names),
+            kernels={kernel.name: kernel for kernel in case.kernels},
+            launches=launches,
+            state={item.name: item.span for item in case.state},
+            later=dict(places_made(case.chain)),
+            temporary=temporary(names),
+        )
         for item in passed:
             scope.define(item.name)
         if passed:
@@ -268,19 +267,16 @@ class _Builder:
         for item in self.case.state:
             if item.kind == "python":
                 text = writer.render.value(item.python or Literal(None))
-            elif item.layout or item.kind in ("view", "list", "dict"):
-                text = writer.make(item)
             else:
-                text = writer.expression(replace(item, requires_grad=False))
-            if item.kind in ("python", "list", "dict"):
-                line = f"self.{identifier(item.name)} = {text}"
-            elif item.requires_grad:
-                line = f"self.{identifier(item.name)} = torch.nn.Parameter({text})"
-            else:
-                line = f"self.register_buffer({literal(item.name)}, {text})"
-            writer.lines.append(Line(f"        {line}", item.span))
-            if item.kind not in ("python", "list", "dict"):
+                has_statements = item.layout or item.kind in ("view", "list", "dict")
+                text = writer.make(item) if has_statements else writer.expression(replace(item, requires_grad=False))
+            is_tensor = item.kind not in ("python", "list", "dict")
+            value = f"torch.nn.Parameter({text})" if is_tensor and item.requires_grad else text
+            line = f"self.{identifier(item.name)} = {value}"
+            if is_tensor:
                 scope.variables[item.name] = f"self.{item.name}"  # for a view of it
+                line = line if item.requires_grad else f"self.register_buffer({literal(item.name)}, {text})"
+            writer.lines.append(Line(f"        {line}", item.span))
         return writer.lines
 
     def _param_dtype(self) -> str | None:
@@ -290,27 +286,27 @@ class _Builder:
         return self.variant.param_dtype
 
     def _make_model(self) -> list[Line]:
-        case, dtype = self.case, self._param_dtype()
+        case, dtype, construction = self.case, self._param_dtype(), "Model()"
         if case.module is not None:
-            render = TensorWriter(self._scope(set()), self.variant.dtype, self.variant.device, self.limits).render
+            render = self._input_writer().render
             construction = call(
                 identifier(case.module.name), [], [(key, render.value(value)) for key, value in case.module.args]
             )
-            modes: list[tuple[str, bool]] = []
-        else:
-            construction, modes = "Model()", self.modes
         setup = [
             *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
             *([f"    model.to({torch_name(dtype)})"] if case.module and dtype in FLOATING else []),
             "    model.train()" if self.variant.train else "    model.eval()",
-            *(f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in modes),
+            *(f"    model.{name}.{'train' if mode else 'eval'}()" for name, mode in self.modes),
         ]
-        lines = ["def make_model():", f"    model = {construction}", *setup, "    return model"]
-        if case.kernels:
-            lines += ["", "", "def make_kernel_model():", "    model = KernelModel()", *setup, "    return model"]
-        if case.module is None and self.twin:
-            lines += ["", "", "def make_twin():", "    model = Twin()", *setup, "    return model"]
-        return [Line(line) for line in lines]
+        models = {
+            "make_model": construction,
+            **({"make_kernel_model": "KernelModel()"} if case.kernels else {}),
+            **({"make_twin": "Twin()"} if self.twin else {}),
+        }
+        blocks = [
+            [f"def {name}():", f"    model = {made}", *setup, "    return model"] for name, made in models.items()
+        ]
+        return [Line(line) for block in blocks for line in ("", "", *block)][2:]
 
     def _functions(
         self, stem: str, write: Callable[[Mapping[str, Any], Sequence[Input]], list[Line]]
@@ -319,9 +315,7 @@ class _Builder:
         calls: list[str] = []
         lines: list[Line] = []
         function_names: dict[str, str] = {}
-        changes: list[tuple[Mapping[str, Any], tuple[Input, ...]]] = [({}, ())]
-        changes += [(c.params, c.inputs) for c in self.case.calls]
-        for params, inputs in changes:
+        for params, inputs in [({}, ()), *((c.params, c.inputs) for c in self.case.calls)]:
             body = write({**self.variant.params, **params}, inputs)
             text = "\n".join(line.text for line in body)
             if text not in function_names:
@@ -330,35 +324,35 @@ class _Builder:
             calls.append(function_names[text])
         return calls, lines
 
-    def _check_call(self, params: Mapping[str, Any], inputs: Sequence[Input], span: Span) -> None:
-        for name in params:
+    def _check_call(self, one: Call) -> None:
+        error = self.problems.error
+        for name, value in one.params.items():
             if name not in self.case.params:
-                self.problems.error(span, f"a call sets param {name!r}, which the case does not have")
-            elif self.case.module is None and name in self.chain_params and params[name] != self.variant.params[name]:
-                self.problems.error(
-                    span,
+                error(one.span, f"a call sets param {name!r}, which the case does not have")
+            elif self.case.module is None and name in self.chain_params and value != self.variant.params[name]:
+                error(
+                    one.span,
                     f"param {name!r} is a constant of the chain, so a call cannot change it",
                     "write ${x.shape[0]} in the chain",
                 )
-        for item in inputs:
+        for item in one.inputs:
             if item.name not in {i.name for i in self.case.inputs}:
-                self.problems.error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
+                error(item.span, f"a call replaces input {item.name!r}, which the case does not have")
 
     def _make_inputs(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
         cotangents = self._cotangents()
         self.used |= {name for name in cotangents if name is not None}
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
-        made = {i.name: writer.make(new.get(i.name, i)) for i in self.case.inputs if i.name not in cotangents}
-        passed = [made[name] for name in self.arrangement.inputs]
-        return [*writer.lines, Line(f"    return [{', '.join(passed)}]")]
+        variables = {i.name: writer.make(new.get(i.name, i)) for i in self.case.inputs if i.name not in cotangents}
+        passed = ", ".join(variables[name] for name in self.arrangement.inputs)
+        return [*writer.lines, Line(f"    return [{passed}]")]
 
     def _cotangents(self) -> set[str | None]:
         return {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}
 
     def _arrangement(self) -> Arrangement:
         """How the inputs go to the model, or in their order where that is reported."""
-        cotangents = self._cotangents()
-        passed = [item for item in self.case.inputs if not item.hidden and item.name not in cotangents]
+        passed = [item for item in self.case.inputs if not item.hidden and item.name not in self._cotangents()]
         names = [item.name for item in passed]
         arrangement = arrange(self.case.module, names)
         for name, (message, hint) in arrangement.problems.items():
@@ -367,15 +361,13 @@ class _Builder:
 
     def _make_cotangents(self, params: Mapping[str, Any], replaced: Sequence[Input]) -> list[Line]:
         """What the given cotangents of the variant are, one for each tensor output."""
-        writer = self._input_writer(params)
+        writer, given = self._input_writer(params), self.variant.grad.given
         items = {item.name: item for item in (*self.case.inputs, *replaced)}
-        variables = {name: writer.make(items[name]) for name in dict.fromkeys(self.variant.grad.given) if name in items}
-        names = [variables.get(name or "", "None") for name in self.variant.grad.given]
-        return [*writer.lines, Line(f"    return [{', '.join(names)}]")]
+        variables = {name: writer.make(items[name]) for name in dict.fromkeys(given) if name in items}
+        return [*writer.lines, Line(f"    return [{', '.join(variables.get(name or '', 'None') for name in given)}]")]
 
-    def _input_writer(self, params: Mapping[str, Any]) -> TensorWriter:
-        scope = self._scope({i.name for i in self.case.inputs}, params)
-        scope.in_forward = False
+    def _input_writer(self, params: Mapping[str, Any] | None = None) -> TensorWriter:
+        scope = replace(self._scope({i.name for i in self.case.inputs}, params), in_forward=False)
         return TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits)
 
     # --- what the whole case must hold to ---
@@ -390,52 +382,38 @@ class _Builder:
             has_arrays=self.has_arrays,
         )
 
-    def _unused(self) -> None:
+    def _unused(self) -> Iterator[tuple[Span, str, str]]:
+        """Yield what the case has and does not use: its place, the message and the hint."""
         case = self.case
         if case.module is None:
             for item in case.inputs:
                 if item.name not in self.used and not self._is_text(item.name):
-                    self.problems.error(
-                        item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain"
-                    )
-            for item in case.state:
-                if f"self.{item.name}" not in self.used:
-                    self.problems.error(
-                        item.span,
-                        f"state {item.name!r} is never used",
-                        f"$self.{item.name} or out: self.{item.name} uses it",
-                    )
+                    yield item.span, f"input {item.name!r} is never used", "take it out, or use it in the chain"
+            for name, span in ((item.name, item.span) for item in case.state if f"self.{item.name}" not in self.used):
+                yield span, f"state {name!r} is never used", f"$self.{name} or out: self.{name} uses it"
             for name, span in self.unused_outs.items():
                 if not name.startswith("self."):
-                    self.problems.error(
-                        span,
-                        f"{name!r} is made here and never used",
-                        "write _ for what is not needed, or take the step out",
-                    )
+                    hint = "write _ for what is not needed, or take the step out"
+                    yield span, f"{name!r} is made here and never used", hint
             # Where eager is to raise, any step may be the one that does.
-            for step in self.dropped if not self.problems.errors and case.expect.raises is None else ():
-                self.problems.error(
-                    step.span,
-                    f"the value of {step.operator} is never used",
-                    "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it",
-                )
-        reached = (
-            self.used_params
-            | {name for c in case.calls for name in c.params}
-            | {n for k in case.known for n in k.params}
-        )
+            for step in self.scope.dropped if not self.problems.errors and case.expect.raises is None else ():
+                hint = "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it"
+                yield step.span, f"the value of {step.operator} is never used", hint
+        others = {name for part in (*case.calls, *case.known) for name in part.params}
         for name in case.params:
-            if name not in reached and not self.problems.errors and not self._is_text(name):
-                message = f"nothing in case {case.name!r} uses the axis {name!r}"
-                self.problems.error(case.span, message, f"use it as ${{{name}}}, or take it out")
+            if name not in self.used_params | others and not self.problems.errors and not self._is_text(name):
+                yield (
+                    case.span,
+                    f"nothing in case {case.name!r} uses the axis {name!r}",
+                    f"use it as ${{{name}}}, or take it out",
+                )
 
     def _is_text(self, name: str) -> bool:
         """Whether the chain holds an unused name as text; it is reported."""
-        if self.texts is None:
-            self.texts = places_of_texts(self.case)
-        if name in self.texts:
-            self.problems.error(self.texts[name], f"{name!r} is text", f"write ${name}")
-        return name in self.texts
+        place = places_of_texts(self.case).get(name)
+        if place is not None:
+            self.problems.error(place, f"{name!r} is text", f"write ${name}")
+        return place is not None
 
 
 _MODULES = (
@@ -490,26 +468,24 @@ def check(
 
 def _idle_dtypes(variant: Variant, lines: Sequence[str], limits: Limits) -> list[Diagnostic]:
     """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them."""
-    case = variant.case
+    case, problems = variant.case, Problems(lines, limits, variant.case.file)
     texts: dict[str, str] = {}
     for dtype in case.dtypes if len(case.dtypes) > 1 else ():
         text = build(replace(variant, dtype=dtype), lines, limits).text
         if case.module is None:
             text = text[text.index('"""', 3) :]  # without the title, which names the dtype
-        if text in texts:
-            problems = Problems(lines, limits, case.file)
-            message = f"dtypes: {texts[text]} and {dtype} give case {case.name!r} the same model and the same inputs"
+        if (other := texts.setdefault(text, dtype)) != dtype:
+            message = f"dtypes: {other} and {dtype} give case {case.name!r} the same model and the same inputs"
             hint = "param_dtype: $dtype casts the model" if case.module else "take one of them out"
             problems.error(case.span, message, hint)
-            return problems.diagnostics
-        texts[text] = dtype
-    return []
+            break
+    return problems.diagnostics
 
 
 # --- kernels: their files, and for each a function that launches it and one that it is held against ---
 
 FUTURE = "from __future__ import annotations"
-_FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)
+_FUTURE = re.compile(r"^from __future__ import .*$", re.MULTILINE)  # such a line stands at the top of the source
 _OWN = re.compile(
     r"Model|KernelModel|make_model|make_kernel_model|make_inputs\w*|CALLS|KERNELS|launch\w*|reference_\w+|torch|nn|F|"
     r"numpy|STEPS|CHANGES|CONTEXTS|THREADS|contextlib|make_optimizer|(change|around)_\d+|save_state"
@@ -528,24 +504,17 @@ def _kernel_files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:
     lines: list[Line] = []
     defined: dict[str, str] = {}
     for file in dict.fromkeys(kernel.file for kernel in kernels):
-        text = read_text(file)
+        text, title = read_text(file), Path(file).name
         first = next(kernel for kernel in kernels if kernel.file == file)
         for name, line in top_names(text).items():
             if _OWN.fullmatch(name):
-                problems.error(
-                    first.span,
-                    f"{Path(file).name}:{line} defines {name!r}, which the written source uses itself",
-                    "call it otherwise",
-                )
+                message = f"{title}:{line} defines {name!r}, which the written source uses itself"
+                problems.error(first.span, message, "call it otherwise")
             elif name in defined:
-                problems.error(
-                    first.span,
-                    f"{Path(file).name} and {defined[name]} both define {name!r}",
-                    "give one of them another name",
-                )
-            defined[name] = Path(file).name
-        body = _FUTURE.sub("", text)  # it stands at the top of the written source
-        lines += [Line(""), Line(comment(Path(file).name)), *_lines_of(file, body), Line("")]
+                message = f"{title} and {defined[name]} both define {name!r}"
+                problems.error(first.span, message, "give one of them another name")
+            defined[name] = title
+        lines += [Line(""), Line(comment(title)), *_lines_of(file, _FUTURE.sub("", text)), Line("")]
     return lines
 
 
@@ -568,14 +537,12 @@ class _KernelWriter:
 
     def __init__(self, kernel: Kernel, variant: Variant, problems: Problems, used_params: set[str]) -> None:
         self.kernel, self.variant, self.problems = kernel, variant, problems
-        self.constants: dict[str, Value] = {}
-        for name, values in kernel.constants.items():
-            axis = f"{kernel.name}.{name}"
-            if axis in variant.params:
-                used_params.add(axis)
-                self.constants[name] = Literal(variant.params[axis])
-            else:
-                self.constants[name] = values[0]
+        axes = {name: f"{kernel.name}.{name}" for name in kernel.constants}
+        used_params |= {axis for axis in axes.values() if axis in variant.params}
+        self.constants: dict[str, Value] = {
+            name: Literal(variant.params[axis]) if axis in variant.params else kernel.constants[name][0]
+            for name, axis in axes.items()
+        }
         self.plain = {name: value.value for name, value in self.constants.items() if isinstance(value, Literal)}
 
     def launcher(self) -> Iterator[Line]:
@@ -584,8 +551,8 @@ class _KernelWriter:
         inputs = ", ".join(
             f"{python_name(n)}: {dotted_name(kernel.scalars.get(n, 'torch.Tensor'))}" for n in kernel.inputs
         )
-        gives = ["torch.Tensor"] * len(kernel.outputs)
-        result = gives[0] if len(gives) == 1 else f"tuple[{', '.join(gives)}]"
+        gives = ", ".join(["torch.Tensor"] * len(kernel.outputs))
+        result = gives if len(kernel.outputs) == 1 else f"tuple[{gives}]"
         yield Line(f"def {launcher(kernel)}({inputs}) -> {result}:", kernel.span)
         yield Line(f'    """Launches {identifier(kernel.function)}."""', kernel.span)
         for name, value in self.constants.items():
@@ -606,27 +573,23 @@ class _KernelWriter:
 
     def reference(self) -> list[Line]:
         """The function that it is held against."""
-        kernel = self.kernel
-        names = [python_name(name) for name in kernel.inputs]
-        lines = [Line(f"def {reference(kernel)}({', '.join(names)}):", kernel.span)]
+        kernel, names = self.kernel, list(map(python_name, self.kernel.inputs))
+        head = Line(f"def {reference(kernel)}({', '.join(names)}):", kernel.span)
         if kernel.reference_function is not None:
-            return [
-                *lines,
-                Line(f"    return {identifier(kernel.reference_function)}({', '.join(names)})", kernel.span),
-            ]
-        scope = Scope(self.problems, self.plain, set(names))
+            return [head, Line(f"    return {identifier(kernel.reference_function)}({', '.join(names)})", kernel.span)]
+        free = temporary({*names, *names_made(kernel.reference)})
+        scope = Scope(self.problems, self.plain, set(names), temporary=free)
         for name in kernel.inputs:
             scope.define(name)
-        scope.temporary = temporary(scope.reserved | names_made(kernel.reference))
-        if kernel.inputs:
+        if names:
             scope.previous, scope.previous_name = names[0], kernel.inputs[0]
         writer = ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
         if len(kernel.outputs) == 1 or not isinstance(kernel.result, Items):
             writer.write(kernel.reference, kernel.result, returns=True)
-            return [*lines, *writer.lines]
+            return [head, *writer.lines]
         writer.write(kernel.reference, None, returns=False)
         results = ", ".join(writer.render.value(item) for item in kernel.result.items)  # a tuple, as the launch gives
-        return [*lines, *writer.lines, Line(f"    return {results}", kernel.span)]
+        return [head, *writer.lines, Line(f"    return {results}", kernel.span)]
 
     def _text(self, value: Value) -> str:
         if isinstance(value, Literal):

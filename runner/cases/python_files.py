@@ -147,14 +147,14 @@ def read_forward(text: str, name: str) -> Signature | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
         return None
     classes = {node.name: node for node in top if isinstance(node, ast.ClassDef)}
-    changed = set[str]().union(*map(_assigned, top))
+    changed = set[str]().union(*map(assigned_names, top))
     waiting, seen = [name], set[str]()
     while waiting:
         node = classes.get(title := waiting.pop(0))
         if node is None or title in seen or title in changed:
             return None
         seen.add(title)
-        if any("forward" in names for names in map(_assigned, node.body)):
+        if any("forward" in names for names in map(assigned_names, node.body)):
             return None
         methods = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "forward"]
         if methods:
@@ -163,7 +163,8 @@ def read_forward(text: str, name: str) -> Signature | None:
     return None
 
 
-def _assigned(node: ast.stmt) -> set[str]:
+def assigned_names(node: ast.stmt) -> set[str]:
+    """Return the names that an assignment gives a value; an empty set for another statement."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
 

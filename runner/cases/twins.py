@@ -1,6 +1,6 @@
 """Twins: the names of rewrites, and the steps of a chain at which each may stand.
 
-A twin is the program of a case after rewrites that change none of its results. ``runner/builder/twins.py`` writes them.
+A twin is the program of a case after rewrites that change none of its results. ``runner/builder/chain.py`` writes them.
 """
 
 from __future__ import annotations

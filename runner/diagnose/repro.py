@@ -21,7 +21,7 @@ from textwrap import indent
 from typing import Any
 
 from runner.builder.callers import setting_of
-from runner.builder.forward import Arrangement, arrange
+from runner.builder.inputs import Arrangement, arrange
 from runner.builder.names_and_values import python_name
 from runner.builder.source import FUTURE, Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant

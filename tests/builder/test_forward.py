@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.builder.forward import arrange
+from runner.builder.inputs import arrange
 from runner.cases.model import PythonModule
 from runner.cases.python_files import read_forward
 from runner.diagnostics import Span

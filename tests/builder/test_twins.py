@@ -7,8 +7,8 @@ import re
 import pytest
 from built import Built
 
+from runner.builder.chain import are_independent
 from runner.builder.source import has_twin
-from runner.builder.twins import are_independent
 from runner.cases.twins import REWRITES
 
 X = "inputs: {x: [4, 3], y: [4, 3]}\n"

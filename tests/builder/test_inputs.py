@@ -1,4 +1,4 @@
-"""``runner.builder.tensors``: how inputs and state are made."""
+"""``runner.builder.inputs``: how inputs and state are made."""
 
 from __future__ import annotations
 
