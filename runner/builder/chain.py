@@ -86,7 +86,8 @@ class ChainWriter:
 
     def write(self, nodes: tuple[Node, ...], result: Value | None, returns: bool) -> None:
         """Write every node and, if ``returns``, a return statement for ``result`` (``$_`` when None)."""
-        starts, has_returned = [], not returns
+        starts: list[int] = []
+        has_returned = not returns
         is_previous = result is None or (isinstance(result, Ref) and result.name == "_" and not result.path)
         for place, node in enumerate(nodes):
             starts.append(len(self.lines))

@@ -399,7 +399,7 @@ class _Builder:
             for step in self.scope.dropped if not self.problems.errors and case.expect.raises is None else ():
                 hint = "write $_ where it is meant, name it by out:, or take the step out; out: _ drops it"
                 yield step.span, f"the value of {step.operator} is never used", hint
-        others = {name for part in (*case.calls, *case.known) for name in part.params}
+        others = {name for one in case.calls for name in one.params} | {name for k in case.known for name in k.params}
         for name in case.params:
             if name not in self.used_params | others and not self.problems.errors and not self._is_text(name):
                 yield (

@@ -42,7 +42,8 @@ def _matmul(chain: Chain) -> None:
             chain.call("F.linear", x, y, *([bias] if chain.chance(0.6) else []))
         case "addmm":
             bias = chain.input([columns] if chain.chance(0.6) else [x.shape[0], columns], kind)
-            chain.call("torch.addmm", bias, x, y, **({"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}))
+            options: dict[str, Any] = {"beta": 0.5, "alpha": 2} if chain.chance(0.4) else {}
+            chain.call("torch.addmm", bias, x, y, **options)
         case "einsum":
             chain.call("torch.einsum", *(("...i,ij->...j", x, y) if chain.chance(0.6) else ("...ij->...ji", x)))
         case "operator" if chain.chance(0.6):
@@ -154,7 +155,9 @@ def _interpolate(chain: Chain) -> None:
     rank = chain.one(1, 2, 2)
     x = _image(chain, rank)
     mode = chain.one("nearest", "linear" if rank == 1 else "bilinear", "area", "nearest", "bicubic")
-    options = {"scale_factor": chain.one(2, 0.5, 1.5)} if chain.chance(0.5) else {"size": chain.integers(2, 9, rank)}
+    options: dict[str, Any] = (
+        {"scale_factor": chain.one(2, 0.5, 1.5)} if chain.chance(0.5) else {"size": chain.integers(2, 9, rank)}
+    )
     if "linear" in mode or mode == "bicubic":
         options["align_corners"] = chain.chance(0.5)
     if chain.chance(0.2) and rank == 2:
@@ -195,7 +198,7 @@ def _fourier(chain: Chain) -> None:
     x = chain.pick(lambda t: t.dtype in (torch.float32, torch.float64, torch.complex64) and t.ndim > 0, 0.1)
     x = x or chain.input(chain.shape(), torch.float32)
     name = chain.word("fft rfft ifft fft2 fftshift irfft ifftshift hfft rfft2")
-    options = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
+    options: dict[str, Any] = {"norm": "ortho"} if "shift" not in name and chain.chance(0.3) else {}
     result = chain.call(f"torch.fft.{name}", x, **options)
     if result.data.is_complex() and chain.chance(0.7):
         chain.call(chain.one("torch.abs", "torch.view_as_real", "Tensor.real", "Tensor.imag"), result)
