@@ -57,12 +57,11 @@ from runner import console, exit_codes
 from runner.builder.source import Source
 from runner.cases.model import Variant
 from runner.cli.arguments import CASE, ENVIRONMENT, FAILURE, RESULT_CODES, SELECTION, argument, command, settings_of
-from runner.cli.reduce import telling_line
 from runner.cli.variants import first_variant, matching_variants
 from runner.contract.job import Job
 from runner.contract.settings import SAFE_PATH
 from runner.diagnose.bundle import ARTIFACTS, GROUPS, drop_empty, extract_kernels, file_records, write_index
-from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels, refuse_launches, result_of
+from runner.diagnose.harness import Progress, VariantEngine, refuse_kernels, refuse_launches, result_of, telling_line
 from runner.diagnose.repro import script
 from runner.diagnostics import shown_path
 from runner.engine import interpreters, scratch

@@ -185,6 +185,13 @@ def result_of(outcome: Outcome) -> Mapping[str, Any]:
     return outcome.result
 
 
+def telling_line(raised: Mapping[str, Any]) -> str:
+    """An error's class and first telling line: ``backend='x' raised:`` says nothing by itself, so the next follows."""
+    lines = str(raised["message"]).strip().split("\n")
+    line = " ".join(lines[:2]) if lines[0].endswith("raised:") else lines[0]
+    return f"{raised['type']}: {line}" if line else str(raised["type"])
+
+
 def refuse_launches(variant: Variant, command: str) -> None:
     """Refuse a command about what the compiler did to a variant whose kernels are launched without one.
 

@@ -336,7 +336,7 @@ def reduce_variant(
     began = time.monotonic()
     if diagnosis is None:
         tick("running the case as it is")
-        event = failing(engine)
+        event = failing(engine.verdict())
         diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
     with contextlib.ExitStack() as stack:
         if folder is None:
@@ -344,13 +344,12 @@ def reduce_variant(
         return _Reduction(engine, diagnosis, folder, began, budget, tick, memory or Memory()).run()
 
 
-def failing(engine: VariantEngine) -> VariantFinished:
+def failing(event: VariantFinished) -> VariantFinished:
     """Return the verdict of a variant that fails.
 
     Raises:
         UsageError: it does not; the message says its verdict.
     """
-    event = engine.verdict()
     if event.verdict not in RED or not event.findings:
         reason = f": {event.reason}" if event.reason else ""
         raise UsageError(f"{event.id} does not fail: {event.verdict}{reason}", NO_RESULT)

@@ -16,13 +16,13 @@ from runner.cases.serialize import emit
 from runner.diagnose.bug_report import ScriptRun, VersionVerdict
 from runner.diagnose.bundle import write_index
 from runner.diagnose.diagnosis import Ablation, Culprit
-from runner.diagnose.minified import standalone
 from runner.diagnose.repro import script
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
 from runner.ledger import update
 from runner.quote import QuoteError
 from runner.record.events import Notice, RunFinished, RunResumed
+from runner.reduce.minifier import standalone
 from runner.report.failure import render_failure
 from runner.report.issue import write
 from runner.report.terminal import Reporter

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
-from runner.cli.reduce import Attempt, Failure, attempts, ended, failure_of, kind_of
 from runner.contract.finding import Finding
 from runner.contract.job import Job
-from runner.diagnose.minified import graph_of, operators_of, standalone
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.record.events import VariantFinished
+from runner.reduce.minifier import (
+    Attempt,
+    Failure,
+    attempts,
+    ended,
+    failure_of,
+    graph_of,
+    kind_of,
+    operators_of,
+    standalone,
+)
 
 CRASH = {"type": "InductorError", "message": "no", "chain": ["InductorError", "LoweringException", "KeyError"]}
 
