@@ -8,19 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 
-from runner import console, exit_codes, interrupts
+from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import JSON, PATHS, SELECTION, argument, command, defaults, setting, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
-from runner.contract.job import Job
 from runner.contract.lines import is_text
-from runner.diagnose.harness import Progress, result_of
-from runner.engine.local import LocalEngine
+from runner.diagnose.harness import Progress, ask_environment
 from runner.record.events import VariantFinished
 from runner.record.store import read_log
 from runner.report.coverage import Entry, measure, missing_lines, reached_parts, render, to_dict
 from runner.session.plan import Environment, find_environments
-from runner.session.scheduler import drive, with_reference
 
 _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of
@@ -97,28 +94,11 @@ def _database(environment: Environment, tables: tuple[str, ...]) -> tuple[dict[s
 
     Raises UsageError where the worker dies.
     """
-    job = Job(
-        key="database",
-        id="database",
-        environment=environment.key,
-        name="database",
-        source="",
-        backend={"backend": "eager"},
-        timeout=_TIMEOUT,
-        memory=_MEMORY,
-        task="database",
-        arguments={"tables": tables},
-        isolation="living",
-        cacheable=False,
-    )
-    engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
     with Progress() as progress:
-        try:
-            [outcome] = drive(engine, with_reference([job]), lambda: progress.say("reading torch's operator database"))
-        finally:
-            with interrupts.held():
-                engine.close()
-    result = result_of(outcome)
+        result = ask_environment(
+            environment, "database", {"tables": tables}, lambda: progress.say("reading torch's operator database"),
+            backend={"backend": "eager"}, timeout=_TIMEOUT, memory=_MEMORY, isolation="living",
+        )  # fmt: skip
     entries = {
         name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()
     }

@@ -61,7 +61,7 @@ _HOMES = {
     **dict.fromkeys(("merge", "report", "history", "diff", "score"), "logs"),
     **dict.fromkeys(("list", "validate", "show", "schema"), "cases"),
     **dict.fromkeys(("generate", "hunt"), "draw"),
-    **dict.fromkeys(("sanitize", "replay", "explain"), "debug"),
+    **dict.fromkeys(("sanitize", "replay"), "debug"),
     **dict.fromkeys(("repro", "issue"), "diagnose"),
     "minify": "reduce",
 }
@@ -114,10 +114,10 @@ def entrance(name: str) -> Command:
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    groups = [
+    groups = (
         f"{group}:\n" + "".join(f"  {name:<10} {summary}\n" for name, summary in commands.items())
         for group, commands in GROUPS.items()
-    ]
+    )
     parser = Parser(
         prog="runner",
         description="Does a torch.compile backend compute what eager PyTorch computes? Cases are YAML; verdicts come "
@@ -152,21 +152,12 @@ def resolved_words(words: list[str]) -> list[str]:
     for form, name in FORMS.items():
         owner, option = form.split()
         if command == owner and option in words[1:ends]:
-            rest = words[1:]
-            rest.remove(option)
-            return [name, *rest]
+            place = words.index(option)
+            return [name, *words[1:place], *words[place + 1 :]]
     if command not in COMMANDS and command not in FORMS.values():
         hint = nearest(command, COMMANDS) or "runner --help lists them"
         raise exit_codes.UsageError(f"no command {command[:_LONGEST]!r}: {hint}")
     return [command, *words[1:]]
-
-
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """The command line, and what follows ``--`` in a ``rerun``: argparse would take that for its own options."""
-    if words[:1] != ["rerun"] or "--" not in words:
-        return words, []
-    cut = words.index("--")
-    return words[:cut], words[cut + 1 :]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -202,12 +193,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_of(words: list[str]) -> int:
     """The exit code of a command, the usual errors included."""
-    words, more = _split(words)
+    # What follows -- in a rerun argparse would take for its own options.
+    cut = words.index("--") if words[:1] == ["rerun"] and "--" in words else len(words)
     try:
-        arguments = build_parser().parse_args(resolved_words(words))
-        arguments.words, arguments.more = words, more
-        if not _has_folder():
-            raise exit_codes.UsageError("the current folder is gone")
+        arguments = build_parser().parse_args(resolved_words(words[:cut]))
+        arguments.words, arguments.more = words[:cut], words[cut + 1 :]
+        _check_folder()
         return entrance(arguments.command)(arguments)
     except SystemExit as end:  # argparse exits with 2, which is pytest's "interrupted"
         return exit_codes.USAGE if end.code == 2 else int(end.code or 0)
@@ -220,9 +211,8 @@ def _end_of(words: list[str]) -> int:
         return error.code
 
 
-def _has_folder() -> bool:
+def _check_folder() -> None:
     try:
         os.getcwd()
     except OSError:
-        return False
-    return True
+        raise exit_codes.UsageError("the current folder is gone") from None

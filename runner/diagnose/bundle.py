@@ -1,18 +1,29 @@
-"""What a debug bundle holds: each file's group and purpose, the kernels taken out of generated code, and the index."""
+"""A debug bundle: what is gathered after a run, each file's group and purpose, the kernels, and the index."""
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from runner.files import read_text, write_anew
+from runner.cases.model import Variant
+from runner.diagnose.harness import result_of
+from runner.diagnose.repro import script
+from runner.engine.messages import Outcome
+from runner.files import read_text, remove_irregular, remove_tree, write_anew
+from runner.record.store import latest_result, latest_seed
 from runner.templates import template
-from runner.text import visible
+from runner.text import clean, draw_table, one_line, plural, visible
+from runner.verdict import outcomes
 
 ARTIFACTS = {
     "aot_graphs": "forward and backward graphs of AOTAutograd, as the backend gets them",
@@ -103,8 +114,110 @@ GROUPS = {
 }
 """Groups in the order in which they are shown, and their titles."""
 
+_TLPARSE_LIMIT = 120.0
+_PHASES = 8  # shown on the terminal
 _SUFFIX = {"cpp": ".cpp", "triton": ".py"}
 _KERNEL_CALL = re.compile(r"async_compile\.(\w+)")
+
+
+def gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dict[str, Any]:
+    """Add what the worker did not write, and say what came of it. A process that died has left what it wrote before.
+
+    Raises:
+        UsageError: the case is wrong.
+    """
+    remove_irregular(folder)
+    record = result_of(outcome) if outcome.ended == "result" else {}
+    failed = []
+    error = _error(outcome, record)
+    if error:
+        write_anew(folder / "error.txt", error + "\n")
+    if outcome.output.strip():
+        write_anew(folder / "output.txt", clean(outcome.output))
+    write_anew(folder / "repro.py", script(variant, latest_result(variant.id), latest_seed()))
+    if record:
+        _write_json(folder / "times.json", {"phases": record["times"], "compilations": record["compilations"]})
+        _write_json(folder / "counters.json", {"counters": record["counters"], "inductor": record["kernels"]})
+    else:
+        failed.append("times and counts: the process ended before it could say them")
+    remove_tree(folder / "__pycache__")
+    drop_empty(folder)
+    kernel_files = len(extract_kernels(folder))
+    failed += [line for line in (_tlparse(folder, python), _nothing_compiled(record, outcome)) if line]
+    return {
+        "error": error,
+        "frames": record.get("frames", []),
+        "graphs": record.get("graphs"),
+        "kernel_files": kernel_files,
+        "times": record.get("times", []),
+        "kernels": {name: value for name, value in record.get("kernels", {}).items() if value},
+        "failed": failed,
+        "missing_artifacts": record.get("missing", []),
+        "files": file_records(folder),
+    }
+
+
+def _error(outcome: Outcome, record: Mapping[str, Any]) -> str | None:
+    """What ended the run, with its stack; None where nothing did."""
+    if not record:
+        return clean(f"{outcomes.describe(outcome)}\n\n{outcome.stack.strip()}".rstrip())
+    raised = record["raised"]
+    return clean(f"{raised['type']}: {raised['message'].strip()}\n\n{raised['trace']}".strip()) if raised else None
+
+
+def _nothing_compiled(record: Mapping[str, Any], outcome: Outcome) -> str:
+    if not record or record["frames"]:
+        return ""
+    if function := outcome.job.arguments["function"]:
+        return f"--function {function}: no frame of that name was compiled; a case's own frame is called forward"
+    return "graphs: Dynamo compiled no frame at all"
+
+
+def _tlparse(folder: Path, python: str) -> str:
+    """Make tlparse's pages from the trace, where tlparse is installed; what is missing otherwise."""
+    logs = sorted((folder / "trace").glob("*.log"))
+    if not logs:
+        return "trace: torch wrote none"
+    program = find_tlparse(python)
+    if program is None:
+        return "tlparse's pages: tlparse is not installed (pip install tlparse)"
+    words = [program, str(logs[-1]), "-o", str(folder / "tlparse"), "--overwrite", "--no-browser"]
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_TLPARSE_LIMIT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"tlparse's pages: {one_line(str(error))}"
+    if done.returncode == 0 and (folder / "tlparse" / "index.html").is_file():
+        return ""
+    return f"tlparse's pages: {one_line([f'exit status {done.returncode}', *done.stderr.strip().splitlines()][-1])}"
+
+
+def find_tlparse(python: str) -> str | None:
+    """tlparse beside one of our Pythons (whose environment need not be active), or on the path."""
+    beside = os.pathsep.join(os.path.dirname(os.path.abspath(one)) for one in (sys.executable, python))
+    return shutil.which("tlparse", path=beside) or shutil.which("tlparse")
+
+
+def _write_json(path: Path, value: Any) -> None:
+    write_anew(path, json.dumps(value, indent=2) + "\n")
+
+
+def render(document: Mapping[str, Any], folder: Path) -> str:
+    """What the bundle holds, for the terminal."""
+    lines = [f"{document['id']} under torch {document['torch']}"]
+    if document["error"]:
+        lines.append(f"raised: {one_line(document['error'].partition(chr(10))[0])}")
+    if document["graphs"] is not None:
+        lines.append(f"{plural(document['graphs'], 'graph')} compiled, {plural(document['kernel_files'], 'kernel')}")
+    counts = Counter(file["group"] for file in document["files"])
+    examples = {file["group"]: file["path"] for file in reversed(document["files"])}
+    rows = [[group, counts[group], examples[group]] for group in GROUPS if counts[group]]
+    lines += ["", draw_table(rows, ["files", "", "such as"])]
+    times = [[row["phase"], row["count"], f"{row['seconds']:.3f}"] for row in document["times"][:_PHASES]]
+    lines += ["", draw_table(times, ["phase", "times", "seconds"], right=True)] if times else []
+    lines += ["", *(f"missing: {line}" for line in document["failed"])] if document["failed"] else []
+    return clean("\n".join([*lines, "", str(folder / "index.html")]))
 
 
 def about(path: str) -> tuple[str, str]:
@@ -134,17 +247,14 @@ def file_records(folder: Path) -> list[dict[str, Any]]:
 
     A record has a file's ``path`` below the folder, its ``group`` of GROUPS, what it is ``about``, and its ``bytes``.
     """
-    records: list[dict[str, Any]] = []
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if not path.is_file() or name in ("index.html", "index.json"):
-            continue
-        if name.startswith("tlparse/") and name != "tlparse/index.html":
-            continue
-        group, purpose = about(name)
-        records.append({"path": name, "group": group, "about": purpose, "bytes": path.stat().st_size})
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    records = [
+        {"path": name, "group": about(name)[0], "about": about(name)[1], "bytes": path.stat().st_size}
+        for name, path in names.items()
+        if name not in ("index.html", "index.json") and not re.match("tlparse/(?!index.html$)", name)
+    ]
     order = list(GROUPS)
-    return sorted(records, key=lambda record: (order.index(record["group"]), record["path"]))
+    return sorted(records, key=lambda record: (order.index(str(record["group"])), record["path"]))
 
 
 def drop_empty(folder: Path) -> None:
@@ -175,10 +285,10 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
     The wrapper defines it as ``name = async_compile.cpp_pybinding(..., r'''source''')``.
     """
     try:
-        tree = ast.parse(code)
+        nodes = ast.walk(ast.parse(code))
     except SyntaxError:  # not Python after all, such as a C++ wrapper
         return
-    for node in ast.walk(tree):
+    for node in nodes:
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Call):
             continue
         match = _KERNEL_CALL.fullmatch(ast.unparse(node.value.func))
@@ -190,13 +300,10 @@ def kernels(code: str) -> Iterator[tuple[str, str, str]]:
 
 def write_index(folder: Path, document: Mapping[str, Any]) -> None:
     """Write ``index.json`` (the document as it is) and ``index.html`` (readable without JavaScript)."""
-    write_anew(folder / "index.json", json.dumps(document, indent=2) + "\n")
-    page = template("debug.html.j2", address=lambda path: quote(path, errors="backslashreplace")).render(
-        document, groups=_by_group(document["files"])
-    )
-    write_anew(folder / "index.html", visible(page))
-
-
-def _by_group(records: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    groups = [(title, [file for file in records if file["group"] == group]) for group, title in GROUPS.items()]
-    return [(title, members) for title, members in groups if members]
+    _write_json(folder / "index.json", document)
+    groups = [
+        (title, [file for file in document["files"] if file["group"] == group]) for group, title in GROUPS.items()
+    ]
+    page = template("debug.html.j2", address=lambda path: quote(path, errors="backslashreplace"))
+    text = page.render(document, groups=[(title, files) for title, files in groups if files])
+    write_anew(folder / "index.html", visible(text))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner import console
+from runner import console, interrupts
 from runner.builder.source import Source, build
 from runner.cases.limits import Limits
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, Variant
@@ -121,8 +121,7 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
             InputError: the case is wrong.
         """
         source = build(variant, limits=self.limits)
-        errors = [diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"]
-        if errors:
+        if errors := [diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"]:
             raise InputError(errors)
         return source
 
@@ -178,11 +177,35 @@ def result_of(outcome: Outcome) -> Mapping[str, Any]:
         UsageError: the process died or the case is wrong (``record["error"]``); the message says how.
     """
     if outcome.ended != "result":
-        detail = f": {outcome.output.strip().splitlines()[-1]}" if outcome.output.strip() else ""
-        raise UsageError(f"{outcome.job.task}: {outcomes.describe(outcome)}{detail}")
+        lines = outcome.output.strip().splitlines()
+        raise UsageError(": ".join([outcome.job.task, outcomes.describe(outcome), *lines[-1:]]))
     if error := outcome.result.get("error"):
         raise UsageError(f"{outcome.job.task}: {error['type']}: {str(error['message']).strip().splitlines()[0]}")
     return outcome.result
+
+
+def ask_environment(
+    environment: Environment,
+    task: str,
+    arguments: Mapping[str, Any],
+    tick: Callable[[], None] | None = None,
+    **fields: Any,
+) -> Mapping[str, Any]:  # fmt: skip
+    """Return the record of a task that is about no variant; ``fields`` are those of its job.
+
+    Raises:
+        UsageError: as ``result_of``.
+    """
+    job = Job(**{
+        "key": task, "id": task, "environment": environment.key, "name": task, "source": "", "backend": {},
+        "task": task, "arguments": arguments, "cacheable": False, **fields,
+    })  # fmt: skip
+    engine = LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"})
+    try:
+        return result_of(drive(engine, with_reference([job]), tick)[0])
+    finally:
+        with interrupts.held():
+            engine.close()
 
 
 def telling_line(raised: Mapping[str, Any]) -> str:

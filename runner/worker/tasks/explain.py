@@ -34,7 +34,7 @@ def run_explain(job: Job, send: Send) -> dict[str, Any]:
 
     Returns:
         ``calls``, ``compilations``, ``graphs``, ``graph_breaks``, ``guards``, ``recompiles``, ``limits``, ``counters``,
-        ``first_call`` and ``raised`` (null, or the error that ended the run). ``runner.cli.debug`` describes them;
+        ``first_call`` and ``raised`` (null, or the error that ended the run). ``runner.cli.explain`` describes them;
         places have ``line``. ``error`` if the case is wrong.
     """
     send({"phase": "load"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runner.builder.source import Source
-from runner.cli.debug import placed, render_explained, telling
+from runner.cli.explain import placed, render_explained, telling
 from runner.diagnostics import Span
 
 SOURCE = Source(
