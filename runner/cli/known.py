@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,15 +25,13 @@ _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d
 def render_ledger(entries: Sequence[Entry], judged: bool) -> str:
     """Return the whole report. Without a run (``judged`` is false) there are no states."""
     ordered = sorted(entries, key=lambda e: STATES.index(e.state)) if judged else entries
-    headers = ["where", "case", "torch", "stage", "oracles", "error", "issue or reason", "review"]
-    rows = [([entry.state] if judged else []) + _row(entry) for entry in ordered]
-    parts = [draw_table(rows, (["state"] if judged else []) + headers)]
+    headers = ["state", "where", "case", "torch", "stage", "oracles", "error", "issue or reason", "review"]
+    rows = [[entry.state, *_row(entry)][not judged :] for entry in ordered]
+    parts = [draw_table(rows, headers[not judged :])]
     remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in ordered if e.state in RED_STATES]
     remarks += [f"{e.known.span}: was to be looked at again by {e.known.review}" for e in ordered if e.due]
-    if remarks:
-        parts.append("\n".join(map(in_line, remarks)))
-    parts.append(_totals(entries, judged))
-    return "\n\n".join(parts)
+    parts += ["\n".join(map(in_line, remarks))] if remarks else []
+    return "\n\n".join([*parts, _totals(entries, judged)])
 
 
 def _row(entry: Entry) -> list[str]:
@@ -40,7 +39,7 @@ def _row(entry: Entry) -> list[str]:
     names = [case.name for case in entry.cases]
     why = f"{known.why}: " if known.why != "bug" else ""
     why += "sometimes: " * shows_sometimes(known)
-    cells = [
+    cells = (
         f"{shown_path(known.span.file)}:{known.span.line}",
         names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
         known.torch or "any",
@@ -49,17 +48,16 @@ def _row(entry: Entry) -> list[str]:
         one_line(known.error or "", 40),
         one_line(why + (_ISSUE.sub(r"\1#\2", known.issue) if known.issue else known.reason or ""), 48),
         f"{known.review or ''}{' due' if entry.due else ''}",
-    ]
-    return [in_line(cell) for cell in cells]
+    )
+    return [*map(in_line, cells)]
 
 
 def _totals(entries: Sequence[Entry], judged: bool) -> str:
-    counts = {state: sum(entry.state == state for entry in entries) for state in STATES}
-    parts = [f"{count} {state}" for state, count in counts.items() if count and judged]
+    counts = Counter(entry.state for entry in entries)
+    parts = [f"{counts[state]} {state}" for state in STATES if counts[state] and judged]
     due = sum(entry.due for entry in entries)
     parts += [f"review due for {due}"] if due else []
-    total = plural(len(entries), "entry", "entries")
-    return f"{total}: {', '.join(parts)}" if parts else total
+    return ": ".join(filter(None, (plural(len(entries), "entry", "entries"), ", ".join(parts))))
 
 
 @command(
@@ -83,15 +81,15 @@ def run(arguments: argparse.Namespace) -> int:
     chosen = arguments.update or arguments.run or ("latest" if has_latest() else None)
     past = read_run(loaded.variants, read_events(chosen)) if chosen else None
     entries = review(loaded.variants, past)
-    left = False  # for somebody to do by hand
+    notes: list[str] = []  # what somebody is to do by hand
     if arguments.update and past is not None:
         plan = plan_changes(entries, loaded.variants, past, arguments.add)
         named = [Path.cwd(), *map(Path, split_paths(arguments.paths)[0])]
         folders = {path.resolve() if path.is_dir() else path.resolve().parent for path in named}
         console.output(rewrite(plan, settings_of(arguments).limits(), folders, arguments.dry_run), end="")
-        for note in plan.notes:
+        notes = plan.notes
+        for note in notes:
             console.message(f"runner: {note}")
-        left = bool(plan.notes)
         if not arguments.dry_run:
             loaded = load_variants(arguments)
             past = read_run(loaded.variants, read_events(chosen or ""))
@@ -105,4 +103,4 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(loaded.diagnostics)
     if not entries and not arguments.update:
         raise exit_codes.UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
-    return exit_codes.FAILED if left or any(e.state in RED_STATES for e in entries) else exit_codes.OK
+    return exit_codes.FAILED if notes or any(e.state in RED_STATES for e in entries) else exit_codes.OK

@@ -16,7 +16,17 @@ from runner.cases.model import Backend, Case, Known, Variant
 from runner.cases.versions import matches, release_of
 from runner.contract.finding import Finding
 from runner.diagnostics import Span
-from runner.record.events import Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
+from runner.record.events import (
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    finished_of,
+    planned_of,
+    variants_of,
+)
 from runner.verdict.policy import answering, applies, explains, ranked, shows_sometimes, unexplained
 from runner.verdict.stages import contains
 
@@ -103,17 +113,15 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
     cases: dict[tuple[str, str], list[Variant]] = {}
     for variant in variants:
         cases.setdefault((variant.case.file, variant.case.name), []).append(variant)
-    finished = {e.key: e for e in events if isinstance(e, VariantFinished)}
-    planned = {e.key: e for e in events if isinstance(e, VariantPlanned)}
+    finished, planned = finished_of(events), planned_of(events)
     started = [e for e in events if isinstance(e, RunStarted)]
     judged = []
-    every: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned, **finished}
-    for key, event in every.items():
+    for event in variants_of(events):
         variant_run = own.get(_key(event.file, event.id)) or _as_run(
             event, cases.get((event.file, event.case.rpartition("::")[2]), ())
         )
         if variant_run is not None:
-            judged.append(_judged(variant_run, event.torch, finished.get(key)))
+            judged.append(_judged(variant_run, event.torch, finished.get(event.key)))
     torches = [str(env.get("torch")) for e in started for env in e.environments] or [torch for _, torch in planned]
     return Run(
         tuple(judged),
@@ -199,24 +207,22 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
         if sightings:
             return state, f"{text} {_under(sightings, entry)}" if text else ""
     names = {(case.file, case.name) for case in entry.cases}
-    here = [j for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
+    here = [j.variant for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
     if not here:
         return "not-run", "its case was not in the run"
-    if not any(matches(known.torch, torch) for torch in run.torches):
-        return "elsewhere", f"the run had torch {', '.join(run.torches)}"
-    absent = _absent(known, entry.cases, [j.variant for j in here], run)
-    if absent:
+    if absent := _absent(known, entry.cases, here, run):
         return "elsewhere", absent
-    silent = {s.judged.verdict for s in entry.sightings if s.effect == "none"}
-    if silent:
-        word = ", ".join(sorted(silent))
-        return ("elsewhere" if silent == {"SKIP"} else "not-run"), f"its variants came to {word}"
+    if silent := {s.judged.verdict for s in entry.sightings if s.effect == "none"}:
+        state = "elsewhere" if silent == {"SKIP"} else "not-run"
+        return state, f"its variants came to {', '.join(sorted(silent))}"
     reason = "another entry always matched before it" if entry.sightings else "its selectors fit no variant"
     return ("stale" if run.complete else "not-run"), reason
 
 
 def _absent(known: Known, cases: Sequence[Case], here: Sequence[Variant], run: Run) -> str:
     """What this run lacked that the entry asks for, and that another run may have; empty when nothing."""
+    if not any(matches(known.torch, torch) for torch in run.torches):
+        return f"the run had torch {', '.join(run.torches)}"
     if known.platform and sys.platform not in known.platform:
         return f"the run was on {sys.platform}"
     if known.backend and not set(known.backend) & run.backends:
@@ -228,14 +234,10 @@ def _absent(known: Known, cases: Sequence[Case], here: Sequence[Variant], run: R
     stage = known.stage
     if stage is not None and not any(contains(j.variant.backend.backend, stage) for j in run.judged):
         return f"no backend of the run has stage {stage}"
-    axes: list[tuple[str, set[str], set[str], set[str]]] = [
+    threads = (_texts(known.threads), _texts(t for c in cases for t in c.threads), _texts(v.threads for v in here))
+    axes = [
         ("dtype", {*known.dtype}, {d for case in cases for d in case.dtypes}, {v.dtype for v in here}),
-        (
-            "threads",
-            _texts(known.threads),
-            _texts(t for c in cases for t in c.threads),
-            _texts(v.threads for v in here),
-        ),
+        ("threads", *threads),
     ]
     for name, value in known.params.items():
         declared = _texts(p for case in cases for p in case.params.get(name, ()))
@@ -268,16 +270,12 @@ def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judg
 
 def _as_run(event: VariantPlanned | VariantFinished, candidates: Sequence[Variant]) -> Variant | None:
     """The variant of an event whose backend or device the command line named."""
-    own = _axes(event.label)
-    variant = next((v for v in candidates if _axes(v.label) == own), None)
-    if variant is None:
-        return None
-    return replace(
-        variant,
-        id=event.id,
-        backend=variant.backend if event.backend == variant.backend.name else Backend(event.backend, event.backend),
-        device=event.device,
-    )
+    for variant in candidates:
+        if _axes(variant.label) == _axes(event.label):
+            own = event.backend == variant.backend.name
+            backend = variant.backend if own else Backend(event.backend, event.backend)
+            return replace(variant, id=event.id, backend=backend, device=event.device)
+    return None
 
 
 def _axes(label: str) -> str:

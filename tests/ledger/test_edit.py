@@ -10,7 +10,7 @@ import pytest
 
 from runner.cases.yaml.reader import load
 from runner.diagnostics import Span
-from runner.ledger.update import Add, Change, Remove, Set, Unfit, apply_changes, entry_text
+from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes, entry_text
 
 FILE = "a.spec.yaml"
 

@@ -19,7 +19,7 @@ from runner.diagnose.diagnosis import Ablation, Culprit
 from runner.diagnose.repro import script
 from runner.diagnose.similar import Entry, FailureProfile, Match
 from runner.diagnostics import Diagnostic, Span
-from runner.ledger import update
+from runner.ledger.edit import entry_text
 from runner.quote import QuoteError
 from runner.record.events import Notice, RunFinished, RunResumed
 from runner.reduce.minifier import standalone
@@ -126,7 +126,7 @@ def test_a_caret_stands_below_its_character(text: str, column: int, length: int,
 @pytest.mark.parametrize("payload", [payload for payload in PAYLOADS if payload != "surrogate"])
 def test_yaml_holds_the_text_and_nothing_else(payload: str) -> None:
     text = PAYLOADS[payload]
-    entry = update.entry_text({"reason": text, "params": {text: text}, "oracle": [text]})
+    entry = entry_text({"reason": text, "params": {text: text}, "oracle": [text]})
     assert yaml.safe_load(entry) == {"reason": text, "params": {text: text}, "oracle": [text]}
     data = {"cases": [{"doc": text, text: [text, {"k": text}]}]}
     assert yaml.safe_load(emit(data, ("cases",))) == data
