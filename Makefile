@@ -8,7 +8,7 @@ SOURCES := pyproject.toml constraints.txt
 # Unit tests that start no worker, without the files that need torch or take long. Single tests that take long have the marker slow.
 QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose reduce report cli) \
          $(filter-out tests/test_hostile_files.py,$(wildcard tests/test_*.py))
-LEFT_OUT := $(addprefix tests/,builder/test_runs.py cli/test_reduce_minifier.py diagnose/test_repro.py session/test_plan.py)
+LEFT_OUT := $(addprefix tests/,builder/test_runs.py diagnose/test_repro.py reduce/test_minifier.py session/test_plan.py)
 
 .PHONY: run test gate nightly quick lint clean
 

@@ -27,7 +27,6 @@ from runner.files import (
     append_regular,
     entries_below,
     link_problem,
-    open_regular,
     read_bytes,
     read_text,
     replace_file,
@@ -37,8 +36,8 @@ from runner.quote import operand, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
 from runner.reduce.minifier import Minifier, attempts, failure_of
-from runner.reduce.reducer import Memory, Reduced, Step, candidate_path, reduce_variant
-from runner.reduce.state import Candidate, Size, digest
+from runner.reduce.reducer import Candidate, Memory, Reduced, Step, candidate_path, reduce_variant
+from runner.reduce.state import Size, digest
 from runner.report.diagnosis import taken_over
 from runner.session.plan import order_words
 from runner.session.shards import plan_hash
@@ -148,12 +147,12 @@ def _foreign(folder: Path, variant: Variant) -> str:
     nothing."""
     name = HEAD
     try:
-        head = dict(parse_line(_content(folder / HEAD)))
+        head = dict(parse_line(read_bytes(folder / HEAD)))
         if head.get("variant") != variant.id:
             return f"it holds a reduction of {one_line(str(head.get('variant')), 200)}, not of {variant.id}"
         for name in (CASE, SCRIPT):
             written = dict(head.get("written", {})).get(name, [])
-            if (folder / name).exists() and hashlib.sha256(_content(folder / name)).hexdigest() not in written:
+            if (folder / name).exists() and hashlib.sha256(read_bytes(folder / name)).hexdigest() not in written:
                 return f"{name} there is not as runner reduce wrote it"
         for name in (STEPS, TRIED):
             if not all("what" in record for record in _records(folder / name)):
@@ -161,11 +160,6 @@ def _foreign(folder: Path, variant: Variant) -> str:
     except (OSError, ValueError, TypeError) as error:
         return f"{name} there is damaged ({type(error).__name__})"
     return ""
-
-
-def _content(path: Path) -> bytes:
-    with open_regular(path) as file:
-        return file.read()
 
 
 class Journal:
@@ -177,9 +171,13 @@ class Journal:
         Raises:
             UsageError: a file of the folder is damaged.
         """
-        self.folder, self.variant = folder, engine.variant
-        plan = plan_hash([engine.planned], str(engine.seed))
-        self.head: dict[str, Any] = {"variant": self.variant.id, "plan": plan, "complete": False, "written": {}}
+        self.folder = folder
+        self.head: dict[str, Any] = {
+            "variant": engine.variant.id,
+            "plan": plan_hash([engine.planned], str(engine.seed)),
+            "complete": False,
+            "written": {},
+        }
         self.memory = Memory(
             on_start=self._begun,
             on_step=self._stepped,

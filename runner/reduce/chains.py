@@ -45,7 +45,7 @@ from runner.cases.model import (
 )
 from runner.cases.python_names import RESERVED
 from runner.diagnostics import Span
-from runner.reduce.value_info import ValueInfo, component, input_like, references
+from runner.reduce.value_info import ValueInfo, component, input_like, leaves, references
 
 Names = Mapping[str, Value]
 PREVIOUS = "_"
@@ -78,8 +78,8 @@ def substitute(value: Value, names: Names) -> Value:
         case Arithmetic():
             return _arithmetic(value, names)
         case Index():
-            entries = tuple(change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
-            return replace(value, entries=entries)
+            changed = (change_entry(entry, lambda part: _entry(part, names)) for entry in value.entries)
+            return replace(value, entries=tuple(changed))
         case Function():
             local = {PREVIOUS, *value.args, *names_made(value.chain)}
             names = {name: target for name, target in names.items() if name not in local}
@@ -111,11 +111,8 @@ def _referred(ref: Ref, names: Names) -> Value:
 
 def _arithmetic(value: Arithmetic, names: Names) -> Value:
     tree = expressions.parse(value.text)
-    known = {name: names[name] for name in expressions.names(tree) if name in names}
-    if not known:
-        return value
-    texts = {name: _text(target) or name for name, target in known.items()}
-    return replace(value, text=expressions.render(tree, {}, lambda name: texts.get(name, name)))
+    texts = {name: _text(names[name]) or name for name in expressions.names(tree) if name in names}
+    return replace(value, text=expressions.render(tree, {}, lambda name: texts.get(name, name))) if texts else value
 
 
 def _text(value: Value) -> str:
@@ -127,8 +124,8 @@ def _text(value: Value) -> str:
 def _entry(entry: Ref | Arithmetic, names: Names) -> Any:
     """Return the replacement of an index entry: an integer or None where a value is a literal."""
     substituted = substitute(entry, names)
-    if isinstance(substituted, Literal):
-        return substituted.value if substituted.value is None or isinstance(substituted.value, int) else entry
+    if isinstance(substituted, Literal) and (substituted.value is None or isinstance(substituted.value, int)):
+        return substituted.value
     return substituted if isinstance(substituted, Ref | Arithmetic) else entry
 
 
@@ -145,9 +142,8 @@ class _Namer:
 
     def case(self) -> Case:
         case = self.start
-        passed = [item for item in case.inputs if not item.hidden]
-        previous: Ref | None = Ref(passed[0].name, (), case.span) if passed else None
-        chain, previous = self._chain(case.chain, previous, False)
+        first = next((Ref(item.name, (), case.span) for item in case.inputs if not item.hidden), None)
+        chain, previous = self._chain(case.chain, first, False)
         result = case.result or Ref(PREVIOUS, (), case.span)
         return replace(case, chain=chain, result=substitute(result, self._all(previous)))
 
@@ -158,16 +154,16 @@ class _Namer:
         renamed_nodes: list[Node] = []
         for node in nodes:
             names = self._all(previous)
+            renamed: Node
             if isinstance(node, Step):
-                step, previous = self._step(node, previous, branch)
-                renamed_nodes.append(step)
+                renamed, previous = self._step(node, previous, branch)
             elif isinstance(node, With):
                 contexts = tuple(substitute_step(step, names) for step in node.contexts)
                 inner, previous = self._chain(node.chain, previous, branch)
-                renamed_nodes.append(replace(node, contexts=contexts, chain=inner))
+                renamed = replace(node, contexts=contexts, chain=inner)
             else:
-                block, previous = self._if(replace(node, condition=substitute(node.condition, names)), previous)
-                renamed_nodes.append(block)
+                renamed, previous = self._if(replace(node, condition=substitute(node.condition, names)), previous)
+            renamed_nodes.append(renamed)
         return tuple(renamed_nodes), previous
 
     def _if(self, node: If, previous: Ref | None) -> tuple[If, Ref | None]:
@@ -187,9 +183,9 @@ class _Namer:
     def _last(self, nodes: Sequence[Node], value: Ref | None) -> str | None:
         """Return the generated name of a branch's last step, if that step is the branch's value."""
         last = nodes[-1] if nodes else None
-        if value is None or value.path or not isinstance(last, Step) or last.out[:1] != (value.name,):
+        if value is None or value.path or value.name not in self.generated or not isinstance(last, Step):
             return None
-        return value.name if value.name in self.generated else None
+        return value.name if last.out[:1] == (value.name,) else None
 
     def _step(self, step: Step, previous: Ref | None, branch: bool) -> tuple[Step, Ref | None]:
         step = substitute_step(_explicit(step, previous), self._all(previous))
@@ -198,9 +194,8 @@ class _Namer:
         out = [*step.out]
         if is_in_place(step):
             target = step.arguments.positional[0] if step.arguments.positional else None
-            if not out:
-                return step, target if isinstance(target, Ref) else None
-            return step, _reference(out[0], step)
+            value = _reference(out[0], step) if out else target
+            return step, value if isinstance(value, Ref) else None
         if not out or out[0] == PREVIOUS:
             out[:1] = [next(self.free)]
             self.generated.add(out[0])
@@ -213,9 +208,8 @@ class _Namer:
 
 
 def _reference(name: str, step: Step) -> Ref:
-    if name.startswith("self."):
-        return Ref("self", (name.removeprefix("self."),), step.span)
-    return Ref(name, (), step.span)
+    owner, _, field = name.partition(".")
+    return Ref("self", (field,), step.span) if owner == "self" and field else Ref(name, (), step.span)
 
 
 def _explicit(step: Step, previous: Ref | None) -> Step:
@@ -291,12 +285,9 @@ def _unnamed_chain(
 
 def _reach(nodes: Sequence[Node], place: int) -> int:
     """Return the end of the steps after ``place`` in which ``$_`` is still its value."""
-    for later in range(place + 1, len(nodes)):
-        node = nodes[later]
-        if not isinstance(node, Step):
-            return later
-        if not is_statement(node):
-            return later + 1
+    for later, node in enumerate(nodes[place + 1 :], place + 1):
+        if not isinstance(node, Step) or not is_statement(node):
+            return later + isinstance(node, Step)
     return len(nodes)
 
 
@@ -322,12 +313,11 @@ def _in_functions(nodes: Iterable[Node], name: str) -> bool:
 
 def _bare_step(step: Step) -> Step:
     arguments = step.arguments
+    is_bare = _is_previous(arguments)
     if step.operator.startswith("nn."):
-        if step.call is not None and _is_previous(step.call):
-            step = replace(step, call=None)
-        empty = not arguments.positional and not arguments.keywords
-        return replace(step, arguments=Arguments(bare=True)) if empty else step
-    return replace(step, arguments=Arguments(bare=True)) if _is_previous(arguments) else step
+        is_bare = not arguments.positional and not arguments.keywords
+        step = replace(step, call=None) if step.call is not None and _is_previous(step.call) else step
+    return replace(step, arguments=Arguments(bare=True)) if is_bare else step
 
 
 def _is_previous(arguments: Arguments) -> bool:
@@ -369,8 +359,8 @@ def remove_steps(
             return None
         names[name] = value
     calls = _without_changes(case, {f"self.{step.id}" for step in removed if step.id})
-    shorter = replace(case, chain=chain, result=result, inputs=(*case.inputs, *replacements.inputs), calls=calls)
-    return tidy(substitute_case(shorter, names))
+    inputs = (*case.inputs, *replacements.inputs)
+    return tidy(substitute_case(replace(case, chain=chain, result=result, inputs=inputs, calls=calls), names))
 
 
 class _Replacements:
@@ -388,11 +378,8 @@ class _Replacements:
         self.free_names = (name for name in itertools.chain(INPUT_NAMES, numbered) if name not in used)
 
     def value_for(self, name: str) -> Value | None:
-        if self.bypass:
-            value = self._operand(name) or self._input_of_shape(name)
-            if value is not None:
-                return value
-        return self._new_input(name)
+        value = (self._operand(name) or self._input_of_shape(name)) if self.bypass else None
+        return value if value is not None else self._new_input(name)
 
     def _info(self, name: str) -> ValueInfo | None:
         return self.value_infos.get(python_name(name))
@@ -414,28 +401,25 @@ class _Replacements:
         maker, info = self.makers.get(name), self._info(name)
         if maker is None or depth > len(self.makers):
             return None
-        for ref in _operands(maker):
+        arguments = maker.call if maker.call is not None else maker.arguments
+        values = [*arguments.positional, *(value for _, value in arguments.keywords)]
+        for ref in (ref for value in values for ref in references(value)):
             if ref.name in (PREVIOUS, "self") or not self._may_replace(ref, info):
                 continue
             if ref.name not in self.missing:
                 return ref
-            deeper = self._operand(ref.name, depth + 1)
-            if deeper is not None:
+            if deeper := self._operand(ref.name, depth + 1):
                 return replace(deeper, path=(*deeper.path, *ref.path))
         return None
 
     def _may_replace(self, ref: Ref, info: ValueInfo | None) -> bool:
-        if info is None:
-            return True
         operand = component(self._info(ref.name), ref.path)
-        return operand is not None and not operand[1] and info.is_like(operand[0])
+        return info is None or (operand is not None and not operand[1] and info.is_like(operand[0]))
 
     def _input_of_shape(self, name: str) -> Ref | None:
         info = self._info(name)
-        for item in self.case.inputs:
-            if info is not None and not item.hidden and info.is_like(self._info(item.name)):
-                return Ref(item.name, (), self.case.span)
-        return None
+        alike = (i for i in self.case.inputs if info and not i.hidden and info.is_like(self._info(i.name)))
+        return next((Ref(item.name, (), self.case.span) for item in alike), None)
 
 
 def _split_fields(
@@ -462,12 +446,6 @@ def _split_fields(
     return change_parts(chain, change), {**value_infos, **fields}, set(fields)
 
 
-def _operands(step: Step) -> list[Ref]:
-    arguments = step.call if step.call is not None else step.arguments
-    values = [*arguments.positional, *(value for _, value in arguments.keywords)]
-    return [ref for value in values for ref in references(value)]
-
-
 def replace_nodes(nodes: Iterable[Node], replacements: Mapping[int, Sequence[Node]]) -> tuple[Node, ...]:
     """Return the chain with other nodes for those of these identities, and without blocks that are empty then."""
     remaining: list[Node] = []
@@ -487,9 +465,8 @@ def replace_nodes(nodes: Iterable[Node], replacements: Mapping[int, Sequence[Nod
 
 def _uses_modules(chain: tuple[Node, ...], modules: set[str]) -> bool:
     """Return whether the chain calls or reads one of these modules, whose steps have gone."""
-    called = {step.operator.removeprefix("self.") for step in steps_of(chain)}
-    used = {name.removeprefix("self.") for name in names_used(values_of(chain)) if name.startswith("self.")}
-    return bool(modules & (called | used))
+    used = {*names_used(values_of(chain)), *(step.operator for step in steps_of(chain))}
+    return not used.isdisjoint(f"self.{module}" for module in modules)
 
 
 def _result(case: Case, chain: tuple[Node, ...], missing: set[str]) -> Value | None:
@@ -498,9 +475,9 @@ def _result(case: Case, chain: tuple[Node, ...], missing: set[str]) -> Value | N
     orphans = _orphans(case, chain, result)
     if not orphans:
         return result if result is not None else _last_target(chain)
-    if result is None:
-        return orphans[0] if len(orphans) == 1 else Items(tuple(orphans))
-    parts = result.items if isinstance(result, Items) else (result,)
+    if result is None and len(orphans) == 1:
+        return orphans[0]
+    parts = result.items if isinstance(result, Items) else (result,) if result is not None else ()
     return Items((*parts, *orphans))
 
 
@@ -529,9 +506,9 @@ def _remaining_result(value: Value | None, missing: set[str]) -> Value | None:
         items = [part for part in (_remaining_result(item, missing) for item in value.items) if part is not None]
         return Items(tuple(items)) if items else None
     if isinstance(value, Table):
-        entries = [(key, _remaining_result(item, missing)) for key, item in value.items]
-        pairs = [(key, part) for key, part in entries if part is not None]
-        return Table(tuple(pairs)) if pairs else None
+        entries = ((key, _remaining_result(item, missing)) for key, item in value.items)
+        pairs = tuple((key, part) for key, part in entries if part is not None)
+        return Table(pairs) if pairs else None
     return None if value is None or names_used(values_of(value)) & missing else value
 
 
@@ -547,25 +524,14 @@ def _last_target(chain: tuple[Node, ...]) -> Value | None:
 
 def with_result(case: Case, result: Value | None) -> Case:
     """Return the named case with another result. The tolerance of an output goes where that output is now."""
-    new = {id(value): path for path, value in _places(result)}
-    old = sorted(_places(case.result), key=lambda item: -len(item[0]))
+    new = {id(value): path for path, value in leaves(result)}
+    old = sorted(leaves(case.result), key=lambda item: -len(item[0]))
     by_place = {}
     for place, bounds in case.tolerance.by_place.items():
         start, value = next(((path, value) for path, value in old if place.startswith(path)), ("", None))
-        if not start:
-            by_place[place] = bounds
-        elif id(value) in new:
-            by_place[new[id(value)] + place.removeprefix(start)] = bounds
+        if not start or id(value) in new:
+            by_place[new.get(id(value), "") + place.removeprefix(start)] = bounds
     return replace(case, result=result, tolerance=replace(case.tolerance, by_place=by_place))
-
-
-def _places(value: Value | None, path: str = "output") -> list[tuple[str, Value]]:
-    """The values of a result, each with the path that findings give it."""
-    if isinstance(value, Items):
-        return [place for index, item in enumerate(value.items) for place in _places(item, f"{path}[{index}]")]
-    if isinstance(value, Table):
-        return [place for key, item in value.items for place in _places(item, f"{path}[{key!r}]")]
-    return [] if value is None else [(path, value)]
 
 
 def with_first_names(case: Case, own: Collection[str]) -> Case:
@@ -595,11 +561,9 @@ def _used_names(case: Case) -> set[str]:
 
 def tidy(case: Case) -> Case:
     """Return the case without inputs, state, params and names that nothing uses."""
-    while True:
-        cleaned = _tidy_once(case)
-        if cleaned == case:
-            return case
+    while (cleaned := _tidy_once(case)) != case:
         case = cleaned
+    return case
 
 
 def _tidy_once(case: Case) -> Case:

@@ -251,9 +251,7 @@ def ended(outcome: Outcome) -> tuple[str, str]:
     if outcome.ended != "result":
         return (outcome.signal or outcome.ended), outcomes.describe(outcome)
     raised = outcome.result.get("raised")
-    if not raised:
-        return "", ""
-    return kind_of(raised), telling_line(raised)
+    return (kind_of(raised), telling_line(raised)) if raised else ("", "")
 
 
 # --- its scripts ---

@@ -15,7 +15,6 @@ from runner.cases.model import (
     Case,
     Function,
     If,
-    Input,
     Items,
     Node,
     Ref,
@@ -40,7 +39,7 @@ from runner.reduce.chains import (
     unnamed,
     with_result,
 )
-from runner.reduce.state import SIMPLE_INITS, Attempt, Path, State, init_name, tables_of, value_rank
+from runner.reduce.state import SIMPLE_INITS, Attempt, Path, State, init_name, tensors_of, value_rank
 from runner.reduce.value_info import input_like, references
 
 T = TypeVar("T")
@@ -62,8 +61,7 @@ def calls(state: State) -> Iterator[Attempt]:
     size = count // 2
     while size:
         for start in range(0, count, size):
-            remaining = (*case.calls[:start], *case.calls[start + size :])
-            if remaining:
+            if remaining := (*case.calls[:start], *case.calls[start + size :]):
                 yield from attempt(f"drop {size} of {count} calls", replace(case, calls=remaining))
         size //= 2
 
@@ -72,11 +70,13 @@ def callers(state: State) -> Iterator[Attempt]:
     """Propose further calls before which, or around which, the caller does less."""
     case = state.named
     for number, call in enumerate(case.calls):
-        fields: list[tuple[str, dict[str, Any]]] = [(key, {key: None}) for key in ("step", "load", "train")]
-        fields += [("thread", {"thread": False})]
-        fields += [(f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes]
-        fields += [(f"hook {one.target}", {"hooks": _without(call.hooks, one)}) for one in call.hooks]
-        fields += [(f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts]
+        fields: list[tuple[str, dict[str, Any]]] = [
+            *((key, {key: None}) for key in ("step", "load", "train")),
+            ("thread", {"thread": False}),
+            *((f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes),
+            *((f"hook {one.target}", {"hooks": _without(call.hooks, one)}) for one in call.hooks),
+            *((f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts),
+        ]
         for what, values in fields:
             smaller = replace(call, **values)
             if smaller != call:
@@ -161,11 +161,9 @@ def blocks(state: State) -> Iterator[Attempt]:
             yield from attempt(change, named(replace(case, chain=replace_nodes(case.chain, {id(node): replacement}))))
         if isinstance(node, With) and len(node.contexts) > 1:
             for context in node.contexts:
-                fewer = replace(node, contexts=tuple(c for c in node.contexts if c is not context))
-                yield from attempt(
-                    f"block {number}: drop {context.operator}",
-                    replace(case, chain=replace_nodes(case.chain, {id(node): (fewer,)})),
-                )
+                fewer = replace(node, contexts=_without(node.contexts, context))
+                chain = replace_nodes(case.chain, {id(node): (fewer,)})
+                yield from attempt(f"block {number}: drop {context.operator}", replace(case, chain=chain))
 
 
 def _unwrapped(node: With | If) -> list[tuple[str, tuple[Node, ...]]]:
@@ -184,8 +182,7 @@ def outputs(state: State) -> Iterator[Attempt]:
         yield from attempt(f"return ${ref.name} alone", with_result(case, ref))
     if len(refs) > 2:
         for ref in refs:
-            remaining: tuple[Value, ...] = tuple(output for output in refs if output is not ref)
-            yield from attempt(f"do not return ${ref.name}", with_result(case, Items(remaining)))
+            yield from attempt(f"do not return ${ref.name}", with_result(case, Items(_without((*refs,), ref))))
 
 
 def merged_inputs(state: State) -> Iterator[Attempt]:
@@ -212,21 +209,20 @@ def plain_inputs(state: State) -> Iterator[Attempt]:
             continue
         plain_input = input_like(info, item.name, item.span, case.dtypes[0], case.grad[0].mode == "backward")
         if plain_input is not None and plain_input != item:
-            inputs: tuple[Input, ...] = (*case.inputs[:place], plain_input, *case.inputs[place + 1 :])
-            yield from attempt(f"plain ${item.name}", replace(case, inputs=inputs))
+            changed = (*case.inputs[:place], plain_input, *case.inputs[place + 1 :])
+            yield from attempt(f"plain ${item.name}", replace(case, inputs=changed))
 
 
 def functions(state: State) -> Iterator[Attempt]:
     """Propose functions (``$fn``) with fewer steps."""
     case = state.named
     for function in [value for value in values_of(case.chain) if isinstance(value, Function)]:
-        for number in reversed(range(len(function.chain))):
-            shorter = replace(function, chain=(*function.chain[:number], *function.chain[number + 1 :]))
+        for node in reversed(function.chain):
 
-            def change(value: Value, old: Function = function, new: Function = shorter) -> Value:
-                return new if value == old else value
+            def shorter(value: Value, old: Function = function, dropped: Node = node) -> Value:
+                return replace(old, chain=_without(old.chain, dropped)) if value == old else value
 
-            yield from attempt("drop a step of a function", replace(case, chain=change_parts(case.chain, change)))
+            yield from attempt("drop a step of a function", replace(case, chain=change_parts(case.chain, shorter)))
 
 
 Data = Mapping[str, Any]
@@ -337,22 +333,11 @@ def _scaled(size: int, small: int) -> Callable[[int], int]:
 
 def _shapes(data: Data) -> Iterator[tuple[Path, list[Any]]]:
     """Yield the shapes of inputs and state, in all calls."""
-    for root, table in tables_of(data):
-        for name, item in table.items():
-            yield from _shapes_of(item, (*root, name))
-
-
-def _shapes_of(item: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
-    if isinstance(item, list):
-        yield path, item
-    elif "list" in item:
-        for place, inner in enumerate(item["list"]):
-            yield from _shapes_of(inner, (*path, "list", place))
-    elif "dict" in item:
-        for key, inner in item["dict"].items():
-            yield from _shapes_of(inner, (*path, "dict", key))
-    elif "shape" in item:
-        yield (*path, "shape"), item["shape"]
+    for path, item in tensors_of(data):
+        if isinstance(item, list):
+            yield path, item
+        elif "shape" in item:
+            yield (*path, "shape"), item["shape"]
 
 
 def _shape_sizes(data: Data) -> Iterator[tuple[Path, int]]:
@@ -428,8 +413,7 @@ def _without_cotangents(data: Data, original: Data) -> Data:
     if not isinstance(grad, dict) or data.get("grad") == grad:
         return data
     cotangents = grad.get("cotangent")
-    names = cotangents if isinstance(cotangents, list) else [cotangents]
-    given = {str(name).removeprefix("$") for name in names}
+    given = [f"{name}".removeprefix("$") for name in (cotangents if isinstance(cotangents, list) else [cotangents])]
     return {**data, "inputs": {name: item for name, item in (data.get("inputs") or {}).items() if name not in given}}
 
 
@@ -485,10 +469,9 @@ def _shorter(data: Data, path: Path, item: Mapping[str, Any]) -> Iterator[Attemp
                     f"{path_text(path)}: {count} of {len(entries)} {key}",
                     with_value(data, (*path, key), entries[:count]),
                 )
-        if len(entries) > 1:
-            for place in range(len(entries)):
-                yield Attempt(f"{path_text(path)}: less {key}", without(data, (*path, key, place)))
-        if entries and all(isinstance(part, list) and len(part) > 1 for part in entries):
+        for place in range(len(entries) if len(entries) > 1 else 0):
+            yield Attempt(f"{path_text(path)}: less {key}", without(data, (*path, key, place)))
+        if all(isinstance(part, list) and len(part) > 1 for part in entries):
             for narrow in ([part[: len(part) // 2] for part in entries], [part[:-1] for part in entries]):
                 yield Attempt(f"{path_text(path)}: narrower {key}", with_value(data, (*path, key), narrow))
 
@@ -513,10 +496,8 @@ def values(state: State) -> Iterator[Attempt]:
 
 def _makers(data: Data) -> Iterator[tuple[Path, Any]]:
     """Yield the tensors that an initializer fills, and their paths."""
-    for path, _ in _shapes(data):
-        path = path[:-1] if path[-1] == "shape" else path
-        item = value_at(data, path)
-        if not (isinstance(item, dict) and "values" in item):
+    for path, item in tensors_of(data):
+        if isinstance(item, list) or ("shape" in item and "values" not in item):
             yield path, item
 
 
@@ -548,9 +529,8 @@ def arguments(state: State) -> Iterator[Attempt]:
     for path, value in walk(data.get("chain"), ("chain",)):
         of_module = any(str(key).startswith("nn.") for key in path)
         for simple in _simpler(value):
-            if simple == 0 and of_module:
-                continue  # layers of nothing
-            yield Attempt(f"{path_text(path)}: {value} -> {simple}", with_value(data, path, simple))
+            if simple != 0 or not of_module:  # no layers of nothing
+                yield Attempt(f"{path_text(path)}: {value} -> {simple}", with_value(data, path, simple))
 
 
 def _simpler(value: Any) -> list[Any]:

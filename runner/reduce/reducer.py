@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from runner.files import read_text, write_anew
 from runner.record.events import RED, VariantFinished
 from runner.reduce import passes
 from runner.reduce.chains import ValueInfos, named, with_first_names
-from runner.reduce.state import Candidate, Pass, Search, Size, State, size_of
+from runner.reduce.state import Attempt, Pass, Size, State, digest, size_of
 from runner.reduce.value_info import ValueInfo, references
 from runner.session.scheduler import Scheduler, Steps, with_reference
 from runner.verdict import explained, outcomes
@@ -68,9 +68,7 @@ def alike(finding: Finding | None, expected: FailureSignature, error: float) -> 
 
     ``error`` is the first finding's.
     """
-    if finding is None:
-        return False
-    if signature_of(finding).kind != expected.kind:
+    if finding is None or signature_of(finding).kind != expected.kind:
         return False
     return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
 
@@ -113,15 +111,12 @@ class EngineJudge:
         if self.backend == own:
             return
         job = self.engine.job(variant=variant, source=source, backend=self.backend, timeout=self.timeout)
-        (outcome,) = self.engine.ask([job])
-        findings, doubt = outcomes.read(outcome, source)
-        if _fails_alike(findings, doubt, self._expected):
-            return
-        if findings and not doubt:
+        findings, doubt = outcomes.read(self.engine.ask([job])[0], source)
+        if not findings or doubt:
+            self.backend = own
+        elif not _fails_alike(findings, doubt, self._expected):
             first = ranked(findings)[0]
             self._expected = signature_of(first), relative_error(first)
-        else:
-            self.backend = own
 
     def start(self, number: int, variant: Variant, source: Source) -> None:
         """Begin to try a candidate."""
@@ -144,15 +139,14 @@ class EngineJudge:
 
         Candidates go on meanwhile.
         """
-        params = {name: values[0] for name, values in case.params.items()}
-        variant = replace(self.engine.variant, case=case, params=params)
-        variant = replace(variant, dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
-                          autocast=case.autocast[0], threads=case.threads[0])  # fmt: skip
+        variant = replace(
+            self.engine.variant, case=case, params={name: values[0] for name, values in case.params.items()},
+            dtype=case.dtypes[0], device=case.devices[0], grad=case.grad[0], train=case.train[0],
+            autocast=case.autocast[0], threads=case.threads[0],
+        )  # fmt: skip
         # Names that nothing uses are errors of a case. Here they are what is asked for.
-        self._scheduler.start(
-            _MEASURE,
-            self._values(self.engine.job("shapes", variant=variant, source=build(variant, limits=self.engine.limits))),
-        )
+        source = build(variant, limits=self.engine.limits)
+        self._scheduler.start(_MEASURE, self._values(self.engine.job("shapes", variant=variant, source=source)))
         values = self._wait(0.0)
         while values is None:
             values = self._wait(0.2)
@@ -162,8 +156,7 @@ class EngineJudge:
         """Return the findings of a case in a process of its own, under the variant's own backend; none where it does
         not fail alike."""
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
-        (outcome,) = self.engine.ask([job])
-        findings, doubt = outcomes.read(outcome, source)
+        findings, doubt = outcomes.read(self.engine.ask([job])[0], source)
         return tuple(ranked(findings)) if _fails_alike(findings, doubt, (self.signature, self.error)) else ()
 
     # --- one candidate ---
@@ -179,13 +172,9 @@ class EngineJudge:
             backend: str, config: Mapping[str, Any] | None = None
         ) -> Steps[tuple[Outcome, list[Finding], Trust | None]]:
             job = self.engine.job(
-                variant=variant,
-                source=source,
-                backend=backend,
-                config=config,
-                float64=self._float64,
+                variant=variant, source=source, backend=backend, config=config, float64=self._float64,
                 timeout=self.timeout,
-            )
+            )  # fmt: skip
             (outcome,) = yield from with_reference([job])
             return outcome, *outcomes.read(outcome, source)
 
@@ -229,9 +218,109 @@ def backends_for(stage: str | None, backend: str) -> tuple[str, str | None]:
         return backend, None
     if stage is None or (stage_of(backend) == "backend" and stage == "backend"):
         return backend, LADDER[0][1]
-    chosen = backend if stage == stage_of(backend) else dict(LADDER)[stage]
     place = STAGES.index(stage)
-    return chosen, LADDER[place - 1][1] if place else None
+    return backend if stage == stage_of(backend) else dict(LADDER)[stage], LADDER[place - 1][1] if place else None
+
+
+Read = Callable[[str], tuple[Variant, Source] | None]
+"""The variant and the source of a text; None for one that is no valid case."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """An attempt that is a valid, smaller case. ``place`` is that of the pass that proposed it."""
+
+    attempt: Attempt
+    text: str
+    variant: Variant
+    source: Source
+    size: Size
+    place: int
+
+
+@dataclass
+class Search:
+    """Goes through the passes until no attempt fails alike any more, or ``deadline`` (monotonic seconds) has come.
+
+    ``verdicts`` maps digests of texts to whether they fail alike; it may hold those of an earlier search.
+    ``on_verdict`` gets each tried candidate. ``accept`` gets each success, and returns the state to go on from.
+    """
+
+    judge: EngineJudge
+    read: Read
+    passes: Sequence[Pass]
+    accept: Callable[[Candidate], State]
+    deadline: float
+    verdicts: dict[str, bool] = field(default_factory=dict)
+    on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
+    tick: Callable[[], None] = lambda: None
+    runs: int = 0
+
+    def run(self, state: State) -> bool:
+        """Search from ``state``; return whether the search ended by itself."""
+        start = 0
+        while time.monotonic() < self.deadline:
+            candidate = self._first(state, self._attempts(state, start))
+            if candidate is None:
+                return time.monotonic() < self.deadline
+            state = self.accept(candidate)
+            start = candidate.place
+        return False
+
+    def _attempts(self, state: State, start: int) -> Iterator[Candidate]:
+        """Yield the valid, smaller attempts that are not known to fail in another way, all passes once, from pass
+        ``start`` on.
+        """
+        size_limit = size_of(state.data)
+        proposed: set[str] = set()
+        for place in (*range(start, len(self.passes)), *range(start)):
+            for attempt in self.passes[place](state):
+                size = size_of(attempt.data)
+                if size >= size_limit:
+                    continue
+                text = text_of_plain(attempt.data)
+                key = digest(text)
+                if key in proposed or self.verdicts.get(key) is False:
+                    continue
+                proposed.add(key)
+                if parsed := self.read(text):
+                    yield Candidate(attempt, text, *parsed, size, place)
+                else:
+                    self.verdicts[key] = False
+
+    def _first(self, state: State, attempts: Iterable[Candidate]) -> Candidate | None:
+        """Return the first attempt in order that fails alike. Later ones run at the same time, and are dropped then."""
+        source = iter(attempts)
+        running: dict[int, Candidate] = {}
+        started = 0
+        first_success: int | None = None
+        while True:
+            while first_success is None and len(running) < self.judge.slots and time.monotonic() < self.deadline:
+                candidate = next(source, None)
+                if candidate is None:
+                    break
+                started += 1
+                running[started] = candidate
+                if self.verdicts.get(digest(candidate.text)):  # an earlier search knows
+                    first_success = started
+                    break
+                self.runs += 1
+                self.judge.start(started, candidate.variant, candidate.source)
+            if first_success is not None and not any(number < first_success for number in running):
+                self.judge.stop()
+                return running[first_success]
+            if not running or time.monotonic() >= self.deadline:
+                self.judge.stop()
+                return None
+            for number, fails_alike in self.judge.finished(0.2):
+                candidate = running[number]
+                self.verdicts[digest(candidate.text)] = fails_alike
+                self.on_verdict(candidate, fails_alike)
+                if fails_alike:
+                    first_success = min(number, first_success or number)
+                else:
+                    del running[number]
+            self.tick()
 
 
 PASSES: tuple[Pass, ...] = (
@@ -367,11 +456,12 @@ class _Reduction:
         self.began, self.tick = began, tick
         self.finding, self.culprit = diagnosis.findings[0], diagnosis.culprit
         self.signature = signature_of(self.finding)
-        slow = self.signature.oracle == "timeout"
-        timeout = None if slow else min(engine.job().timeout, max(20.0, 6 * diagnosis.run_seconds))
-        self.judge = EngineJudge(engine, self.signature, relative_error(self.finding), timeout)
-        backend = engine.variant.backend.backend
-        self.backend = Backend(backend, backend)
+        timeout = min(engine.job().timeout, max(20.0, 6 * diagnosis.run_seconds))
+        self.judge = EngineJudge(
+            engine, self.signature, relative_error(self.finding),
+            None if self.signature.oracle == "timeout" else timeout,
+        )  # fmt: skip
+        self.backend = Backend(engine.variant.backend.backend, engine.variant.backend.backend)
         self.file = folder / f"case{SPEC}"
         self.steps: list[Step] = []
         self.notes: list[str] = []
@@ -417,11 +507,9 @@ class _Reduction:
 
     def _initial_state(self, original: Case) -> State:
         """Return the best state of an earlier search, or the case with the suspects of its failure."""
-        if self.memory.best is not None:
-            parsed = self._read(self.memory.best)
-            if parsed is not None:
-                self.history.append((self.memory.best, size_of(plain(parsed[0].case))))
-                return State(parsed[0].case, self.signature, self.judge.measure)
+        if self.memory.best is not None and (parsed := self._read(self.memory.best)):
+            self.history.append((self.memory.best, size_of(plain(parsed[0].case))))
+            return State(parsed[0].case, self.signature, self.judge.measure)
         return State(original, self.signature, self.judge.measure, suspects(original, self.finding, self.culprit))
 
     def _read(self, text: str) -> tuple[Variant, Source] | None:
@@ -445,25 +533,24 @@ class _Reduction:
     def _result(self, complete: bool, interrupted: bool) -> Reduced:
         """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
         limit = self.original_size
-        smaller_states = [
+        states = [
             (text, size)
             for text, size in self.history
             if size.operators <= limit.operators and size.elements <= limit.elements
         ]
-        text, size = smaller_states[-1]
+        text, size = states[-1]
         findings: tuple[Finding, ...] = ()
-        for place in [] if interrupted else dict.fromkeys((len(smaller_states) - 1, len(smaller_states) // 2, 0)):
+        for candidate in [] if interrupted else dict.fromkeys((states[-1], states[len(states) // 2], states[0])):
             self.tick("confirming in a process of its own")
-            final = self._final_case(smaller_states[place][0])
+            final = self._final_case(candidate[0])
             findings = self.judge.confirm(*final) if final is not None else ()
             if findings:
-                text, size = smaller_states[place]
-                complete = complete and place == len(smaller_states) - 1
+                text, size = candidate
+                complete = complete and candidate == states[-1]
                 break
-            tried_size = smaller_states[place][1]
             self.notes.append(
-                f"alone in a process of its own, {tried_size.operators} operators and {tried_size.elements} elements "
-                "do not fail alike"
+                f"alone in a process of its own, {candidate[1].operators} operators and {candidate[1].elements} "
+                "elements do not fail alike"
             )
         final = self._final_case(text)
         assert final is not None, text
@@ -515,10 +602,8 @@ def read_case(path: Path, backend: Backend, engine: VariantEngine) -> tuple[Vari
     if len(cases) != 1 or any(problem.severity == "error" for problem in reader.problems):
         return None
     variants = expand([Suite(path.name, str(path), cases=cases, backends=(backend,))], limits=engine.limits)
-    if len(variants) != 1:
-        return None
     try:
-        return variants[0], engine.write(variants[0])
+        return (variants[0], engine.write(variants[0])) if len(variants) == 1 else None
     except InputError:
         return None
 
@@ -539,7 +624,7 @@ def suspects(case: Case, finding: Finding, culprit: Culprit | None = None) -> tu
     numbers = [
         number for number, step in enumerate(steps) if (step.operator.rpartition(".")[2], str(step.span.line)) == blamed
     ]
-    places = [f"{step.span.file}:{step.span.line}:{step.span.column}" for step in steps]
+    places = (f"{step.span.file}:{step.span.line}:{step.span.column}" for step in steps)
     numbers += [number for number, place in enumerate(places) if place == finding.place]
     refs = references(chain.result)
     output = re.search(r"output\[(\d+)\]", finding.path)

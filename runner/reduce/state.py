@@ -1,20 +1,17 @@
-"""States and attempts, the input and output of a pass, the size of a case, and the search for the first attempt that
-fails alike."""
+"""States and attempts, the input and output of a pass, and the size of a case."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
-from runner.builder.source import Source
-from runner.cases.model import Case, Variant
-from runner.cases.serialize import KERNELS, plain, text_of_plain
+from runner.cases.model import Case
+from runner.cases.serialize import KERNELS, plain
 from runner.reduce.chains import ValueInfos, named
 from runner.verdict.signature import FailureSignature
 
@@ -108,21 +105,21 @@ def tables_of(data: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]
 
 def size_of(data: Mapping[str, Any]) -> Size:
     """Return the size of a case in plain data (see ``runner.cases.serialize.plain``)."""
-    tables = [table for _, table in tables_of(data)]
-    tensors = [tensor for table in tables for item in table.values() for tensor in _tensors(item)]
-    chain = data.get("chain") or []
+    items = [item for _, table in tables_of(data) for item in table.values()]
+    tensors = [tensor for _, tensor in tensors_of(data)]
+    chain, calls = data.get("chain") or [], data.get("calls") or []
     operators, blocks = _counted(chain)
     return Size(
         operators=operators,
         blocks=blocks,
-        calls=len(data.get("calls") or ()),
-        inputs=sum(map(len, tables)),
+        calls=len(calls),
+        inputs=len(items),
         outputs=_leaves(data.get("return")),
         elements=sum(math.prod(_shape(tensor)) for tensor in tensors),
         dimensions=sum(len(_shape(tensor)) for tensor in tensors),
         settings=sum(_leaves(item) for key, item in data.items() if key not in _NO_SETTINGS)
-        + sum(_input_settings(item) for table in tables for item in table.values())
-        + sum(_leaves(call.get(key)) for call in data.get("calls") or () for key in _OF_CALLERS),
+        + sum(map(_input_settings, items))
+        + sum(_leaves(call.get(key)) for call in calls for key in _OF_CALLERS),
         arguments=_weight(chain) + _weight(data.get("return")),
         values=sum(map(value_rank, tensors)),
     )
@@ -151,27 +148,30 @@ def _counted(chain: Any) -> tuple[int, int]:
 
 def _functions(value: Any) -> Iterator[Mapping[str, Any]]:
     """The outermost ``$fn`` of a step."""
-    if isinstance(value, dict):
-        if "$fn" in value:
-            yield value["$fn"]
-            return
-        value = list(value.values())
-    for item in value if isinstance(value, list) else ():
-        yield from _functions(item)
+    if isinstance(value, dict) and "$fn" in value:
+        yield value["$fn"]
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _functions(item)
 
 
-def parts_of(item: Mapping[str, Any]) -> list[Any]:
-    """Return the inputs that a list or dict of inputs holds; none of any other input."""
-    return [*item.get("list", ()), *item.get("dict", {}).values()]
+def tensors_of(data: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
+    """Yield the tensors of inputs and state, in all calls, and their paths: of a list or dict of inputs each."""
+    return (pair for root, table in tables_of(data) for name in table for pair in _tensors(table[name], (*root, name)))
 
 
-def _tensors(item: Any) -> Iterator[Any]:
-    """The tensors of an input: of a list or dict each."""
+def _tensors(item: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(item, dict) and ("list" in item or "dict" in item):
-        for inner in parts_of(item):
-            yield from _tensors(inner)
+        for place, inner in _parts(item):
+            yield from _tensors(inner, (*path, *place))
     elif not (isinstance(item, dict) and "python" in item):
-        yield item
+        yield path, item
+
+
+def _parts(item: Mapping[str, Any]) -> list[tuple[Path, Any]]:
+    """Return the inputs that a list or dict of inputs holds, and where; none of any other input."""
+    inner: list[tuple[Path, Any]] = [(("list", place), part) for place, part in enumerate(item.get("list", ()))]
+    return inner + [(("dict", key), part) for key, part in item.get("dict", {}).items()]
 
 
 def _shape(tensor: Any) -> list[int]:
@@ -185,20 +185,14 @@ def _shape(tensor: Any) -> list[int]:
 
 def _nested(values: Any) -> list[int]:
     """The shape of nested lists."""
-    shape = []
-    while isinstance(values, list):
-        shape.append(len(values))
-        values = values[0] if values else None
-    return shape
+    return [len(values), *_nested(values[0] if values else None)] if isinstance(values, list) else []
 
 
 def value_rank(tensor: Any) -> int:
     """Return how hard the values of an input are to read: the place of its ``init`` in ``SIMPLE_INITS``, or more."""
-    if not isinstance(tensor, dict) or ("init" not in tensor and "values" not in tensor):
-        return SIMPLE_INITS.index("normal")
-    if "values" in tensor:
+    if isinstance(tensor, dict) and "values" in tensor:
         return len(SIMPLE_INITS) + _leaves(tensor["values"])
-    return SIMPLE_INITS.index(init_name(tensor["init"]))
+    return SIMPLE_INITS.index(init_name(tensor.get("init", "normal") if isinstance(tensor, dict) else "normal"))
 
 
 def init_name(init: Any) -> str:
@@ -210,18 +204,15 @@ def _input_settings(item: Any) -> int:
     """Return the weight of an input's settings besides its shape and its values."""
     if not isinstance(item, dict):
         return 0
-    inner = sum(map(_input_settings, parts_of(item)))
-    others = ("shape", "init", "values", "tile", "list", "dict", "python")
-    attributes = {key: value for key, value in item.items() if key not in others}
-    return inner + sum(map(_weight, attributes.values())) + (_weight(item["python"]) if "python" in item else 0)
+    others = ("shape", "init", "values", "tile", "list", "dict")
+    own = sum(_weight(value) for key, value in item.items() if key not in others)
+    return own + sum(_input_settings(part) for _, part in _parts(item))
 
 
 def _leaves(value: Any) -> int:
     """Return how many values a nested one holds; an empty one counts as one."""
-    if isinstance(value, dict):
-        return max(1, sum(map(_leaves, value.values())))
-    if isinstance(value, list):
-        return max(1, sum(map(_leaves, value)))
+    if isinstance(value, dict | list):
+        return max(1, sum(map(_leaves, value.values() if isinstance(value, dict) else value)))
     return 0 if value is None else 1
 
 
@@ -237,133 +228,14 @@ def _weight(value: Any) -> int:
         return min(2 + 2 * abs(value) + (value < 0), 1000)
     if isinstance(value, float):
         return 5 if value == 1.0 else 8 if value in (0.0, 0.5, 2.0) else 12
-    if not value.startswith(("[", "${")):
-        return 1
-    return (
-        1 + sum(char in ",:+-*/" for char in value) + sum(_weight(int(number)) for number in re.findall(r"\d+", value))
-    )
-
-
-class Judge(Protocol):
-    """Says of candidates whether they fail alike."""
-
-    slots: int
-
-    def start(self, number: int, variant: Variant, source: Source) -> None:
-        """Begin to try a candidate."""
-
-    def finished(self, timeout: float) -> list[tuple[int, bool]]:
-        """Return the candidates decided by now, after at most ``timeout`` seconds: number, and whether it fails
-        alike."""
-
-    def stop(self) -> None:
-        """Forget what has begun."""
+    code = value if value.startswith(("[", "${")) else ""
+    return 1 + sum(char in ",:+-*/" for char in code) + sum(_weight(int(number)) for number in re.findall(r"\d+", code))
 
 
 Pass = Callable[[State], Iterator[Attempt]]
-
-Read = Callable[[str], tuple[Variant, Source] | None]
-"""The variant and the source of a text; None for one that is no valid case."""
+"""What proposes attempts on one state, the largest removals first."""
 
 
 def digest(text: str) -> str:
     """Return a short name of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An attempt that is a valid, smaller case. ``place`` is that of the pass that proposed it."""
-
-    attempt: Attempt
-    text: str
-    variant: Variant
-    source: Source
-    size: Size
-    place: int
-
-
-@dataclass
-class Search:
-    """Goes through the passes until no attempt fails alike any more, or ``deadline`` (monotonic seconds) has come.
-
-    ``verdicts`` maps digests of texts to whether they fail alike; it may hold those of an earlier search.
-    ``on_verdict`` gets each tried candidate. ``accept`` gets each success, and returns the state to go on from.
-    """
-
-    judge: Judge
-    read: Read
-    passes: Sequence[Pass]
-    accept: Callable[[Candidate], State]
-    deadline: float
-    verdicts: dict[str, bool] = field(default_factory=dict)
-    on_verdict: Callable[[Candidate, bool], None] = lambda candidate, same: None
-    tick: Callable[[], None] = lambda: None
-    runs: int = 0
-
-    def run(self, state: State) -> bool:
-        """Search from ``state``; return whether the search ended by itself."""
-        start = 0
-        while time.monotonic() < self.deadline:
-            candidate = self._first(state, self._attempts(state, start))
-            if candidate is None:
-                return time.monotonic() < self.deadline
-            state = self.accept(candidate)
-            start = candidate.place
-        return False
-
-    def _attempts(self, state: State, start: int) -> Iterator[Candidate]:
-        """Yield the valid, smaller attempts that are not known to fail in another way, all passes once, from pass
-        ``start`` on.
-        """
-        size_limit = size_of(state.data)
-        proposed: set[str] = set()
-        for place in (*range(start, len(self.passes)), *range(start)):
-            for attempt in self.passes[place](state):
-                size = size_of(attempt.data)
-                if size >= size_limit:
-                    continue
-                text = text_of_plain(attempt.data)
-                key = digest(text)
-                if key in proposed or self.verdicts.get(key) is False:
-                    continue
-                proposed.add(key)
-                parsed = self.read(text)
-                if parsed is None:
-                    self.verdicts[key] = False
-                else:
-                    yield Candidate(attempt, text, *parsed, size, place)
-
-    def _first(self, state: State, attempts: Iterable[Candidate]) -> Candidate | None:
-        """Return the first attempt in order that fails alike. Later ones run at the same time, and are dropped then."""
-        source = iter(attempts)
-        running: dict[int, Candidate] = {}
-        started = 0
-        first_success: int | None = None
-        while True:
-            while first_success is None and len(running) < self.judge.slots and time.monotonic() < self.deadline:
-                candidate = next(source, None)
-                if candidate is None:
-                    break
-                started += 1
-                running[started] = candidate
-                if self.verdicts.get(digest(candidate.text)):  # an earlier search knows
-                    first_success = started
-                    break
-                self.runs += 1
-                self.judge.start(started, candidate.variant, candidate.source)
-            if first_success is not None and not any(number < first_success for number in running):
-                self.judge.stop()
-                return running[first_success]
-            if not running or time.monotonic() >= self.deadline:
-                self.judge.stop()
-                return None
-            for number, fails_alike in self.judge.finished(0.2):
-                candidate = running[number]
-                self.verdicts[digest(candidate.text)] = fails_alike
-                self.on_verdict(candidate, fails_alike)
-                if fails_alike:
-                    first_success = min(number, first_success or number)
-                else:
-                    del running[number]
-            self.tick()

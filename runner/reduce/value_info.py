@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,17 +32,14 @@ class ValueInfo:
     @staticmethod
     def of(data: Mapping[str, Any]) -> ValueInfo:
         """Return it from the worker's record (``runner/worker/tasks/shapes.py``)."""
-        values = {
-            key: value
-            for key, value in data.items()
-            if key in ("kind", "dtype", "requires_grad", "contiguous", "low", "high")
-        }
-        items = data.get("items")
-        if isinstance(items, dict):
-            values["fields"] = {name: ValueInfo.of(item) for name, item in items.items()}
-        elif items is not None:
-            values["items"] = tuple(map(ValueInfo.of, items))
-        return ValueInfo(**values, shape=tuple(data.get("shape", ())), value=data.get("value"))
+        names = ("kind", "dtype", "requires_grad", "contiguous", "low", "high", "value")
+        items = data.get("items") or ()
+        return ValueInfo(
+            **{name: data[name] for name in names if name in data},
+            shape=tuple(data.get("shape", ())),
+            items=() if isinstance(items, dict) else tuple(map(ValueInfo.of, items)),
+            fields={name: ValueInfo.of(item) for name, item in items.items()} if isinstance(items, dict) else {},
+        )
 
     def is_like(self, substitute: ValueInfo | None) -> bool:
         """Return whether the other can replace it: a tensor of the same shape and dtype."""
@@ -114,13 +111,20 @@ def _initializer(info: ValueInfo) -> tuple[str | None, tuple[float, ...]]:
     return "uniform", (low, max(high, low + 1))
 
 
+def leaves(value: Value | None, path: str = "output") -> Iterator[tuple[str, Value]]:
+    """Yield the values that a returned value is made of, in lists and mappings, each with the path that findings give
+    it."""
+    match value:
+        case Items():
+            for index, item in enumerate(value.items):
+                yield from leaves(item, f"{path}[{index}]")
+        case Table():
+            for key, item in value.items:
+                yield from leaves(item, f"{path}[{key!r}]")
+        case _ if value is not None:
+            yield path, value
+
+
 def references(value: Value | None) -> list[Ref]:
     """Return the references that a returned value is made of, in order, in lists and mappings."""
-    match value:
-        case Ref():
-            return [value]
-        case Items():
-            return [ref for item in value.items for ref in references(item)]
-        case Table():
-            return [ref for _, item in value.items for ref in references(item)]
-    return []
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Ref)]

@@ -12,8 +12,8 @@ from fakes import FakeJudge, operators, reader, state, tensor
 
 from runner.cases.model import Case
 from runner.cases.serialize import plain
-from runner.reduce.reducer import PASSES
-from runner.reduce.state import Candidate, Search, State, size_of
+from runner.reduce.reducer import PASSES, Candidate, Search
+from runner.reduce.state import State, size_of
 
 # Twenty steps in a row; each value is called as the step's place says.
 CHAIN = [
@@ -110,7 +110,7 @@ def test_the_deadline_leaves_the_best_so_far(tmp_path: Path, monkeypatch: pytest
         now[0] += 1.0
         return "torch.erf" in operators(case)
 
-    monkeypatch.setattr("runner.reduce.state.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("runner.reduce.reducer.time.monotonic", lambda: now[0])
     run = Run(tmp_path, LONG, fails, seconds=6.0)
     assert not run.complete
     assert 1 < len(operators(run.last.case)) < 20
