@@ -85,8 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
 
             progress.say("drawing the error")
             page = write_page(diagnosis, run_heat_map(engine), _run(arguments, variant))
-    text = json.dumps(diagnosis.to_dict(), indent=2, default=str)
-    outputs.show(arguments, text, render(diagnosis, _run(arguments, variant)))
+    outputs.show(
+        arguments,
+        json.dumps(diagnosis.to_dict(), indent=2, default=str),
+        render(diagnosis, _run(arguments, variant)),
+    )
     if page is not None:
         outputs.write("--html", arguments.html, page)
     elif arguments.html:
@@ -163,10 +166,9 @@ def _doing(engine: VariantEngine, part: str) -> str:
     if not sys.stderr.isatty():
         return f"{text}: {bisecting.partition(': ')[2]}" if bisecting else text
     jobs = [str(job.backend.get("backend")) for job, _, phase in running if not phase.startswith("bisecting")]
-    others = (
-        ", ".join(dict.fromkeys(jobs)) if part == PARTS[0] else f"{plural(len(jobs), 'run')} under changed settings"
-    )
-    return f"{text}: {' · '.join(filter(None, (bisecting, others if jobs else '')))}".rstrip(": ")
+    others = f"{plural(len(jobs), 'run')} under changed settings" if jobs else ""
+    others = ", ".join(dict.fromkeys(jobs)) if part == PARTS[0] else others
+    return f"{text}: {' · '.join(filter(None, (bisecting, others)))}".rstrip(": ")
 
 
 def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
@@ -234,8 +236,8 @@ def run_issue(arguments: argparse.Namespace) -> int:
         if known is not None:
             matches = similar.search(similar.profile_of(variant, failure.findings), known)
             progress.end()
-            say = console.output if arguments.output else console.message  # never into the report
-            say(similar.table(matches))
+            # Never into the report.
+            (console.output if arguments.output else console.message)(similar.table(matches))
         if failure.verdict not in ("FAIL", "ERROR"):
             return _refuse([_passes(failure)], progress)
         _say_known(engine, failure.findings)
@@ -245,11 +247,9 @@ def run_issue(arguments: argparse.Namespace) -> int:
             engines.close()
             engine = engines.enter_context(_engine(arguments, environments[0], small))
             diagnosis = None  # of the larger case
-        material = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
-        versions = (*material.report.versions, *_older_versions(arguments, engine, environments[1:], progress))
-    report = replace(material.report, origin=variant, versions=versions)
-    material = replace(material, report=report, matches=tuple(matches), steps=steps)
-    text, checks = write(material)
+        report = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
+        versions = (*report.versions, *_older_versions(arguments, engine, environments[1:], progress))
+    text, checks = write(replace(report, origin=variant, versions=versions, matches=tuple(matches), steps=steps))
     if not all(one.met for one in checks):
         return _refuse(checks, progress)
     if arguments.output:
@@ -261,9 +261,8 @@ def run_issue(arguments: argparse.Namespace) -> int:
 
 
 def _engine(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> VariantEngine:
-    """The engine of a variant under one Python; on accelerators with one process at a time."""
-    settings = replace(settings_of(arguments), python=(environment.python,))
-    return VariantEngine.of(settings, variant, **({} if variant.device in ("cpu", "meta") else {"slots": 1}))
+    """The engine of a variant under one Python."""
+    return VariantEngine.of(replace(settings_of(arguments), python=(environment.python,)), variant, **_slots(variant))
 
 
 def _passes(event: VariantFinished | Diagnosis) -> Check:

@@ -14,6 +14,7 @@ To add a rule, write one function, and put it into ``RULES`` with its requiremen
 from __future__ import annotations
 
 import ast
+import contextlib
 import getpass
 import os
 import re
@@ -70,14 +71,14 @@ def _home() -> str:
 
 def private_texts() -> list[tuple[str, str]]:
     """Return (what it is, the text) of everything that would tell where a report was made."""
-    texts = [("the home folder", _home()), ("the working folder", os.getcwd())]
-    try:
-        names = [("the user's name", getpass.getuser())]
-    except (OSError, KeyError):  # a user without a name
-        names = []
-    names.append(("the machine's name", socket.gethostname()))
-    texts += [(kind, name) for kind, name in names if len(name) > 2 and name.lower() not in _COMMON_NAMES]
-    return [(kind, text) for kind, text in texts if text not in ("", "/")]
+    names = [("the machine's name", socket.gethostname())]
+    with contextlib.suppress(OSError, KeyError):  # a user without a name
+        names.insert(0, ("the user's name", getpass.getuser()))
+    folders = [("the home folder", _home()), ("the working folder", os.getcwd())]
+    return [
+        *((kind, folder) for kind, folder in folders if folder not in ("", "/")),
+        *((kind, name) for kind, name in names if len(name) > 2 and name.lower() not in _COMMON_NAMES),
+    ]
 
 
 NEWEST = "2.13"
@@ -116,7 +117,9 @@ class VersionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ReportInput:
-    """The input of the rules. ``fresh_findings`` are those of runs in fresh processes, None for an unsound run.
+    """The content of a report, besides its checks, and the input of the rules.
+
+    ``fresh_findings`` are those of runs in fresh processes, None for an unsound run.
 
     ``variant`` is what the report is about. ``origin`` is what it was reduced from, whose ledger counts.
     """
@@ -128,6 +131,10 @@ class ReportInput:
     script: ScriptRun
     inputs: tuple[Mapping[str, Any], ...] = ()  # as the worker measures them with the heat map
     versions: tuple[VersionVerdict, ...] = ()
+    yaml: str = ""
+    environment: str = ""  # as torch.utils.collect_env prints it
+    matches: tuple[Match, ...] = ()
+    steps: str = ""  # what reducing came to
     text: str = ""  # the report, for what it may not hold
     origin: Variant | None = None
 
@@ -174,29 +181,36 @@ def check(report: ReportInput) -> list[Check]:
 def fails_alike(report: ReportInput) -> Check:
     """Require that it fails now, and twice more in fresh processes, with one signature."""
     if report.diagnosis.verdict not in ("FAIL", "ERROR") or report.diagnosis.signature is None:
-        why = f"the verdict is {report.diagnosis.verdict}" + (
-            f": {report.diagnosis.reason}" if report.diagnosis.reason else ""
-        )
+        reason = f": {report.diagnosis.reason}" if report.diagnosis.reason else ""
+        why = f"the verdict is {report.diagnosis.verdict}{reason}"
         return Check(False, why, "report what fails; `runner run` says what does")
     alike = [findings is not None and shows(report.diagnosis.signature, findings) for findings in report.fresh_findings]
-    fact = f"{sum(alike)} of {len(alike)} runs in fresh processes show {report.diagnosis.signature}"
-    advice = "find what it depends on (threads, memory, the order of runs) with `runner run --stress 20`"
-    return Check(len(alike) > 1 and all(alike), fact, advice)
+    return Check(
+        len(alike) > 1 and all(alike),
+        f"{sum(alike)} of {len(alike)} runs in fresh processes show {report.diagnosis.signature}",
+        "find what it depends on (threads, memory, the order of runs) with `runner run --stress 20`",
+    )
 
 
 def deterministic(report: ReportInput) -> Check:
     """Require that eager agrees with itself bit for bit."""
-    flaky = report.diagnosis.verdict == "FLAKY" or any(findings is None for findings in report.fresh_findings)
-    advice = "seed what is random, or leave out the operator that is not deterministic"
-    return Check(not flaky, "two eager runs disagree" if flaky else "two eager runs agree bit for bit", advice)
+    flaky = report.diagnosis.verdict == "FLAKY" or None in report.fresh_findings
+    return Check(
+        not flaky,
+        "two eager runs disagree" if flaky else "two eager runs agree bit for bit",
+        "seed what is random, or leave out the operator that is not deterministic",
+    )
 
 
 def default_tolerances(report: ReportInput) -> Check:
     """Require rtol and atol of ``torch.testing.assert_close`` for values."""
     tolerance = report.variant.case.tolerance
     custom = bool(tolerance.by_dtype or tolerance.by_place) or tolerance.exact
-    fact = "the case sets a tolerance of its own" if custom else "as torch.testing.assert_close has them"
-    return Check(not (custom and report.about_values), fact, "take `tolerance:` out of the case")
+    return Check(
+        not (custom and report.about_values),
+        "the case sets a tolerance of its own" if custom else "as torch.testing.assert_close has them",
+        "take `tolerance:` out of the case",
+    )
 
 
 def worse_than_eager(report: ReportInput) -> Check:
@@ -225,18 +239,22 @@ def _without_float64(report: ReportInput, finding: Finding) -> Check:
     bound = max(GROSS, ULPS * low_precision(report.source, report.variant.dtype))
     why = next((note for note in report.diagnosis.notes if "float64" in note), "there is no float64 run")
     gross = difference is not None and scale is not None and difference > bound * scale
-    fact = f"{why}; the largest difference is {difference} in a tensor that reaches {scale}"
-    advice = (
-        f"make a case whose float64 run can be had, or one that is off by more than {bound:.2g} of the largest value"
+    ending = ", which is no rounding" if gross else ""
+    return Check(
+        gross,
+        f"{why}; the largest difference is {difference} in a tensor that reaches {scale}{ending}",
+        f"make a case whose float64 run can be had, or one that is off by more than {bound:.2g} of the largest value",
     )
-    return Check(gross, fact + (", which is no rounding" if gross else ""), advice)
 
 
 def seeded(report: ReportInput) -> Check:
     """Require that random operators draw eager's numbers."""
     off = report.variant.case.config.get(RANDOM) is False or report.variant.backend.config.get(RANDOM) is False
-    fact = f"the case sets {RANDOM} to false" if off else "both are so in the script"
-    return Check(not off, fact, "take that flag out of `config:`")
+    return Check(
+        not off,
+        f"the case sets {RANDOM} to false" if off else "both are so in the script",
+        "take that flag out of `config:`",
+    )
 
 
 def not_explained(report: ReportInput) -> Check:
@@ -246,10 +264,13 @@ def not_explained(report: ReportInput) -> Check:
     if finding is not None and report.about_values:
         small = is_small(finding, low_precision(report.source, report.variant.dtype))
         flags = [f"{RANDOM} = True", *([f"{EMULATE_CASTS} = True"] if small else [])]  # a gross difference stays a bug
-        helpful_settings = (row.setting for row in report.diagnosis.ablations if row.outcome == "gone")
-        explanations += [f"gone with {setting}" for setting in helpful_settings if setting in flags]
-    fact = "; ".join(explanations) if explanations else "neither makes it go away"
-    return Check(not explanations, fact, "upstream keeps this difference by design")
+        gone = (row.setting for row in report.diagnosis.ablations if row.outcome == "gone")
+        explanations += [f"gone with {setting}" for setting in gone if setting in flags]
+    return Check(
+        not explanations,
+        "; ".join(explanations) or "neither makes it go away",
+        "upstream keeps this difference by design",
+    )
 
 
 def no_indices(report: ReportInput) -> Check:
@@ -258,15 +279,17 @@ def no_indices(report: ReportInput) -> Check:
     used = sorted({step.operator for step in all_steps(report.variant.case.chain) if _gives_indices(step)})
     whole = finding is not None and finding.oracle == "value" and not report.about_rounding
     compared = bool(used) and report.about_values and whole
-    fact = f"integers differ, and the case uses {', '.join(used)}" if compared else "none is"
-    return Check(not compared, fact, "return the values that these indices point to (torch.gather)")
+    return Check(
+        not compared,
+        f"integers differ, and the case uses {', '.join(used)}" if compared else "none is",
+        "return the values that these indices point to (torch.gather)",
+    )
 
 
 def _gives_indices(step: Step) -> bool:
-    name, arguments = operator_name(step.operator), step.arguments
-    argument_count = len(arguments.positional) + len(arguments.keywords)
-    indices_requested = any(key == "return_indices" for key, _ in arguments.keywords)
-    return name in INDICES or indices_requested or (name in INDICES_BY_DIMENSION and argument_count > 1)
+    name, (positional, keywords) = operator_name(step.operator), (step.arguments.positional, step.arguments.keywords)
+    by_dimension = name in INDICES_BY_DIMENSION and len(positional) + len(keywords) > 1
+    return name in INDICES or by_dimension or any(key == "return_indices" for key, _ in keywords)
 
 
 def ordinary_inputs(report: ReportInput) -> Check:
@@ -282,25 +305,32 @@ def ordinary_inputs(report: ReportInput) -> Check:
         kinds += [f"up to {entry['largest']:.3g}"] if entry["largest"] > ORDINARY else []
         remarks += [f"input {entry['index']}: {', '.join(kinds)}"] if kinds else []
     largest = max((float(entry["largest"]) for entry in report.inputs), default=0.0)
-    fact = "; ".join(remarks) or f"the largest is {largest:.3g}"
-    return Check(not remarks, fact, f"show it with numbers below {ORDINARY:g} in magnitude (`init: normal`)")
+    return Check(
+        not remarks,
+        "; ".join(remarks) or f"the largest is {largest:.3g}",
+        f"show it with numbers below {ORDINARY:g} in magnitude (`init: normal`)",
+    )
 
 
 def one_cause(report: ReportInput) -> Check:
     """Require findings of one stage, so that the report is about one failure."""
     stages = sorted({finding.stage for finding in report.diagnosis.findings if finding.stage})
-    fact = f"findings at {', '.join(stages)}" if stages else "one"
-    advice = "ignore the other oracle in the case (`ignore:`), reduce, and report each by itself"
-    return Check(len(stages) < 2, fact, advice)
+    return Check(
+        len(stages) < 2,
+        f"findings at {', '.join(stages)}" if stages else "one",
+        "ignore the other oracle in the case (`ignore:`), reduce, and report each by itself",
+    )
 
 
 def script_alone(report: ReportInput) -> Check:
     """Require that the script fails by itself, with torch alone, for the same reason."""
     code, output = report.script.code, report.script.output
     lines = [line for line in output.strip().splitlines() if line.strip()] or ["nothing was printed"]
-    fact = f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300]
-    alike = report.diagnosis.signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output)
-    return Check(alike, fact, "run what `runner repro` prints; what only `--import` brings must stand in the script")
+    return Check(
+        report.diagnosis.signature is not None and script_shows(ranked(report.diagnosis.findings)[0], code, output),
+        f"exit status {code}: {next((line for line in lines if _RAISED.match(line)), lines[-1])}"[:300],
+        "run what `runner repro` prints; what only `--import` brings must stand in the script",
+    )
 
 
 _RAISED = re.compile(r"(?:[\w.]+\.)?(\w+)(?::|$)")
@@ -332,19 +362,15 @@ def short(report: ReportInput) -> Check:
 
 def code_lines(source: str) -> int:
     """Return the number of lines without blank lines, comments, imports and the docstring at the head."""
-    tree = ast.parse(source)
-    left_out = {
-        number for node in tree.body if _is_head(node) for number in range(node.lineno, (node.end_lineno or 0) + 1)
+    head = {
+        number
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for number in range(node.lineno, (node.end_lineno or 0) + 1)
     }
-    lines = enumerate(source.splitlines(), 1)
-    return sum(
-        1 for number, line in lines if line.strip() and not line.lstrip().startswith("#") and number not in left_out
-    )
-
-
-def _is_head(node: ast.stmt) -> bool:
-    text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return text or isinstance(node, ast.Import | ast.ImportFrom)
+    lines = enumerate(map(str.strip, source.splitlines()), 1)
+    return sum(bool(line) and not line.startswith("#") and number not in head for number, line in lines)
 
 
 def nothing_private(report: ReportInput) -> Check:
@@ -354,8 +380,11 @@ def nothing_private(report: ReportInput) -> Check:
         for description, text in private_texts()
         if re.search(rf"(?<![\w.-]){re.escape(text)}(?![\w-])", report.text)
     ]
-    advice = "rename what the case says of them (names, `doc:`, `config:`)"
-    return Check(not leaks, f"it holds {', '.join(leaks)}" if leaks else "none found", advice)
+    return Check(
+        not leaks,
+        f"it holds {', '.join(leaks)}" if leaks else "none found",
+        "rename what the case says of them (names, `doc:`, `config:`)",
+    )
 
 
 def not_intended(report: ReportInput) -> Check:
@@ -368,10 +397,11 @@ def not_intended(report: ReportInput) -> Check:
         and applies(entry, variant, report.diagnosis.torch)
         and any(explains(entry, finding) for finding in report.diagnosis.findings)
     ]
-    fact = (
-        "; ".join(f"{e.why} since {e.reason or e.issue or f'line {e.span.line}'}" for e in entries) or "no such entry"
+    return Check(
+        not entries,
+        "; ".join(f"{e.why} since {e.reason or e.issue or f'line {e.span.line}'}" for e in entries) or "no such entry",
+        "if the ledger is wrong, correct its entry (`why:`) first",
     )
-    return Check(not entries, fact, "if the ledger is wrong, correct its entry (`why:`) first")
 
 
 def newest(report: ReportInput) -> Check:
@@ -381,10 +411,11 @@ def newest(report: ReportInput) -> Check:
     ]
     newest_version = max(versions, key=lambda version: release_of(version.torch))
     recent = release_of(newest_version.torch)[:2] >= release_of(NEWEST)[:2]
-    fails = newest_version.verdict in ("FAIL", "ERROR")
-    fact = f"the newest tried is {newest_version.torch}: {newest_version.verdict}"
-    advice = f"give --python a torch {NEWEST} or newer" if not recent else "it is fixed there; no report is needed"
-    return Check(recent and fails, fact, advice)
+    return Check(
+        recent and newest_version.verdict in ("FAIL", "ERROR"),
+        f"the newest tried is {newest_version.torch}: {newest_version.verdict}",
+        "it is fixed there; no report is needed" if recent else f"give --python a torch {NEWEST} or newer",
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -424,24 +455,13 @@ Say = Callable[[str], None]
 """Takes several times a second what is being done. What it raises ends the work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Material:
-    """The content of a report, besides its checks."""
-
-    report: ReportInput
-    yaml: str
-    environment: str  # as torch.utils.collect_env prints it
-    matches: tuple[Match, ...] = ()
-    steps: str = ""  # what reducing came to
-
-
 def find_blame(engine: VariantEngine, say: Say) -> Diagnosis:
     """Return the whole diagnosis of the engine's variant."""
     say("looking for what is to blame")
     return diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"))
 
 
-def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> Material:
+def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> ReportInput:
     """Return everything that a report of the engine's variant needs. ``diagnosis`` is of this very variant, ``yaml``
     its case.
 
@@ -456,20 +476,20 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
 
     jobs = [*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")]
     *fresh, described = engine.ask(jobs, begin("running it in fresh processes, and asking torch about this machine"))
-    answers = [engine.read(outcome) for outcome in fresh]
     environment = str(result_of(described)["text"])
     inputs = run_heat_map(engine, begin("measuring its inputs")).get("inputs", ())
-    ran = run_script(script(engine.variant, diagnosis, engine.seed), engine, begin("running the script alone"))
-    report = ReportInput(
+    answers = [engine.read(outcome) for outcome in fresh]
+    return ReportInput(
         variant=engine.variant,
         diagnosis=diagnosis,
         source=engine.source.text,
         fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
-        script=ran,
+        script=run_script(script(engine.variant, diagnosis, engine.seed), engine, begin("running the script alone")),
         inputs=tuple(inputs),
         versions=(VersionVerdict(engine.environment.torch, diagnosis.verdict, diagnosis.reason),),
+        yaml=yaml,
+        environment=environment,
     )
-    return Material(report, yaml, environment)
 
 
 def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None = None) -> ScriptRun:

@@ -186,7 +186,7 @@ def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
 
 
 _INDUCTOR = "torch._inductor.config."
-_DEVICES = ("cpu", "cuda")
+_CSE = "torch._functorch.config.cse"
 
 _MISSING = re.compile(r"^config: torch \S+ has no flag (\S+)$|^config: torch \S+ has no \S+ \(wanted (\S+)\)$")
 """How a worker says that its torch has no such flag."""
@@ -206,101 +206,86 @@ class Change:
 
 def changes_for(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
     """Return the changes worth trying for a failure of that signature. ``source`` is the case's text."""
-    candidates: list[Change] = []
-    if signature.stage == "inductor":
-        candidates += _of_inductor(variant, signature, source)
-    if signature.stage == "decomposition":
-        candidates.append(_of_flags("without common subexpressions", {"torch._functorch.config.cse": False}))
-    launched = variant.backend.backend == LAUNCH  # no compiler, and no code of torch's that has threads
-    candidates += [] if launched else _of_shapes(variant)
-    if (
-        not launched
-        and variant.device == "cpu"
-        and signature.stage in ("inductor", "backend")
-        and not row_of(signature.oracle).compiling
-    ):
-        candidates += _threads(variant)
-    if variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"):
-        altered = dataclasses.replace(variant, grad=Grad("off"))
-        candidates.append(Change("without gradients", "grad: off", variant=altered))
-    candidates += _of_devices(variant)
-    return [change for change in candidates if not change.config or not change.config.items() <= variant.config.items()]
+    rows = _of_inductor(variant, signature, source) if signature.stage == "inductor" else []
+    rows += [(signature.stage == "decomposition", _flags("without common subexpressions", {_CSE: False}))]
+    rows += _of_the_case(variant, signature)
+    return [change for is_wanted, change in rows if is_wanted and not _is_own(change, variant)]
 
 
-def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> list[Change]:
-    """Return the changes of Inductor's own switches."""
+def _is_own(change: Change, variant: Variant) -> bool:
+    return bool(change.config) and change.config.items() <= variant.config.items()
+
+
+def _flags(name: str, config: Mapping[str, Any]) -> Change:
+    """Return the change of these flags, of which those of Inductor are named without its module."""
+    full = {flag if flag.startswith("torch.") else f"{_INDUCTOR}{flag}": value for flag, value in config.items()}
+    return Change(name, ", ".join(f"{flag} = {value}" for flag, value in full.items()), full)
+
+
+def _of_inductor(variant: Variant, signature: FailureSignature, source: str) -> list[tuple[bool, Change]]:
+    """Return the changes of Inductor's own switches, each with whether it is worth trying."""
     row = row_of(signature.oracle)
-    numeric, executes = row.numeric or row.random, not row.compiling
-    switches = []
-    if numeric:
-        switches.append(_of_flags("with eager's roundings", {EMULATE_CASTS: True}))
-    if numeric and DRAWING.search(source.partition("\ndef make_inputs")[0]):  # not what makes inputs
-        inductor_draws = variant.config.get(RANDOM) is False
-        name = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
-        switches.append(_of_flags(name, {RANDOM: inductor_draws}))
-    if variant.device == "cpu":
-        if executes:
-            # The one switch for the flags of every C++ kernel, in spite of its name (get_optimization_cflags in
-            # torch/_inductor/cpp_builder.py). A precompiled header would take longer to make than it saves.
-            unoptimized = _of_flags("compiled with -O0", {f"{_INDUCTOR}aot_inductor.debug_compile": True})
-            helpers = {f"{_INDUCTOR}cpp_cache_precompile_headers": False}
-            switches.append(dataclasses.replace(unoptimized, helpers=helpers))
-        switches.append(_of_flags("without vectorization", {f"{_INDUCTOR}cpp.simdlen": 1}))
-    switches += [
-        # The first keeps kernels apart, the others keep pointwise operators from being inlined into their readers.
-        _of_flags(
-            "without fusion",
-            {
-                f"{_INDUCTOR}max_fusion_size": 1,
-                f"{_INDUCTOR}realize_acc_reads_threshold": 0,
-                f"{_INDUCTOR}realize_opcount_threshold": 0,
-                f"{_INDUCTOR}epilogue_fusion": False,
-            },
+    numeric, executes, on_cpu = row.numeric or row.random, not row.compiling, variant.device == "cpu"
+    draws = DRAWING.search(source.partition("\ndef make_inputs")[0]) is not None  # not what makes inputs
+    inductor_draws = variant.config.get(RANDOM) is False
+    drawing = "with eager's random numbers" if inductor_draws else "with inductor's own random numbers"
+    # The one switch for the flags of every C++ kernel, in spite of its name (get_optimization_cflags in
+    # torch/_inductor/cpp_builder.py). A precompiled header would take longer to make than it saves.
+    unoptimized = _flags("compiled with -O0", {"aot_inductor.debug_compile": True})
+    unoptimized = replace(unoptimized, helpers={f"{_INDUCTOR}cpp_cache_precompile_headers": False})
+    return [
+        (numeric, _flags("with eager's roundings", {EMULATE_CASTS: True})),
+        (numeric and draws, _flags(drawing, {RANDOM: inductor_draws})),
+        (on_cpu and executes, unoptimized),
+        (on_cpu, _flags("without vectorization", {"cpp.simdlen": 1})),
+        (
+            True,
+            # The first keeps kernels apart, the others keep pointwise operators from being inlined into their readers.
+            _flags(
+                "without fusion",
+                {
+                    "max_fusion_size": 1,
+                    "realize_acc_reads_threshold": 0,
+                    "realize_opcount_threshold": 0,
+                    "epilogue_fusion": False,
+                },
+            ),
         ),
-        _of_flags("without pattern matching", {f"{_INDUCTOR}pattern_matcher": False}),
-        _of_flags(
-            "without layout changes",
-            {f"{_INDUCTOR}layout_optimization": False, f"{_INDUCTOR}comprehensive_padding": False},
-        ),
+        (True, _flags("without pattern matching", {"pattern_matcher": False})),
+        (True, _flags("without layout changes", {"layout_optimization": False, "comprehensive_padding": False})),
+        (executes, _flags("without buffer reuse", {"allow_buffer_reuse": False, "inplace_buffers": False})),
     ]
-    if executes:
-        switches.append(
-            _of_flags(
-                "without buffer reuse", {f"{_INDUCTOR}allow_buffer_reuse": False, f"{_INDUCTOR}inplace_buffers": False}
-            )
-        )
-    return switches
 
 
-def _of_shapes(variant: Variant) -> list[Change]:
-    """Return dynamic and static shapes, without what the case has anyway."""
+def _of_the_case(variant: Variant, signature: FailureSignature) -> list[tuple[bool, Change]]:
+    """Return other shapes, threads, gradients and devices, without what the case has anyway, each with whether it is
+    worth trying."""
+    compiled = variant.backend.backend != LAUNCH  # else there is no compiler, and no code of torch's that has threads
     dynamic = variant.dynamic if variant.dynamic is not None else variant.backend.dynamic
     # Without a word the first call is compiled for its shapes, so that with one call static is nothing new.
     is_static = dynamic is False or (dynamic is None and not variant.case.calls)
-    shapes = ((True, "dynamic shapes", dynamic is True), (False, "static shapes", is_static))
-    return [
-        Change(f"with {name}", f"dynamic={value}", variant=dataclasses.replace(variant, dynamic=value))
-        for value, name, is_own in shapes
-        if not is_own
-    ]
-
-
-def _threads(variant: Variant) -> list[Change]:
     threads = 1 if (variant.threads or THREADS) > 1 else THREADS
-    name = "on one thread" if threads == 1 else f"on {threads} threads"
-    return [Change(name, f"threads: {threads}", variant=dataclasses.replace(variant, threads=threads))]
+    on_threads = "on one thread" if threads == 1 else f"on {threads} threads"
+    threaded = variant.device == "cpu" and signature.stage in ("inductor", "backend")
 
+    def changed(name: str, setting: str, **fields: Any) -> Change:
+        return Change(name, setting, variant=replace(variant, **fields))
 
-def _of_devices(variant: Variant) -> list[Change]:
-    """Return the other device. Where the machine lacks it the answer is SKIP, and ``read_ablation`` leaves it out."""
-    if variant.device not in _DEVICES:
-        return []
-    device = _DEVICES[1 - _DEVICES.index(variant.device)]
-    return [Change(f"on {device}", f"device: {device}", variant=dataclasses.replace(variant, device=device))]
-
-
-def _of_flags(name: str, config: Mapping[str, Any]) -> Change:
-    return Change(name, ", ".join(f"{flag} = {value}" for flag, value in config.items()), config)
+    return [
+        (compiled and dynamic is not True, changed("with dynamic shapes", "dynamic=True", dynamic=True)),
+        (compiled and not is_static, changed("with static shapes", "dynamic=False", dynamic=False)),
+        (
+            compiled and threaded and not row_of(signature.oracle).compiling,
+            changed(on_threads, f"threads: {threads}", threads=threads),
+        ),
+        (
+            variant.grad.mode != "off" and signature.oracle not in ("grad", "requires-grad"),
+            changed("without gradients", "grad: off", grad=Grad("off")),
+        ),
+        # Where the machine lacks it the answer is SKIP, and ``read_ablation`` leaves it out.
+        (variant.device == "cuda", changed("on cpu", "device: cpu", device="cpu")),
+        (variant.device == "cpu", changed("on cuda", "device: cuda", device="cuda")),
+    ]
 
 
 # --- asking ---
@@ -321,13 +306,12 @@ def read_ablation(signature: FailureSignature, change: Change, answer: Answer) -
     trust = answer.trust
     if (trust and trust.verdict == "SKIP") or lacks(answer, change.config):
         return None
-    outcome, detail = "no answer", trust.reason if trust else ""
     if answer.findings:
         outcome = "same" if shows(signature, answer.findings) else "other"
-        detail = headline(ranked(answer.findings)[0])
-    elif answer.sound:
-        outcome, detail = "gone", ""
-    return Ablation(change.name, change.setting, outcome, detail)
+        return Ablation(change.name, change.setting, outcome, headline(ranked(answer.findings)[0]))
+    if answer.sound:
+        return Ablation(change.name, change.setting, "gone")
+    return Ablation(change.name, change.setting, "no answer", trust.reason if trust else "")
 
 
 def lacks(answer: Answer, flags: Mapping[str, Any]) -> bool:
@@ -359,11 +343,10 @@ class Bisected:
 
 def whole_stage(signature: FailureSignature) -> Bisected | None:
     """Return the answer for a stage in which there is nothing to bisect; None for the others."""
-    if signature.stage in _WHOLE:
-        name = _WHOLE[signature.stage]
-        return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
     if signature.stage not in _BACKENDS:
         return Bisected(note="torch's bisector knows torch's own backends alone")
+    if name := _WHOLE.get(signature.stage):
+        return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
     return None
 
 
@@ -379,8 +362,7 @@ def bisection_job(
     """
     if engine.variant.backend.backend == LAUNCH:
         return Bisected(note="a launch compiles nothing that could be bisected")
-    answer = whole_stage(signature)
-    if answer is not None:
+    if answer := whole_stage(signature):
         return answer
     stage = str(signature.stage)
     backend, targets = _BACKENDS[stage], [signature]
@@ -413,13 +395,12 @@ def read_bisection(outcome: Outcome, case: Case, source: Source) -> Bisected:
 
 def step_at(case: Case, span: Span) -> str | None:
     """Return the step that is written at a place, by its last name and its number among those of that name."""
-    steps = list(all_steps(case.chain))
-    step = next((step for step in steps if step.span == span), None)
-    if step is None:
+    names = {step.span: step.operator.rpartition(".")[2] for step in all_steps(case.chain)}
+    if span not in names:
         return None
-    name = step.operator.rpartition(".")[2]
-    alike = [other.span for other in steps if other.operator.rpartition(".")[2] == name]
-    return name if len(alike) == 1 else f"{name}, {of_several(alike.index(span) + 1, len(alike))}"
+    alike = [place for place, name in names.items() if name == names[span]]
+    ending = f", {of_several(alike.index(span) + 1, len(alike))}" if len(alike) > 1 else ""
+    return f"{names[span]}{ending}"
 
 
 CROSSREF = "aot_eager_decomp_partition_crossref"
@@ -509,8 +490,9 @@ def _ablations(
     repeated = [change for change, answer in answers if lacks(answer, change.helpers)]
     jobs = [job for job in ablation_jobs(engine, repeated, helpers=False) if job is not None]
     later = map(engine.read, engine.ask(jobs, tick) if jobs else ())
-    answers = [(change, next(later) if change in repeated else answer) for change, answer in answers]
-    ablations = (read_ablation(signature, change, answer) for change, answer in answers)
+    ablations = (
+        read_ablation(signature, change, next(later) if change in repeated else answer) for change, answer in answers
+    )
     return [ablation for ablation in ablations if ablation is not None]
 
 
@@ -522,19 +504,16 @@ def _strip(event: VariantFinished, variant: Variant) -> Mapping[str, str]:
 
 def _with_crossref(stages: Mapping[str, str], crossed: Answer | None) -> Mapping[str, str]:
     """The strip with what crossref says, after the stage that it repeats."""
-    if crossed is None or not (crossed.findings or crossed.sound):
+    if crossed is None or not (crossed.findings or crossed.sound) or "decomposition" not in stages:
         return stages
-    words_of_crossref = " ".join(dict.fromkeys(finding.oracle for finding in crossed.findings)) or "ok"
-    strip: dict[str, str] = {}
-    for stage, words in stages.items():
-        strip[stage] = words
-        if stage == "decomposition":
-            strip["crossref"] = words_of_crossref
-    return strip
+    words = " ".join(dict.fromkeys(finding.oracle for finding in crossed.findings)) or "ok"
+    pairs = [*stages.items()]
+    pairs.insert([*stages].index("decomposition") + 1, ("crossref", words))
+    return dict(pairs)
 
 
 def _crossref_notes(stages: Mapping[str, str], crossed: Answer | None) -> list[str]:
     """A failure that only crossref shows."""
-    if crossed is None or not crossed.findings or stages.get("decomposition") != "ok":
-        return []
-    return [f"under {CROSSREF}, which runs each operator beside its fake twin: {headline(ranked(crossed.findings)[0])}"]
+    findings = crossed.findings if crossed is not None and stages.get("decomposition") == "ok" else ()
+    text = f"under {CROSSREF}, which runs each operator beside its fake twin"
+    return [f"{text}: {headline(finding)}" for finding in ranked(findings)[:1]]

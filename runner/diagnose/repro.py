@@ -122,28 +122,27 @@ class Aim:
 
 def aim_at(variant: Variant, job: Job, text: str, result: Result | None) -> Aim:
     """Return what the script of a variant compares; ``text`` is its source, ``result`` what a run said of it."""
-    finding = ranked(result.findings)[0] if result is not None and result.findings else None
+    finding = _lead(result)
     if finding is None or result is None:
         return _declared(variant, job, text, result)
     place = _Place.of(finding.path, variant, job)
-    fired_as_user = result.stages.get(AS_USER, "").split()
-    aim = replace(_at_finding(_of_model(finding), place, variant, job, text), defaults=finding.oracle in fired_as_user)
-    if not aim.keeps and place.call is not None:
-        aim = replace(aim, calls=place.call + 1)
-    if job.expect["raises"] and aim.kind in ("died", "hung"):  # where eager raises
-        aim = replace(aim, kind="raises")
-    return replace(aim, title=_title(finding, result.torch))
+    about = finding
+    if finding.oracle == TWIN:  # as one about a model, which the script compiles in place of the model
+        oracle, _, message = finding.message.partition(": ")
+        about = replace(finding, oracle=oracle, message=message)
+    aim = _at_finding(about, place, variant, job, text)
+    return replace(
+        aim,
+        defaults=finding.oracle in result.stages.get(AS_USER, "").split(),
+        calls=None if aim.keeps or place.call is None else place.call + 1,
+        kind="raises" if job.expect["raises"] and aim.kind in ("died", "hung") else aim.kind,  # where eager raises
+        title=_title(finding, result.torch),
+    )
 
 
-def _is_of_twin(result: Result | None) -> bool:
-    """Return whether a result speaks of the twin of a case."""
-    return result is not None and bool(result.findings) and ranked(result.findings)[0].oracle == TWIN
-
-
-def _of_model(finding: Finding) -> Finding:
-    """Return a finding about a twin as the same one about a model, which the script compiles in place of the model."""
-    oracle, _, message = finding.message.partition(": ")
-    return replace(finding, oracle=oracle, message=message) if finding.oracle == TWIN else finding
+def _lead(result: Result | None) -> Finding | None:
+    """Return the finding that speaks for a result; None where it has none."""
+    return ranked(result.findings)[0] if result is not None and result.findings else None
 
 
 def _title(finding: Finding, torch: str) -> str:
@@ -177,24 +176,22 @@ class _Place:
             return _Place("", call)
         if not match["gradient"]:
             return _Place(text, call)
-        order = int(match["order"] or 1)
         if job.grad["order"] > 1:
             return _Place("", call, True)
-        return _Place(f"{text}.grad" if order == 1 else "", call, True, text)
+        return _Place(f"{text}.grad" if int(match["order"] or 1) == 1 else "", call, True, text)
 
 
 def _arrangement(variant: Variant) -> Arrangement:
     """How the inputs go to the model."""
-    given = set(variant.grad.given)
-    names = [item.name for item in variant.case.inputs if not item.hidden and item.name not in given]
-    return arrange(variant.case.module, names)
+    hidden = {*variant.grad.given, *(item.name for item in variant.case.inputs if item.hidden)}
+    return arrange(variant.case.module, [item.name for item in variant.case.inputs if item.name not in hidden])
 
 
 def _arguments(arrangement: Arrangement) -> str:
     """Return the arguments of a call, of which ``inputs`` has the last ones for keywords."""
-    count = len(arrangement.inputs) - len(arrangement.keywords)
     if not arrangement.keywords:
         return "*inputs"
+    count = len(arrangement.inputs) - len(arrangement.keywords)
     keywords = [f"{identifier(name)}=inputs[{place}]" for place, name in enumerate(arrangement.keywords, count)]
     return ", ".join([f"*inputs[:{count}]"] * bool(count) + keywords)
 
@@ -222,9 +219,7 @@ def _expression(match: re.Match[str], variant: Variant) -> str:
 
 
 def _step(step: str) -> str:
-    if step.startswith("."):
-        return f".{identifier(step[1:])}"
-    return f"[{literal(ast.literal_eval(step[1:-1]))}]"
+    return f".{identifier(step[1:])}" if step.startswith(".") else f"[{literal(ast.literal_eval(step[1:-1]))}]"
 
 
 # --- findings ---------------------------------------------------------------------------------
@@ -257,8 +252,7 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
             setting = Setting.of(_CALL.sub("", finding.path)) or _GRAD_MODE
             return replace(base, kind="facts", returned="setting", setting=setting, backward=False)
         case "print":
-            stream = "stderr" if finding.path.endswith("stderr") else "stdout"
-            hears = f"contextlib.redirect_{stream}(text)"
+            hears = f"contextlib.redirect_{'stderr' if finding.path.endswith('stderr') else 'stdout'}(text)"
             return replace(base, kind="facts", returned="text.getvalue()", backward=False, hears=hears)
         case "warning":
             returned, hears = "[str(one.message) for one in text]", "warnings.catch_warnings(record=True) as text"
@@ -298,11 +292,12 @@ def _fact(kind: str, leaf: str, job: Job) -> str:
 def _of_presence(base: Aim, finding: Finding, place: _Place, job: Job) -> Aim:
     """Return the aim at the classes of leaves and containers, and at whether there is a gradient."""
     if finding.oracle == "grad":
-        leaves = f"[t is None for t in {_whole('grad', job)}]"
-        return replace(base, kind="facts", returned=f"{place.text} is None" if place.text else leaves)
-    if not place.text or place.text == "output" or finding.message.startswith("after the call"):
-        return replace(base, kind="facts", returned=f"tree_flatten(tree_map(type, {place.text or '(output, inputs)'}))")
-    return replace(base, kind="facts", returned=f"type({place.text}).__name__")
+        returned = f"{place.text} is None" if place.text else f"[t is None for t in {_whole('grad', job)}]"
+    elif place.text in ("", "output") or finding.message.startswith("after the call"):
+        returned = f"tree_flatten(tree_map(type, {place.text or '(output, inputs)'}))"
+    else:
+        returned = f"type({place.text}).__name__"
+    return replace(base, kind="facts", returned=returned)
 
 
 _GRADIENTS = "[t.grad for t in tree_leaves((inputs, list(model.parameters()))) if isinstance(t, torch.Tensor)]"
@@ -311,8 +306,9 @@ _STATE = "model.state_dict()"
 
 def _whole(oracle: str, job: Job) -> str:
     """Return the leaves among which a finding is whose place is unknown."""
-    gradients = "gradients" if job.grad["order"] > 1 else _GRADIENTS
-    return {"grad": gradients, "mutation": f"tree_leaves((inputs, {_STATE}))"}.get(oracle, "tree_leaves(output)")
+    if oracle == "grad":
+        return "gradients" if job.grad["order"] > 1 else _GRADIENTS
+    return f"tree_leaves((inputs, {_STATE}))" if oracle == "mutation" else "tree_leaves(output)"
 
 
 def _of_values(base: Aim, kind: str, finding: Finding, place: _Place, job: Job, text: str) -> Aim:
@@ -418,13 +414,10 @@ def _declared(variant: Variant, job: Job, text: str, result: Result | None) -> A
     model = text.partition("def make_inputs")[0]
     own = variant.case.module is not None
     parts = {"outputs": _PARTS.format(_LEAVES) if _NESTED.search(text) else _LEAVES}
-    if "mutation" not in job.ignore:
-        parts |= (
-            {"inputs": "[t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]"}
-            if own or _MUTATES.search(model.partition("def forward")[2])
-            else {}
-        )
-        parts |= {"state": _STATE} if own or variant.case.state or (variant.train and "nn." in model) else {}
+    if "mutation" not in job.ignore and (own or _MUTATES.search(model.partition("def forward")[2])):
+        parts["inputs"] = "[t for t in tree_leaves(inputs) if isinstance(t, torch.Tensor)]"
+    if "mutation" not in job.ignore and (own or variant.case.state or (variant.train and "nn." in model)):
+        parts["state"] = _STATE
     if trained and "grad" not in job.ignore:
         parts["gradients"] = _whole("grad", job)
     returned = next(iter(parts.values())) if len(parts) == 1 else f"({', '.join(parts.values())})"
@@ -484,7 +477,8 @@ def script(variant: Variant, result: Result | None = None, seed: int = 0) -> str
 
 
 def _script(variant: Variant, result: Result | None, seed: int) -> str:
-    has_twin = _is_of_twin(result)
+    lead = _lead(result)
+    has_twin = lead is not None and lead.oracle == TWIN
     if not has_twin:
         variant = replace(variant, case=replace(variant.case, twin=()))
     text = build(variant).text
@@ -530,8 +524,8 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
     if own:  # this file is read anew for each run
         main = f'if __name__ == "__main__":\n{indent(main, "    ")}'
     tail = _spaced(f"{functions}\n{main}")
-    modules = [*_modules(request, flags), *aim.modules]
-    imports = _import_block("\n".join([imports, head_text, *(f"import {name}" for name in modules)]))
+    modules = (f"import {name}" for name in (*_modules(request, flags), *aim.modules))
+    imports = _import_block("\n".join([imports, head_text, *modules]))
     if own:  # a person's own file: it stays as it is, and its names go before ours
         return f"# {title}\n{body.rstrip()}\n\n\n{imports}\n\n\n{_renamed(tail, text)}"
     doc = f"\n\n{doc}\n" if doc else ""
@@ -561,9 +555,8 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     make_inputs = "case.make_inputs()" if own and not several else "make_inputs()"
     seeds_call = draws or "get_rng_state" in aim.returned
     plain = not several and not aim.backward and re.fullmatch(r"output[^\s,]*", aim.returned) is not None
-    arrangement = _arrangement(variant)
-    direct = plain and not seeds_call and aim.kind != "float64" and not arrangement.keywords
-    arguments = _arguments(arrangement)
+    arguments = _arguments(_arrangement(variant))
+    direct = plain and not seeds_call and aim.kind != "float64" and arguments == "*inputs"
     returned_call = f"return {aim.returned.replace('output', f'call({arguments})', 1)}" if plain else ""
     if direct:
         returned_call = returned_call.replace("inputs", make_inputs, 1)
@@ -620,21 +613,20 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
 
 def _loop(lists: Sequence[str], prefix: str, calls: int | None) -> str:
     """Return the line that goes over the calls, and over what the caller does for each; the first ``calls`` alone."""
-    first, *others = (f"{prefix}{name}" for name in lists)
-    first += f"[:{calls}]" if calls else ""
-    if not others:
-        return f"for number, make_inputs in enumerate({first}):"
+    values = [f"{prefix}{name}" for name in lists]
+    values[0] += f"[:{calls}]" if calls else ""
+    if len(values) == 1:
+        return f"for number, make_inputs in enumerate({values[0]}):"
     names = ", ".join(_LOOPED[name] for name in lists)
-    return f"for number, ({names}) in enumerate(zip({', '.join([first, *others])})):"
+    return f"for number, ({names}) in enumerate(zip({', '.join(values)})):"
 
 
 def _alike(request: Job, aim: Aim) -> str:
     """Return the expression that says whether the compiled code raised as eager did, as far as the case asks for it."""
-    ignored = {"missing-error", "error-type"} & set(request.ignore) if not aim.oracle else set()
-    parts = ["isinstance(compiled, type(eager))"]
+    ignored = () if aim.oracle else request.ignore
+    parts = [] if "error-type" in ignored else ["isinstance(compiled, type(eager))"]
     parts += ["not isinstance(compiled, Exception)"] if "missing-error" in ignored else []
-    parts += ["isinstance(compiled, Exception)"] if "error-type" in ignored else []
-    return " or ".join(parts[1:] if "error-type" in ignored else parts)
+    return " or ".join([*parts, *["isinstance(compiled, Exception)"] * ("error-type" in ignored)])
 
 
 def _flags(variant: Variant, request: Job, text: str, aim: Aim) -> list[str]:
@@ -651,11 +643,11 @@ def _flags(variant: Variant, request: Job, text: str, aim: Aim) -> list[str]:
 
 def _may_draw(variant: Variant, request: Job, text: str) -> bool:
     """Whether Inductor may have to draw the numbers of eager. A run asks eager; here a word is enough."""
-    inductor = stage_of(variant.backend.backend) not in ("dynamo", "aot") and variant.backend.backend != LAUNCH
-    own = variant.case.module is not None
+    if stage_of(variant.backend.backend) in ("dynamo", "aot") or variant.backend.backend == LAUNCH:
+        return False
     model = text.partition("def make_inputs")[0]
-    model = model if variant.train else _RESTS.sub("", model)
-    return inductor and RANDOM not in request.config and bool(own or DRAWING.search(model))
+    draws = DRAWING.search(model if variant.train else _RESTS.sub("", model))
+    return RANDOM not in request.config and bool(variant.case.module is not None or draws)
 
 
 _RESTS = re.compile(r"(?i)\b(?:nn|self)\.\w*(?:dropout|rrelu)\w*|\bF\.rrelu\((?![^\n]*training=True)")
@@ -680,30 +672,26 @@ def _renamed(ours: str, theirs: str) -> str:
         "KEYWORD_INPUTS",
         *_LOOPED,
     }
-    used = {node.id for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.Name)}
-    used |= {node.name for node in ast.walk(ast.parse(theirs)) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    for name in sorted(
-        set(re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE))
-        & used - contract - vars(builtins).keys()
-    ):
+    nodes = [*ast.walk(ast.parse(theirs))]
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    used |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own = re.findall(r"^(?:    )?(?:def )?(\w+)(?= = |\()", ours, re.MULTILINE)
+    for name in sorted({*own} & used - contract - vars(builtins).keys()):
         ours = re.sub(rf"(?<![\w.'\"]){name}\b", f"{name}_", ours)
     return ours
 
 
 def _without_main(text: str) -> str:
     """A person's file without what it does when it is run itself."""
-    lines: list[str | None] = [*text.split("\n")]
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.If) and "__name__" in ast.dump(node.test):
-            lines[node.lineno - 1 : node.end_lineno] = [None] * (len(lines[node.lineno - 1 : node.end_lineno]))
-    return "\n".join(line for line in lines if line is not None)
+    mains = [n for n in ast.parse(text).body if isinstance(n, ast.If) and "__name__" in ast.dump(n.test)]
+    gone = {number for node in mains for number in range(node.lineno, (node.end_lineno or 0) + 1)}
+    return "\n".join(line for number, line in enumerate(text.split("\n"), 1) if number not in gone)
 
 
 def _modules(request: Job, flags: Sequence[str]) -> list[str]:
     """What the settings need: modules of flags, and importlib for a backend of one's own."""
     modules = [flag.partition("config.")[0] + "config" for flag in flags if "config." in flag.partition(" = ")[0]]
-    own = ["importlib"] if ":" in str(request.backend["backend"]) else []
-    return [*own, *dict.fromkeys(modules)]
+    return ["importlib"] * (":" in str(request.backend["backend"])) + list(dict.fromkeys(modules))
 
 
 def _backend(arguments: Mapping[str, Any]) -> str:
@@ -713,8 +701,8 @@ def _backend(arguments: Mapping[str, Any]) -> str:
     arguments = {key: value for key, value in arguments.items() if key == "backend" or value != defaults[key]}
     if arguments["backend"] == COMPILED_LAUNCH:
         arguments |= {"backend": "inductor", "fullgraph": True}
-    package, colon, function = str(arguments["backend"]).partition(":")
     texts = {key: literal(value) for key, value in arguments.items()}
+    package, colon, function = str(arguments["backend"]).partition(":")
     if colon:
         texts["backend"] = imported(package, function)
     return ", ".join(f"{key}={value}" for key, value in texts.items())
@@ -731,7 +719,7 @@ def imported(package: str, function: str) -> str:
 def _import_block(text: str) -> str:
     """Return lines of imports, each once: the standard library, then torch."""
     lines = {line for line in text.split("\n") if line.strip()}
-    others = {line for line in lines if "torch" in line or "numpy" in line or "triton" in line}
+    others = {line for line in lines if re.search("torch|numpy|triton", line)}
     return "\n".join([*sorted(lines - others), "", *sorted(others, key=lambda line: (line.startswith("from"), line))])
 
 

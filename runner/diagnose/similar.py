@@ -2,8 +2,8 @@
 
 The score is between 0 and 1::
 
-    operators  half of it   the mean of two shares: of the failure's operators that the entry has, and the other way
-    round oracle     a quarter    the same way to disagree
+    operators  half of it   the mean of two shares: of the failure's operators that the entry has, and the reverse
+    oracle     a quarter    the same way to disagree
     stage      an eighth    the same stage
     exception  an eighth    an exception class in common, without the compiler's own wrappers
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.cases.limits import Limits
-from runner.cases.model import Variant, all_steps
+from runner.cases.model import Case, Variant, all_steps
 from runner.cases.suites import PathError, Reader
 from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
@@ -113,10 +113,12 @@ def search(profile: FailureProfile, candidates: Iterable[Entry]) -> list[Match]:
 def score(failure: FailureProfile, known: FailureProfile) -> float:
     """Return how alike two failures are, from 0 to 1; the head of this file has the formula."""
     shared = len(failure.operators & known.operators)
-    alike = sum(shared / len(side) for side in (failure.operators, known.operators) if side) / 2 * 0.5
-    alike += 0.25 * bool(failure.oracles & known.oracles)
-    alike += 0.125 * (failure.stage is not None and failure.stage == known.stage)
-    return alike + 0.125 * bool(failure.errors & known.errors)
+    return (
+        sum(shared / len(side) for side in (failure.operators, known.operators) if side) / 2 * 0.5
+        + 0.25 * bool(failure.oracles & known.oracles)
+        + 0.125 * (failure.stage is not None and failure.stage == known.stage)
+        + 0.125 * bool(failure.errors & known.errors)
+    )
 
 
 def table(matches: Sequence[Match]) -> str:
@@ -152,18 +154,15 @@ def entries(paths: Sequence[str], limits: Limits | None = None) -> Iterator[Entr
         suites = Reader(limits or Limits(), any_device=True).files(files)
     except PathError as error:
         raise UsageError(f"--similar: {error}") from None
-    visited = set()
-    for suite in suites:
-        for case in suite.cases:
-            if (case.file, case.span.line) in visited:  # a suite with defaults has copies of its own
-                continue
-            visited.add((case.file, case.span.line))
-            operators = operators_of(case.chain)
-            for known in case.known:
-                errors = frozenset(_ERROR.findall(known.error or ""))
-                profile = FailureProfile(operators, frozenset(known.oracle), known.stage, errors)
-                where = f"{shown_path(known.span.file)}:{known.span.line}"
-                yield Entry(profile, case.doc.strip() or case.name.replace("_", " "), where, known.issue or "")
+    cases: dict[tuple[str, int], Case] = {}
+    for case in (case for suite in suites for case in suite.cases):
+        cases.setdefault((case.file, case.span.line), case)  # a suite with defaults has copies of its own
+    for case in cases.values():
+        for known in case.known:
+            errors = frozenset(_ERROR.findall(known.error or ""))
+            profile = FailureProfile(operators_of(case.chain), frozenset(known.oracle), known.stage, errors)
+            where = f"{shown_path(known.span.file)}:{known.span.line}"
+            yield Entry(profile, case.doc.strip() or case.name.replace("_", " "), where, known.issue or "")
 
 
 def _entries_of_list(path: str) -> Iterator[Entry]:
@@ -192,18 +191,10 @@ def _row(line: bytes, place: str) -> dict[str, Any]:
 
 
 def _operators_in(text: str) -> Iterator[str]:
-    """Yield the operators that free text names: the functions it calls, else Python's signs, else its first word."""
-    called = re.findall(r"([A-Za-z_][\w.]*)\(", text)
-    if called:
-        yield from map(operator_name, called)
-        return
-    signs = [name for sign, name in _SYMBOLS.items() if sign in text]
-    if signs:
-        yield from map(operator_name, signs)
-        return
-    word = re.match(r"\s*([A-Za-z_][\w.]*)", text)
-    if word:
-        yield operator_name(word[1])
+    """Return the operators that free text names: the functions it calls, else Python's signs, else its first word."""
+    names = re.findall(r"([A-Za-z_][\w.]*)\(", text)
+    names = names or [name for sign, name in _SYMBOLS.items() if sign in text]
+    return map(operator_name, names or re.findall(r"\A\s*([A-Za-z_][\w.]*)", text))
 
 
 def operators_of(chain: Iterable[Any]) -> frozenset[str]:

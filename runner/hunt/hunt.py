@@ -168,10 +168,10 @@ def report_group(folder: Path, settings: RunSettings, group: Group, share: Share
             diagnosis = find_blame(engine, say)
             if diagnosis.verdict not in FAILURES:
                 return end(f"the verdict of the reduced case is {diagnosis.verdict}: {diagnosis.reason}")
-            material = gather(engine, diagnosis, read_text(own / REDUCED), say)
+            report = gather(engine, diagnosis, read_text(own / REDUCED), say)
     except (UsageError, InputError) as error:
         return end(str(error))
-    text, checks = write(replace(material, steps=_steps(group)), draft=True)
+    text, checks = write(replace(report, steps=_steps(group)), draft=True)
     replace_text(own / REPORT, text)
     culprit = diagnosis.culprit
     return end(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from runner.cases.model import Variant, all_steps
 from runner.contract.oracles import row_of
-from runner.diagnose.bug_report import Check, Material, ReportInput, check, redact
+from runner.diagnose.bug_report import Check, ReportInput, check, redact
 from runner.diagnose.diagnosis import Diagnosis
 from runner.quote import (
     literal,
@@ -29,18 +29,17 @@ _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 """Steps of the ladder that a diagnosis shows, and the backend of each."""
 
 
-def write(material: Material, draft: bool = False) -> tuple[str, list[Check]]:
+def write(report: ReportInput, draft: bool = False) -> tuple[str, list[Check]]:
     """Return the report and the result of each rule. Private names are looked for in a first version of the report.
 
     A ``draft`` says at its top which rules are not met.
     """
-    text = _render(material, check(material.report))
-    checks = check(replace(material.report, text=text))
-    return _render(material, checks, [result for result in checks if draft and not result.met]), checks
+    text = _render(report, check(report))
+    checks = check(replace(report, text=text))
+    return _render(report, checks, [result for result in checks if draft and not result.met]), checks
 
 
-def _render(material: Material, checks: Sequence[Check], unmet: Sequence[Check] = ()) -> str:
-    report = material.report
+def _render(report: ReportInput, checks: Sequence[Check], unmet: Sequence[Check] = ()) -> str:
     diagnosis, variant = report.diagnosis, report.variant
     filters: dict[str, Callable[..., str]] = {
         "line": lambda text: markdown_text(one_line(redact(str(text)), 600)),
@@ -56,17 +55,17 @@ def _render(material: Material, checks: Sequence[Check], unmet: Sequence[Check] 
         variant=variant,
         diagnosis=diagnosis,
         script=report.script.text.rstrip(),
-        yaml=material.yaml.rstrip(),
-        steps=material.steps,
+        yaml=report.yaml.rstrip(),
+        steps=report.steps,
         ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), outcome) for stage,
         outcome in diagnosis.stages.items()],
         logs=logs(report),
         versions=report.versions,
-        environment=redact(clean(material.environment)).rstrip(),
+        environment=redact(clean(report.environment)).rstrip(),
         checks=checks,
         unmet=unmet,
         fuzzer=bool(checks) and all(result.met for result in checks),
-        matches=[match for match in material.matches if match.entry.link][:5],
+        matches=[match for match in report.matches if match.entry.link][:5],
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from runner.builder.source import build
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
 from runner.contract.finding import Finding
-from runner.diagnose.bug_report import Material, ReportInput, ScriptRun, VersionVerdict
+from runner.diagnose.bug_report import ReportInput, ScriptRun, VersionVerdict
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis
 from runner.diagnose.repro import script
 from runner.verdict.signature import main_signature
@@ -78,7 +78,7 @@ def diagnosis(*findings: Finding, **changes: Any) -> Diagnosis:
     return Diagnosis(**{**values, **changes})
 
 
-def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> Material:
+def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **changes: Any) -> ReportInput:
     """What a report is made of."""
     failures = tuple(findings)
     verdict = "FAIL" if failures[0].error is None else "ERROR"
@@ -87,5 +87,5 @@ def material(variant: Variant, findings: Sequence[Finding] = (wrong(),), **chang
         "script": ScriptRun(1, "AssertionError: Tensor-likes are not close!\nInductorError: no", script(variant, diagnosis(*failures))), "versions": (VersionVerdict("2.13.0", verdict, "value: off"), VersionVerdict("2.6.0", "PASS")),
         "inputs": ({"index": 0, "dtype": "float32", "nonfinite": 0, "denormal": 0, "largest": 2.0},),
     }  # fmt: skip
-    parts = {key: changes.pop(key) for key in ("matches", "steps") if key in changes}
-    return Material(ReportInput(**{**values, **changes}), case_text(variant), "PyTorch version: 2.13.0+cpu\n", **parts)
+    parts = {"yaml": case_text(variant), "environment": "PyTorch version: 2.13.0+cpu\n"}
+    return ReportInput(**{**values, **parts, **changes})

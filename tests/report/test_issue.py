@@ -57,15 +57,15 @@ def test_a_report_has_every_section_in_order(relu_variant: Variant) -> None:
 
 
 def test_two_sentences_say_what_happened(relu_variant: Variant) -> None:
-    text = sentences(material(relu_variant).report)
+    text = sentences(material(relu_variant))
     assert text == (
         '`torch.compile(model, backend="inductor")` gives wrong values for a model of `nn.Linear`, `F.relu` in float32 on the '
         "CPU at `output[0]`: 3 of 24 elements differ; eager 2.0, compiled 3.0 at \\[1, 2, 0\\]. "
         "It first shows at the stage `inductor`, torch's `CompilerBisector` blames the subsystem `lowerings`, the 3rd application, "
         "`relu`, of the step relu, the second of two, and it goes away with `torch._inductor.config.cpp.simdlen = 1`."
     )
-    assert title(material(relu_variant).report) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
-    assert title(material(relu_variant, [crash()]).report).endswith("torch.compile fails to compile with InductorError")
+    assert title(material(relu_variant)) == "[inductor] nn.Linear, F.relu: torch.compile gives wrong values"
+    assert title(material(relu_variant, [crash()])).endswith("torch.compile fails to compile with InductorError")
 
 
 def test_little_is_known_of_the_cause(relu_variant: Variant) -> None:
@@ -78,7 +78,7 @@ def test_little_is_known_of_the_cause(relu_variant: Variant) -> None:
 def test_the_script_is_python_and_names_no_file(relu_variant: Variant) -> None:
     text, _ = write(material(relu_variant))
     (code,) = re.findall(r"(?<=`{3}python\n).*?(?=\n`{3})", text, re.DOTALL)
-    assert code == material(relu_variant).report.script.text.rstrip()
+    assert code == material(relu_variant).script.text.rstrip()
     assert {"run", "make_inputs"} <= {n.name for n in ast.parse(code).body if isinstance(n, ast.FunctionDef)}
     assert "Written from" not in code and "a.spec.yaml" not in code
     assert "import torch.nn.functional as F" in code and "assert_close(" in code
