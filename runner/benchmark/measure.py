@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.limits import Limits
 from runner.cases.model import LAUNCH
 from runner.contract.job import Job
 from runner.engine.messages import Engine, Outcome
 from runner.exit_codes import UsageError
 from runner.files import remove_tree
-from runner.session.plan import Environment, Planned, job, skip_reason
+from runner.session.plan import Environment, Planned, job, skip_reason, worker_paths
 from runner.session.scheduler import Steps, drive
+from runner.session.settings import RunSettings
 from runner.verdict import outcomes
 
 ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
@@ -46,31 +46,22 @@ RAISED = {
 _THREADS = "import torch; print(torch.get_num_threads())"
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """The settings of all measurements."""
-
-    repeat: int = 10
-    seed: int = 0
-    imports: Sequence[str] = ()
-    paths: Sequence[str] = ()
-    limits: Limits | None = None
-
-
 class Measurer:
     """Times planned variants with an engine that runs one job at a time."""
 
     def __init__(
-        self, engine: Engine, options: Options, threads: Mapping[str, int], folder: Path, tick: Callable[[], None]
-    ) -> None:
+        self, engine: Engine, settings: RunSettings, repeat: int, threads: Mapping[str, int], folder: Path,
+        tick: Callable[[], None],
+    ) -> None:  # fmt: skip
         """Ask nothing yet.
 
         Args:
+            repeat: how often each run time is measured at least.
             folder: where kernel caches may be; whoever ends the engine empties it afterwards.
             threads: for each environment's key how many a variant has whose case names none.
             tick: called several times a second while something is measured.
         """
-        self._engine, self._options, self._threads = engine, options, threads
+        self._engine, self._settings, self._repeat, self._threads = engine, settings, repeat, threads
         self._folder, self._tick = folder, tick
         self._number = 0
         self.copies: dict[tuple[str, str, int], Copy] = {}
@@ -85,7 +76,7 @@ class Measurer:
         reason = skip_reason(planned) or _untimed(planned)
         if reason:
             return replace(row, reason=reason)
-        source = build(variant, limits=self._options.limits)
+        source = build(variant, limits=self._settings.limits())
         error = next((diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"), None)
         if error:
             return replace(row, status="invalid", reason=f"{error.span}: {error.message}")
@@ -107,11 +98,10 @@ class Measurer:
     def _copy(self, planned: Planned, source: Source) -> Copy | None:
         """Return the copy of this device, measured once; None where that failed."""
         variant, environment = planned.variant, planned.environment
-        kind = variant.device.partition(":")[0]
         key = environment.key, variant.device, self._of(planned)
         if key not in self.copies:
             self.doing = f"a copy on {variant.device}"
-            outcome = self._ask(self._job(planned, source, "copy", bytes=COPY_BYTES[kind]))
+            outcome = self._ask(self._job(planned, source, "copy", bytes=COPY_BYTES[variant.device.partition(":")[0]]))
             record = outcome.result
             if outcome.ended != "result" or "seconds" not in record:
                 return None
@@ -125,14 +115,14 @@ class Measurer:
         return planned.variant.threads or self._threads[planned.environment.key]
 
     def _job(self, planned: Planned, source: Source, part: str, **arguments: Any) -> Job:
-        options = self._options
+        settings = self._settings
         self._number += 1
-        base = job(planned, source, seed=options.seed, imports=options.imports, paths=options.paths,
+        base = job(planned, source, seed=settings.seed, imports=settings.imports, paths=worker_paths(settings),
                    suffix=f" bench {self._number}")  # fmt: skip
         return replace(
             base,
             task="bench",
-            arguments={"part": part, "repeat": options.repeat, **arguments},
+            arguments={"part": part, "repeat": self._repeat, **arguments},
             config=dict(planned.variant.config),  # without the switches of precision that ``runner run`` sets
             threads=self._of(planned),
             isolation="fork",
@@ -188,12 +178,12 @@ def _side(record: Mapping[str, Any]) -> Side:
 
 def _untimed(planned: Planned) -> str:
     """Return why a variant that can run cannot be timed; empty if it can."""
-    variant = planned.variant
-    kind = variant.device.partition(":")[0]
+    kind = planned.variant.device.partition(":")[0]
     if kind not in COPY_BYTES:
         return f"nothing here times device {kind}; {' and '.join(COPY_BYTES)} can be timed"
-    is_interpreted = kind == "cpu" and variant.backend.backend == LAUNCH
-    return "on the CPU Triton kernels are interpreted, which takes no time worth knowing" if is_interpreted else ""
+    if kind == "cpu" and planned.variant.backend.backend == LAUNCH:
+        return "on the CPU Triton kernels are interpreted, which takes no time worth knowing"
+    return ""
 
 
 def default_threads(environment: Environment) -> int:

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import __version__, console, exit_codes, interrupts
-from runner.benchmark.measure import BUSY, ENVIRON, Measurer, Options, Report, Row, default_threads
+from runner.benchmark.measure import BUSY, ENVIRON, Measurer, Report, Row, default_threads
 from runner.cases.model import Variant
 from runner.cli import outputs
 from runner.cli.arguments import JSON, PATHS, SEED, SELECTION, argument, command, integer, setting, settings_of
@@ -20,7 +20,7 @@ from runner.engine import scratch
 from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
 from runner.report.benchmark import page, render, svg
-from runner.session.plan import checked_environments, plan, worker_paths
+from runner.session.plan import checked_environments, plan
 from runner.session.settings import COUNT
 
 _EPILOG = """\
@@ -76,10 +76,6 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     load = round(os.getloadavg()[0] / usable_processors(), 3)  # of a minute, per processor that we may use
     if load > BUSY:
         console.message(f"runner: others work on this machine: load {load:.2f} a processor")
-    options = Options(
-        repeat=arguments.repeat, seed=settings.seed, imports=settings.imports, paths=worker_paths(settings),
-        limits=settings.limits(),
-    )  # fmt: skip
     rows: list[Row] = []
     interrupted = False
     progress = Progress()
@@ -87,7 +83,9 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     engine = LocalEngine({one.key: one.python for one in environments}, 1, warm=warm, environ=ENVIRON)
     folder = scratch.make()
     at = ""
-    measurer = Measurer(engine, options, threads, folder, lambda: progress.say(f"{at}: {measurer.doing}"))
+    measurer = Measurer(
+        engine, settings, arguments.repeat, threads, folder, lambda: progress.say(f"{at}: {measurer.doing}")
+    )
     try:
         for planned in everything:
             at = f"{planned.number}/{len(everything)} {planned.variant.id}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass, replace
 
 from runner import console, exit_codes
 from runner.builder.source import Source, build, placed
@@ -92,10 +92,13 @@ def run_validate(arguments: argparse.Namespace) -> int:
             return exit_codes.USAGE if any(d.severity == "error" for d in diagnostics) else exit_codes.OK
         outputs.write("--sarif", arguments.sarif, render(diagnostics))
     errors = sum(d.severity == "error" for d in diagnostics)
-    cases = len({id(v.case) for v in loaded.variants})
-    console.output(f"{plural(cases, 'valid case')}, {plural(len(loaded.variants), 'variant')}, "
-        f"{plural(errors, 'error')}, "
-          f"{plural(len(diagnostics) - errors, 'warning')}")  # fmt: skip
+    counts = {
+        "valid case": len({id(v.case) for v in loaded.variants}),
+        "variant": len(loaded.variants),
+        "error": errors,
+        "warning": len(diagnostics) - errors,
+    }
+    console.output(", ".join(plural(count, name) for name, count in counts.items()))
     for reason, count in unbuilt.most_common():
         console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")
     return exit_codes.USAGE if errors else exit_codes.OK
@@ -120,27 +123,21 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
         else:
             chosen.setdefault(f"{planned.variant.label} {planned.environment.key}", planned)
     built = [(planned, build(planned.variant)) for planned in chosen.values()]
-    jobs = [
-        dataclasses.replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built
-    ]
-    with LocalEngine(
-        {e.key: e.python for e in environments}, settings.slots(), warm={e.key: "import" for e in environments}
-    ) as engine:
-        answers = drive(engine, with_reference(jobs))
-    refusals = [
-        _refusal(outcome, planned.variant, source) for outcome, (planned, source) in zip(answers, built, strict=True)
-    ]
+    jobs = [replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built]
+    pythons, warm = {e.key: e.python for e in environments}, {e.key: "import" for e in environments}
+    with LocalEngine(pythons, settings.slots(), warm=warm) as engine:
+        answers = zip(drive(engine, with_reference(jobs)), built, strict=True)
+    refusals = (_refusal(outcome, planned.variant, source) for outcome, (planned, source) in answers)
     return list(dict.fromkeys(filter(None, refusals))), unbuilt
 
 
 def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:
-    span, raises = variant.case.span, variant.case.expect.raises
     if outcome.ended != "result":
-        return _at(span, f"case {variant.case.name!r}: {outcomes.describe(outcome)}")
+        return _at(variant.case.span, f"case {variant.case.name!r}: {outcomes.describe(outcome)}")
     error = outcome.result.get("error")
-    if error is None or raises is not None:  # what it is to raise, a run compares
+    if error is None or variant.case.expect.raises is not None:  # what it is to raise, a run compares
         return None
-    place = source.place(error.get("line")) or span
+    place = source.place(error.get("line")) or variant.case.span
     first = str(error["message"]).strip().split("\n")[0]
     return _at(place, f"torch refuses this: {error['type']}: {first}", f"variant {variant.label.rpartition('::')[2]}")
 
@@ -164,9 +161,7 @@ def run_show(arguments: argparse.Namespace) -> int:
     if not cases:
         return refuse(loaded.diagnostics)
     console.output("\n\n".join(describe(variant, others) for variant, *others in cases.values()))
-    if loaded.errors and not names_nodes([arguments.case]):
-        return refuse(loaded.errors)
-    return exit_codes.OK
+    return refuse(loaded.errors) if loaded.errors and not names_nodes([arguments.case]) else exit_codes.OK
 
 
 def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
@@ -209,19 +204,24 @@ def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
 
 def _non_defaults(settings: object) -> str:
     """Return the fields of a dataclass that differ from their defaults."""
-    parts = []
-    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
-        value = getattr(settings, field.name)
-        if value and value != field.default and field.compare:  # else it says where, and not what
-            parts.append(f"{field.name}={_non_defaults(value) if dataclasses.is_dataclass(value) else value}")
-    return ", ".join(parts)
+    values = [
+        (field.name, getattr(settings, field.name), field.default)
+        for field in fields(settings)  # type: ignore[arg-type]
+        if field.compare  # else it says where, and not what
+    ]
+    return ", ".join(
+        f"{name}={_non_defaults(value) if is_dataclass(value) else value}"
+        for name, value, default in values
+        if value and value != default
+    )
 
 
 def _ledger(entry: Known) -> str:
-    parts = [f"torch {entry.torch}"] if entry.torch else []
-    parts += [f"stage {entry.stage}"] if entry.stage else []
-    parts += ["/".join(entry.oracle)] if entry.oracle else []
-    return ", ".join([*parts, *(text for text in (entry.error, entry.issue or entry.reason) if text)])
+    torch, stage = (
+        f"{name} {value}" if value else "" for name, value in (("torch", entry.torch), ("stage", entry.stage))
+    )
+    texts = (torch, stage, "/".join(entry.oracle), entry.error, entry.issue or entry.reason)
+    return ", ".join(filter(None, texts))
 
 
 @command(

@@ -9,6 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -375,11 +376,10 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         append_line(folder, head)
         write_empty_triage(folder)
         return State(head)
-    names = [name for name in ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines",
-                              "timeout", "allow_python", "twins", "shard", "torch")
-             if getattr(found.head, name) != getattr(head, name)]  # fmt: skip
-    names += ["batch"] if batch not in (None, found.head.batch) else []
-    if names:
-        values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in names)
+    names = ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout",
+             "allow_python", "twins", "shard", "torch", "batch")  # fmt: skip
+    asked = replace(head, batch=batch or found.head.batch)
+    if changes := [name for name in names if getattr(found.head, name) != getattr(asked, name)]:
+        values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in changes)
         raise exit_codes.UsageError(f"the hunt in {folder} cannot go on with this command: {values}")
     return found

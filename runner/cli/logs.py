@@ -210,9 +210,7 @@ _ROWS = 100  # of a section on a terminal
 def run_diff(arguments: argparse.Namespace) -> int:
     """Compare both sides; the exit code says whether something is broken."""
     runs = (arguments.old, arguments.new or arguments.old)
-    paths = [os.path.realpath(journal_of(run)) for run in runs]
-    if arguments.json == arguments.markdown == "-":
-        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
+    paths = _paths(arguments, *runs)
     old_log = whole_log(runs[0])
     new_log = old_log if paths[0] == paths[1] else whole_log(runs[1])
     outputs.check_of_logs(arguments, old_log, new_log)
@@ -234,6 +232,14 @@ def run_diff(arguments: argparse.Namespace) -> int:
     return exit_codes.FAILED if comparison.section("broken") else exit_codes.OK
 
 
+def _paths(arguments: argparse.Namespace, *runs: str) -> list[str]:
+    """Return the logs of runs. Raises UsageError also where two forms are to be standard output."""
+    paths = [os.path.realpath(journal_of(run)) for run in runs]
+    if arguments.json == arguments.markdown == "-":
+        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
+    return paths
+
+
 def whole_log(run: str) -> Log:
     """Read a run. Raises UsageError also for a log of which lines were left out: neither a gate nor a score stands
     without them."""
@@ -249,8 +255,7 @@ def _print_forms(
 
     ``forms`` are named as their options.
     """
-    chosen = next((name for name in ("json", "markdown") if getattr(arguments, name) == "-"), "")
-    if chosen:
+    if chosen := next((name for name in ("json", "markdown") if getattr(arguments, name) == "-"), ""):
         console.output(forms[chosen](), end="")
     else:
         show()
@@ -302,10 +307,7 @@ exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
 def run_score(arguments: argparse.Namespace) -> int:
     """Print the score. Raises UsageError where nothing was judged."""
     runs = [arguments.run, *([arguments.second] if arguments.second is not None else [])]
-    paths = [os.path.realpath(journal_of(name)) for name in runs]
-    if arguments.json == arguments.markdown == "-":
-        raise exit_codes.UsageError("--json - and --markdown -: standard output holds one of them")
-    if len(set(paths)) < len(paths):
+    if len(set(_paths(arguments, *runs))) < len(runs):
         raise exit_codes.UsageError("both runs are one; name one, or two that differ")
     logs = [whole_log(run) for run in runs]
     outputs.check_of_logs(arguments, *logs)

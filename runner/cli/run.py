@@ -263,10 +263,10 @@ def _run_variants(
 
 def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:
     """Say which runs were removed, and why more than the rule allows stay."""
-    count, names = len(pruned.names), pruned.names
-    removed = f"removed {plural(count, 'old run')} ({show_size(pruned.size)})" if names else "removed no old run"
-    if names:
-        removed += f": {names[0]}" + (f" to {names[-1]}" if count > 1 else "")
+    removed = "removed no old run"
+    if names := pruned.names:
+        which = " to ".join(dict.fromkeys((names[0], names[-1])))
+        removed = f"removed {plural(len(names), 'old run')} ({show_size(pruned.size)}): {which}"
     stays = "" if pruned.enough else "; more stay: unfinished, in use, or the last red ones of a suite"
     return f"{removed}; kept are {keep} (--keep){stays}"
 
@@ -339,13 +339,11 @@ def _parsed(parser: Parser, words: list[str]) -> argparse.Namespace:
     text = io.StringIO()
     try:
         with contextlib.redirect_stderr(text), contextlib.redirect_stdout(text):
-            parsed = parser.parse_args(words[1:])
+            return parser.parse_args(words[1:], argparse.Namespace(words=words))
     except SystemExit as end:
         reason = text.getvalue().partition("error: ")[2] if end.code else "it asks for help, and runs nothing"
-        command = one_line(quote.shell_words(["runner", *words]))
-        raise exit_codes.UsageError(f"cannot run {command}: {one_line(reason)}") from None
-    parsed.words = words
-    return parsed
+        line = one_line(quote.shell_words(["runner", *words]))
+        raise exit_codes.UsageError(f"cannot run {line}: {one_line(reason)}") from None
 
 
 def _go_to(started: RunStarted) -> None:
@@ -393,13 +391,10 @@ def taken_words(words: Sequence[str], options: Mapping[str, bool]) -> tuple[list
         else:
             name, equals, value = word.partition("=")
             option = _full_name(name, options)
-            group = [word]
-            if options[option] and not equals:
-                value = next(remaining, "")
-                group.append(value)
+            values = [next(remaining, "")] if options[option] and not equals else []
             # A backend of the form package:function is code to import.
-            harmless = option in HARMLESS and not (option == "--backend" and ":" in value)
-            (accepted if harmless else withheld).extend(group)
+            harmless = option in HARMLESS and not (option == "--backend" and ":" in "".join([value, *values]))
+            (accepted if harmless else withheld).extend([word, *values])
     return accepted, withheld
 
 

@@ -134,6 +134,5 @@ def tell_github(diagnostics: Iterable[Diagnostic]) -> None:
 
 
 def _tell_count(diagnostics: Sequence[Diagnostic]) -> None:
-    errors = [d for d in diagnostics if d.severity == "error"]
-    files = len({d.span.file for d in errors})
-    console.message(f"{plural(len(errors), 'error')} in {plural(files, 'file')}: these cases cannot run")
+    files = [d.span.file for d in diagnostics if d.severity == "error"]
+    console.message(f"{plural(len(files), 'error')} in {plural(len({*files}), 'file')}: these cases cannot run")

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from runner.benchmark.measure import Measurer, Options
+from runner.benchmark.measure import Measurer
 from runner.cases.model import Backend, Variant
 from runner.cases.torch_names import PRECISION
 from runner.contract.job import Job
 from runner.engine.messages import Outcome
 from runner.session.plan import Planned
+from runner.session.settings import RunSettings
 from tests.handmade import environment, variants
 
 SPREAD = {"median": 2.0, "low": 1.0, "high": 3.0, "best": 0.5, "count": 9}
@@ -54,8 +55,8 @@ class Answering:
         return [Outcome(**{"job": job, "ended": "result", "seconds": 1.0, "result": RECORDS[part], **self.changes.get(part, {})})]  # fmt: skip
 
 
-def measurer(engine: Answering, **options: Any) -> Measurer:
-    return Measurer(engine, Options(**options), {"2.13.0": 3}, Path(tempfile.gettempdir()), lambda: None)
+def measurer(engine: Answering, repeat: int = 10, **settings: Any) -> Measurer:
+    return Measurer(engine, RunSettings(**settings), repeat, {"2.13.0": 3}, Path(tempfile.gettempdir()), lambda: None)
 
 
 @pytest.fixture
