@@ -73,8 +73,7 @@ class Measurer:
         """Time one variant. If it cannot be timed, the row's reason says why."""
         variant, environment = planned.variant, planned.environment
         row = Row(variant.id, environment.torch, variant.backend.name, variant.device, "skip")
-        reason = skip_reason(planned) or _untimed(planned)
-        if reason:
+        if reason := skip_reason(planned) or _untimed(planned):
             return replace(row, reason=reason)
         source = build(variant, limits=self._settings.limits())
         error = next((diagnostic for diagnostic in source.diagnostics if diagnostic.severity == "error"), None)

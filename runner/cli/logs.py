@@ -59,8 +59,8 @@ def run_report(arguments: argparse.Namespace) -> int:
     terminal = Reporter(
         whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
     )
-    options = Options(dialect=arguments.junit_dialect, folder=log.path.parent)
-    return exit_codes.INTERNAL if Reports(terminal, chosen, options).play(events) else exit_codes.OK
+    reports = Reports(terminal, chosen, Options(dialect=arguments.junit_dialect, folder=log.path.parent))
+    return exit_codes.INTERNAL if reports.play(events) else exit_codes.OK
 
 
 @command(

@@ -32,8 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
             for event in Session(planned, engine, context).events():
                 if isinstance(event, VariantFinished):
                     finished.append(event)
-                    progress = f"({len(finished)}/{len(planned)})"
-                    console.message(f"{event.verdict:>7} [{event.seconds:6.2f}s] {event.id} {progress}")
+                    console.message(
+                        f"{event.verdict:>7} [{event.seconds:6.2f}s] {event.id} ({len(finished)}/{len(planned)})"
+                    )
         results = judge(finished)
         console.output(f"torch {environment.torch}\n\n{table(results)}\n")
         if not all(r.caught and r.quiet for r in results):

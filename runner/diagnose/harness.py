@@ -163,10 +163,10 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
 
     def verdict(self, tick: Callable[[], None] | None = None) -> VariantFinished:
         """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
-        settings = RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports)
         context = RunContext(
-            settings, slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits
-        )
+            RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports),
+            slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits,
+        )  # fmt: skip
         return drive(self.local_engine, run_variant(self.planned, context), tick).event
 
 

@@ -203,8 +203,7 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
         ("matched", "matched", ""),
         ("absent", "matched", "passes this time"),
     ):
-        sightings = [s for s in entry.sightings if s.effect == effect]
-        if sightings:
+        if sightings := [s for s in entry.sightings if s.effect == effect]:
             return state, f"{text} {_under(sightings, entry)}" if text else ""
     names = {(case.file, case.name) for case in entry.cases}
     here = [j.variant for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]

@@ -114,8 +114,7 @@ def _revised(entry: Entry) -> list[Change]:
     """The changes of an entry that passed, or failed in another way, somewhere."""
     known = entry.known
     matched, passed = entry.torches("matched"), entry.torches("passed")
-    mixed = [torch for torch in entry.torches("passed") if torch in entry.torches("matched", "otherwise")]
-    if mixed:
+    if mixed := [torch for torch in passed if torch in entry.torches("matched", "otherwise")]:
         raise Unfit(f"under torch {', '.join(mixed)} some of its variants pass and some fail: narrow it by hand")
     changed = group_failures(s.judged for s in entry.sightings if s.effect == "otherwise")
     failing_otherwise = [torch for torch in entry.torches("otherwise") if torch not in matched]

@@ -260,7 +260,7 @@ class Search:
         """Search from ``state``; return whether the search ended by itself."""
         start = 0
         while time.monotonic() < self.deadline:
-            candidate = self._first(state, self._attempts(state, start))
+            candidate = self._first(self._attempts(state, start))
             if candidate is None:
                 return time.monotonic() < self.deadline
             state = self.accept(candidate)
@@ -288,7 +288,7 @@ class Search:
                 else:
                     self.verdicts[key] = False
 
-    def _first(self, state: State, attempts: Iterable[Candidate]) -> Candidate | None:
+    def _first(self, attempts: Iterable[Candidate]) -> Candidate | None:
         """Return the first attempt in order that fails alike. Later ones run at the same time, and are dropped then."""
         source = iter(attempts)
         running: dict[int, Candidate] = {}
@@ -521,9 +521,8 @@ class _Reduction:
     def _accept(self, candidate: Candidate) -> State:
         self.history.append((candidate.text, candidate.size))
         seconds = round(time.monotonic() - self.began, 3)
-        step = Step(candidate.attempt.change, candidate.size, seconds, self.search.runs, candidate.text)
-        self.steps.append(step)
-        self.memory.on_step(step)
+        self.steps.append(Step(candidate.attempt.change, candidate.size, seconds, self.search.runs, candidate.text))
+        self.memory.on_step(self.steps[-1])
         return State(candidate.variant.case, self.signature, self.judge.measure)
 
     def _report_progress(self) -> None:
