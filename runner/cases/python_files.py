@@ -136,8 +136,7 @@ def read_signatures(path: Path, span: Span, problems: Problems) -> dict[str, Sig
 
 @functools.lru_cache(maxsize=256)
 def read_forward(text: str, name: str) -> Signature | None:
-    """Return the parameters of ``forward``, without ``self``, of a class of a file, or of its bases in the
-    same file.
+    """Return the parameters of ``forward``, without ``self``, of a class of a file or of its bases in the same file.
 
     None where the file does not tell: the class or its base is imported, a decorator may change them, or it is no
     Python.
