@@ -109,11 +109,11 @@ def _parse(node: YamlNode, problems: Problems) -> Node | None:
 
 def _step(node: YamlMapping, problems: Problems) -> Step | None:
     dotted = [(key, value) for key, value in node.entries if "." in str(key.value)]
-    names = (*STEP_KEYS, *(str(key.value) for key, _ in dotted))
-    keys = f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
-    _unknown(node, names, "{} is neither an operator nor a key of a step", problems, STEP_KEYS, keys)
+    known = [*STEP_KEYS, *(str(key.value) for key, _ in dotted)]
+    hint = f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
+    _unknown(node, known, "{} is neither an operator nor a key of a step", problems, STEP_KEYS, hint)
     if not dotted:
-        if names == tuple(STEP_KEYS) and set(fields(node)) <= set(STEP_KEYS):
+        if set(fields(node)) <= set(STEP_KEYS):
             problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
         return None
     if len(dotted) > 1:

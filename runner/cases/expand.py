@@ -13,6 +13,7 @@ import json
 import math
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
@@ -281,24 +282,22 @@ def parse_selection(text: str) -> Selection:
         raise SelectError(f"more than {MAX_NESTING} parentheses and nots in one expression")
     parser = _Parser(tokens, text)
     predicate = parser.alternatives()
-    if parser.rest():
-        raise SelectError(f"{text!r}: unexpected {parser.rest()[0]!r}; join words with and, or")
+    if parser.tokens:
+        raise SelectError(f"{text!r}: unexpected {parser.tokens[0]!r}; join words with and, or")
     return Selection(predicate, tuple(parser.terms))
 
 
 class _Parser:
     def __init__(self, tokens: list[str], text: str) -> None:
-        self.tokens, self.text, self.at = tokens, text, 0
+        self.tokens, self.text = deque(tokens), text
         self.terms: list[tuple[str, str]] = []
 
-    def rest(self) -> list[str]:
-        return self.tokens[self.at :]
-
-    def take(self, word: str) -> bool:
-        if self.at < len(self.tokens) and self.tokens[self.at] == word:
-            self.at += 1
-            return True
-        return False
+    def take(self, *words: str) -> bool:
+        """Whether the next token is one of ``words``, which it then passes."""
+        is_next = bool(self.tokens) and self.tokens[0] in words
+        if is_next:
+            self.tokens.popleft()
+        return is_next
 
     def alternatives(self) -> Predicate:
         return self.joined("or", any, lambda: self.joined("and", all, self.term))
@@ -318,12 +317,11 @@ class _Parser:
             if not self.take(")"):
                 raise SelectError(f"{self.text!r}: a parenthesis is not closed")
             return inner
-        if self.at >= len(self.tokens) or self.tokens[self.at] in ("and", "or", ")"):
+        if not self.tokens or self.take("and", "or", ")"):
             raise SelectError(f"{self.text!r}: a word is missing")
-        token = self.tokens[self.at]
+        token = self.tokens.popleft()
         if token[0] in "\"'" and (len(token) == 1 or token[-1] != token[0]):
             raise SelectError(f"{self.text!r}: a quote is not closed")
-        self.at += 1
         return self.word(token.strip("\"'"), quoted=token[0] in "\"'")
 
     def word(self, word: str, quoted: bool) -> Predicate:
