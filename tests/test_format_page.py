@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from runner.builder import operators
-from runner.cases import case, expand, expressions, limits, python_names
+from runner.cases import case, expand, expressions, limits, python_files
 from runner.cases.model import DTYPES
 from runner.cases.yaml import reader, schema
 from runner.contract.oracles import GATES
@@ -174,7 +174,7 @@ def test_operators_of_arithmetic_are_those_that_are_taken() -> None:
 
 def test_names_that_the_source_takes_are_all_there() -> None:
     line = next(line for line in PAGE.split("\n") if line.startswith("These names are taken"))
-    assert {*re.findall(r"`(\w+)`", line), "_"} == python_names.RESERVED
+    assert {*re.findall(r"`(\w+)`", line), "_"} == python_files.RESERVED
 
 
 def test_units_of_time_and_memory_are_units() -> None:

@@ -44,8 +44,7 @@ from runner.cases.model import (
 )
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
-from runner.cases.python_files import resolve_python_file
-from runner.cases.python_names import OF_MODULES, is_name
+from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
 from runner.cases.texts import check_numpy
 from runner.cases.torch_names import SWITCHES, Flag, check_flags, flag_refusal
 from runner.cases.twins import has_place
@@ -65,7 +64,7 @@ from runner.cases.yaml.values import (
     several,
     table,
 )
-from runner.contract.global_setting import FLUSHES
+from runner.contract.settings import FLUSHES
 from runner.diagnostics import Span, nearest
 
 _LONGEST_RANGE = 200

@@ -30,7 +30,7 @@ from runner.cases.model import (
     With,
 )
 from runner.cases.problems import Problems, within
-from runner.cases.python_names import NAME_HINT, OF_MODULES, RESERVED, is_name
+from runner.cases.python_files import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.texts import (
     has_keyword,
     is_complex,

@@ -12,8 +12,7 @@ from runner.cases import expressions
 from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_value
 from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value, all_steps
 from runner.cases.problems import Problems, within
-from runner.cases.python_files import Signature, read_signatures, resolve_python_file
-from runner.cases.python_names import NAME_HINT, RESERVED, is_name
+from runner.cases.python_files import NAME_HINT, RESERVED, Signature, is_name, read_signatures, resolve_python_file
 from runner.cases.yaml.values import (
     NUMBERS,
     YamlNode,

@@ -25,11 +25,11 @@ from runner.builder.inputs import Arrangement, arrange
 from runner.builder.names_and_values import python_name
 from runner.builder.source import FUTURE, Source, build, placed
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
-from runner.cases.python_names import is_name
+from runner.cases.python_files import is_name
 from runner.contract.finding import Finding
-from runner.contract.global_setting import Setting
 from runner.contract.job import Job, defines
 from runner.contract.oracles import EXCEPTIONS, TWIN, is_excuse, row_of
+from runner.contract.settings import Setting
 from runner.diagnose.diagnosis import Diagnosis
 from runner.quote import (
     QuoteError,

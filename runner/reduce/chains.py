@@ -43,7 +43,7 @@ from runner.cases.model import (
     steps_of,
     values_of,
 )
-from runner.cases.python_names import RESERVED
+from runner.cases.python_files import RESERVED
 from runner.diagnostics import Span
 from runner.reduce.value_info import ValueInfo, component, input_like, leaves, references
 

@@ -16,7 +16,7 @@ from runner.builder.operators import ENUMS, METHODS_OF_ARRAYS, attributes, const
 from runner.builder.source import build
 from runner.cases.chains_and_inputs import TRAINED
 from runner.cases.model import DTYPES, Variant
-from runner.cases.python_names import OF_MODULES
+from runner.cases.python_files import OF_MODULES
 from runner.cases.versions import matches
 from runner.session.collect import load
 

@@ -26,7 +26,7 @@ from runner.cases.model import (
     Value,
 )
 from runner.cases.problems import Problems
-from runner.cases.python_names import OF_MODULES, RESERVED, is_name
+from runner.cases.python_files import OF_MODULES, RESERVED, is_name
 from runner.cases.yaml.reader import load
 
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from runner.contract.global_setting import FILTERS, FLUSHES, LOCALE, NESTING, writer_of
+from runner.contract.settings import FILTERS, FLUSHES, LOCALE, NESTING, writer_of
 from runner.worker.torch_private.settings import (
     PRINT_OPTIONS,
     attributes,

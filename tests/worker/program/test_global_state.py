@@ -18,7 +18,7 @@ import pytest
 import torch
 import torch._inductor.config
 
-from runner.contract.global_setting import FILTERS, LOCALE, NESTING, Setting
+from runner.contract.settings import FILTERS, LOCALE, NESTING, Setting
 from runner.worker.program import global_state
 from runner.worker.program.global_state import changes, differences, is_public, read, restore, restored, switches
 from runner.worker.program.graph_cache import FORCED
