@@ -46,7 +46,7 @@ def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[
 
 
 def launched_kernels(
-    chain: Iterable[Node], kernels: Mapping[str, Kernel | None], problems: Problems
+    chain: Sequence[Node], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
     """Return the kernels that a chain launches, each once, in order; report a name that the file does not declare."""
     by_name: dict[str, Kernel | None] = {}
@@ -62,7 +62,7 @@ def launched_kernels(
     return tuple(kernel for kernel in by_name.values() if kernel is not None)
 
 
-def launches_broken_kernel(chain: Iterable[Node], kernels: Mapping[str, Kernel | None]) -> bool:
+def launches_broken_kernel(chain: Sequence[Node], kernels: Mapping[str, Kernel | None]) -> bool:
     """Return whether a chain launches a kernel that was declared with errors."""
     wrong = {name for name, kernel in kernels.items() if kernel is None}
     return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
@@ -91,7 +91,7 @@ def constant_axes(
     return axes
 
 
-def launches(chain: Iterable[Node]) -> Iterator[Step]:
+def launches(chain: Sequence[Node]) -> Iterator[Step]:
     """Return the steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
     return (step for step in all_steps(chain) if step.operator.startswith("triton."))
 

@@ -9,9 +9,9 @@ that nobody reads YAML twice. Names of classes and fields are hashed into a plan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from runner.cases import expressions
 from runner.diagnostics import Span
@@ -529,6 +529,8 @@ class Variant:
 
 P = TypeVar("P")
 ValueChange = Callable[[Value], Value]
+Part: TypeAlias = "Value | Node | Arguments | Input | Change | Call | PythonModule | Case | Sequence[Part] | None"
+"""Something with values in it, or several of such."""
 
 _VALUES = get_args(Value)
 _PARTS: Mapping[type, tuple[str, ...]] = {
@@ -550,7 +552,7 @@ _PARTS: Mapping[type, tuple[str, ...]] = {
 """The fields of each class that hold values, or parts in which there are values."""
 
 
-def _parts(part: object) -> Iterable[object]:
+def _parts(part: object) -> Iterable[Any]:
     return part if isinstance(part, tuple | list) else (getattr(part, name) for name in _PARTS.get(type(part), ()))
 
 
@@ -613,7 +615,7 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
     return "..." if entry is Ellipsis else literal(entry)
 
 
-def all_steps(part: object) -> Iterator[Step]:
+def all_steps(part: Part) -> Iterator[Step]:
     """Yield every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
     if isinstance(part, Step):
         yield part
@@ -625,7 +627,7 @@ def all_steps(part: object) -> Iterator[Step]:
         yield from all_steps(inner)
 
 
-def values_of(part: object) -> Iterator[Value]:
+def values_of(part: Part) -> Iterator[Value]:
     """Yield every value of a part of a case, such as a chain with its blocks and functions: parts before wholes, with
     the entries of indices."""
     for inner in _parts(part):
@@ -668,7 +670,7 @@ def places_made(nodes: Iterable[Node]) -> Iterator[tuple[str, Span]]:
     return ((name, step.span) for step in steps_of(nodes) for name in step.out if name != "_")
 
 
-def names_made(nodes: Iterable[Node]) -> Iterator[str]:
+def names_made(nodes: Sequence[Node]) -> Iterator[str]:
     """Yield every name that a chain, its blocks and its functions define."""
     yield from (name for name, _ in places_made(nodes))
     for value in values_of(nodes):

@@ -197,7 +197,7 @@ def _operators_in(text: str) -> Iterator[str]:
     return map(operator_name, names or re.findall(r"\A\s*([A-Za-z_][\w.]*)", text))
 
 
-def operators_of(chain: Iterable[Any]) -> frozenset[str]:
+def operators_of(chain: Sequence[Any]) -> frozenset[str]:
     """Return the operators of a chain and of its blocks, without namespaces; see ``operator_name``."""
     return frozenset(operator_name(step.operator) for step in all_steps(chain))
 

@@ -15,7 +15,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -415,11 +415,11 @@ def _dtypes(variant: Variant) -> Iterator[str]:
     case = variant.case
     yield variant.dtype
     yield from filter(None, (variant.param_dtype, variant.autocast))
-    layouts: list[Iterable[Node]] = []
+    layouts: list[tuple[Node, ...]] = []
     for item in _inputs(case):
         yield from filter(None, [item.dtype])
         layouts.append(item.layout)
-    for value in itertools.chain.from_iterable(map(values_of, (case.chain, *layouts))):
+    for value in values_of((case.chain, *layouts)):
         if isinstance(value, Constant):
             yield value.name.removeprefix("torch.")
 
