@@ -276,10 +276,11 @@ def _compile(node: YamlNode | None, problems: Problems) -> Compile:
 
 def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expect:
     keys = fields(node)
-    bounds = {key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")}
-    constant = scalar(keys.get("constant"), bool, default=False)
-    raises = _raises(keys["raises"], problems, has_module) if "raises" in keys else None
-    return Expect(raises, **bounds, constant=constant)
+    return Expect(
+        _raises(keys["raises"], problems, has_module) if "raises" in keys else None,
+        **{key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")},
+        constant=scalar(keys.get("constant"), bool, default=False),
+    )
 
 
 def _raises(node: YamlNode, problems: Problems, has_module: bool) -> Raises:
@@ -299,12 +300,20 @@ def _pattern(node: YamlNode | None, problems: Problems, check: Callable[[str], N
     if node is None or text is None:
         return None
     if len(text) > limits.pattern_characters:
-        message = f"a regular expression has at most {limits.pattern_characters} characters, this one has {len(text)}"
-        return problems.refuse(text, node.span, message, limits.hint("pattern_characters"))
+        return problems.refuse(
+            text,
+            node.span,
+            f"a regular expression has at most {limits.pattern_characters} characters, this one has {len(text)}",
+            limits.hint("pattern_characters"),
+        )
     problems.patterns.add(text)
     if sum(map(len, problems.patterns)) > limits.total_pattern_characters:
-        message = f"the regular expressions up to here have more than {limits.total_pattern_characters} characters"
-        return problems.refuse(text, node.span, message, limits.hint("total_pattern_characters"))
+        return problems.refuse(
+            text,
+            node.span,
+            f"the regular expressions up to here have more than {limits.total_pattern_characters} characters",
+            limits.hint("total_pattern_characters"),
+        )
     try:
         check(text)
     except PatternError as error:
@@ -329,7 +338,6 @@ def _memory(node: YamlNode, problems: Problems) -> int | None:
 
 def _entry(item: YamlNode, problems: Problems) -> Known:
     keys = fields(item)
-    texts = {key: scalar(keys.get(key), str) for key in ("stage", "issue", "reason", "choice")}
     return Known(
         item.span,
         torch=_range(keys.get("torch"), problems),
@@ -344,7 +352,7 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
         why=scalar(keys.get("why"), str) or "bug",
         sometimes=scalar(keys.get("sometimes"), bool, default=False),
         review=_review(keys["review"], problems) if "review" in keys else None,
-        **texts,
+        **{key: scalar(keys.get(key), str) for key in ("stage", "issue", "reason", "choice")},
     )
 
 
@@ -352,8 +360,9 @@ def _range(node: YamlNode | None, problems: Problems) -> str | None:
     """Return a range of versions, in the form that its schema holds it to."""
     text: str | None = scalar(node, str)
     if node is not None and text is not None and len(text) > _LONGEST_RANGE:
-        message = f"torch: a range of versions has at most {_LONGEST_RANGE} characters"
-        problems.error(node.span, message, "such as >=2.7")
+        problems.error(
+            node.span, f"torch: a range of versions has at most {_LONGEST_RANGE} characters", "such as >=2.7"
+        )
     return text
 
 
@@ -594,8 +603,11 @@ def _step(node: YamlNode | None, problems: Problems) -> Step | None:
         name = str(key.value)
         if name in OPTIMIZERS:
             return Step(name, parse_arguments(arguments, problems, operator=name), key.span)
-        hint = nearest(name, OPTIMIZERS) or f"optimizers: {', '.join(OPTIMIZERS)}"
-        problems.error(key.span, f"{name!r} is no optimizer that a call may step", hint)
+        problems.error(
+            key.span,
+            f"{name!r} is no optimizer that a call may step",
+            nearest(name, OPTIMIZERS) or f"optimizers: {', '.join(OPTIMIZERS)}",
+        )
     return None
 
 
@@ -633,8 +645,12 @@ def _hook(key: YamlScalar, node: YamlNode, problems: Problems) -> Change | None:
     value = parse_value(node, problems)
     is_hook = isinstance(value, Function) and len(value.args) == 1
     if not is_hook and not (isinstance(value, Literal) and value.value is None):
-        hint = "such as {$fn: {args: [y], chain: [{torch.mul: [$y, 2]}]}}"
-        return problems.refuse(None, node.span, "a hook is a function of the output, or null", hint)
+        return problems.refuse(
+            None,
+            node.span,
+            "a hook is a function of the output, or null",
+            "such as {$fn: {args: [y], chain: [{torch.mul: [$y, 2]}]}}",
+        )
     return Change(target, value, key.span)
 
 
@@ -647,8 +663,12 @@ def _setting(name: str, span: Span, node: YamlNode, problems: Problems) -> Chang
         reason = flag_refusal(name, value)
     else:
         known = (*FUNCTIONS, *SWITCHES)
-        hint = nearest(name, known) or f"settings: {', '.join(known)}, {GUARDED}<flag>"
-        return problems.refuse(None, span, f"{name!r} is no setting that a call may change", hint)
+        return problems.refuse(
+            None,
+            span,
+            f"{name!r} is no setting that a call may change",
+            nearest(name, known) or f"settings: {', '.join(known)}, {GUARDED}<flag>",
+        )
     if reason:
         return problems.refuse(None, span, f"a call may not set {name}: {reason}")
     is_dtype = isinstance(value, str) and value.startswith("torch.")

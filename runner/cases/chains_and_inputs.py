@@ -109,9 +109,14 @@ def _parse(node: YamlNode, problems: Problems) -> Node | None:
 
 def _step(node: YamlMapping, problems: Problems) -> Step | None:
     dotted = [(key, value) for key, value in node.entries if "." in str(key.value)]
-    known = [*STEP_KEYS, *(str(key.value) for key, _ in dotted)]
-    hint = f"keys of a step: one operator, {', '.join(STEP_KEYS)}"
-    _unknown(node, known, "{} is neither an operator nor a key of a step", problems, STEP_KEYS, hint)
+    _unknown(
+        node,
+        [*STEP_KEYS, *(str(key.value) for key, _ in dotted)],
+        "{} is neither an operator nor a key of a step",
+        problems,
+        STEP_KEYS,
+        f"keys of a step: one operator, {', '.join(STEP_KEYS)}",
+    )
     if not dotted:
         if set(fields(node)) <= set(STEP_KEYS):
             problems.error(node.span, "a step without an operator", "such as - torch.add: [$_, 1]")
@@ -314,8 +319,7 @@ def parse_arguments(
             if key.value == "*" and isinstance(value, YamlSequence):
                 positional = _positionals(value, problems, index_at)
             elif key.value == "*":
-                message = '"*" holds a list of positional arguments'
-                problems.error(value.span, message, 'such as {"*": [$_, 2], dim: 1}')
+                problems.error(value.span, '"*" holds a list of positional arguments', 'such as {"*": [$_, 2], dim: 1}')
             elif str(key.value).startswith("_") or not is_name(str(key.value), frozenset()):
                 problems.error(key.span, f"{key.value!r} is no keyword argument", "keywords are Python names")
             else:
@@ -430,8 +434,12 @@ def _function(node: YamlNode, problems: Problems) -> Function | Literal:
     ):
         problems.error(args.span, "args is a list of names", NAME_HINT)
     result = node.get("return")
-    chain = parse_chain(node.get("chain"), problems)
-    return Function(tuple(names), chain, None if result is None else parse_value(result, problems), node.span)
+    return Function(
+        tuple(names),
+        parse_chain(node.get("chain"), problems),
+        None if result is None else parse_value(result, problems),
+        node.span,
+    )
 
 
 # --- init: ---
@@ -478,8 +486,12 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
         arguments = body.items if isinstance(body, YamlSequence) else (body,)
     name = name_node.value if isinstance(name_node, YamlScalar) else None
     if name not in INITS:
-        hint = nearest(str(name), INITS) or f"inits: {', '.join(INITS)}"
-        return problems.refuse((None, ()), name_node.span, f"unknown init {name!r}", hint)
+        return problems.refuse(
+            (None, ()),
+            name_node.span,
+            f"unknown init {name!r}",
+            nearest(str(name), INITS) or f"inits: {', '.join(INITS)}",
+        )
     count = _COUNTS.get(str(name), 0)
     if len(arguments) != count and (arguments or name != "uniform"):
         return problems.refuse(

@@ -121,8 +121,15 @@ def _refuse(case: Case, message: str, hint: str) -> NoReturn:
 
 def _meaning(case: Case) -> Case:
     """What decides about verdicts. Entries about a benchmark's choice may come from one suite of several."""
-    known = tuple(entry for entry in case.known if entry.choice is None)
-    return replace(case, doc="", tags=(), links=(), timeout=None, memory=None, known=known)
+    return replace(
+        case,
+        doc="",
+        tags=(),
+        links=(),
+        timeout=None,
+        memory=None,
+        known=tuple(entry for entry in case.known if entry.choice is None),
+    )
 
 
 def _combinations(case: Case) -> int:
@@ -135,12 +142,18 @@ def _excess(case: Case, limits: Limits) -> Diagnostic | None:
     """What is wrong with a case of too many variants, or for which leaving combinations out would take too long."""
     count = _combinations(case)
     if count > limits.variants:
-        message = f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}"
-        return Diagnostic(case.span, message, limits.hint("variants"))
+        return Diagnostic(
+            case.span,
+            f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}",
+            limits.hint("variants"),
+        )
     count = math.prod(map(len, case.params.values())) * len({tuple(out) for out in case.exclude})
     if count > limits.exclusions:
-        message = f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}"
-        return Diagnostic(case.span, message, limits.hint("exclusions"))
+        return Diagnostic(
+            case.span,
+            f"exclude: of case {case.name!r} takes {count} comparisons, more than {limits.exclusions}",
+            limits.hint("exclusions"),
+        )
     return None
 
 

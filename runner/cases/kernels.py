@@ -163,11 +163,18 @@ class _Reader:
         signature = functions.get(name)
         jitted = [candidate.name for candidate in functions.values() if candidate.jit]
         if signature is None:
-            hint = nearest(name, jitted) or (f"it has {', '.join(jitted)}" if jitted else "it has no kernel")
-            self.problems.error(span, f"{file} defines no function {name!r}", hint)
+            self.problems.error(
+                span,
+                f"{file} defines no function {name!r}",
+                nearest(name, jitted) or (f"it has {', '.join(jitted)}" if jitted else "it has no kernel"),
+            )
         elif not signature.jit:
-            hint = nearest(name, jitted) or "its kernels: " + (", ".join(jitted) or "none")
-            return self.problems.refuse(None, span, f"{name!r} in {file} is no kernel: it lacks @triton.jit", hint)
+            return self.problems.refuse(
+                None,
+                span,
+                f"{name!r} in {file} is no kernel: it lacks @triton.jit",
+                nearest(name, jitted) or "its kernels: " + (", ".join(jitted) or "none"),
+            )
         return signature
 
     # --- values ---
@@ -240,11 +247,10 @@ class _Reader:
         arguments: list[tuple[str, Value]] = []
         if isinstance(node, YamlSequence):
             if len(node.items) > len(free):
-                hint = f"besides constants it takes {', '.join(free)}"
                 self.problems.error(
                     node.items[len(free)].span,
                     f"{signature.name} takes {len(free)} arguments, not {len(node.items)}",
-                    hint,
+                    f"besides constants it takes {', '.join(free)}",
                 )
             arguments = [(name, self._value(item)) for name, item in zip(free, node.items)]  # noqa: B905
         else:
@@ -260,8 +266,11 @@ class _Reader:
             self._names(argument, self.span)
         missing = [name for name in free if name in signature.required and name not in dict(arguments)]
         if missing and not signature.tuned:
-            hint = "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else ""
-            self.problems.error(node.span, f"{signature.name} is not given {', '.join(missing)}", hint)
+            self.problems.error(
+                node.span,
+                f"{signature.name} is not given {', '.join(missing)}",
+                "constants: gives those that are tl.constexpr" if set(missing) & signature.constexpr else "",
+            )
         return tuple(arguments)
 
     def _outputs(self, node: YamlNode) -> tuple[Output, ...]:
@@ -287,8 +296,9 @@ class _Reader:
     def _dtype(self, node: YamlNode) -> str:
         name = dtype_name(scalar(node, str))
         if name not in (*DTYPES, "$dtype"):
-            hint = nearest(name, DTYPES) or "such as float32, or $dtype"
-            self.problems.error(node.span, f"torch has no dtype {name!r}", hint)
+            self.problems.error(
+                node.span, f"torch has no dtype {name!r}", nearest(name, DTYPES) or "such as float32, or $dtype"
+            )
         return name
 
     def _grid(self, node: YamlNode) -> tuple[Value, ...]:
@@ -307,8 +317,9 @@ class _Reader:
         scalars = table(node, str)
         for key, _ in entries(node):
             if key.value not in inputs:
-                hint = nearest(str(key.value), inputs)
-                self.problems.error(key.span, f"{key.value!r} is no input of kernel {self.name!r}", hint)
+                self.problems.error(
+                    key.span, f"{key.value!r} is no input of kernel {self.name!r}", nearest(str(key.value), inputs)
+                )
         return scalars
 
     def _check_outputs(

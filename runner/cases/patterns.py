@@ -72,8 +72,7 @@ def _compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except UnicodeError:
-        message = "not a regular expression: half of a surrogate pair is no character"
-        raise PatternError(message, _SYNTAX) from None
+        raise PatternError("not a regular expression: half of a surrogate pair is no character", _SYNTAX) from None
     except re2.error as error:
         reason = error.args[0]
         words = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
@@ -81,8 +80,10 @@ def _compiled(pattern: str) -> Any:
             raise PatternError(f"not taken: it needs more than {MEMORY} bytes", "write smaller repetitions") from None
         if "repetition size" in words:
             raise PatternError(f"not a regular expression: {words}", "RE2 repeats at most 1000 times") from None
-        hint = next((hint for marks, hint in _HINTS if any(mark in pattern for mark in marks)), _SYNTAX)
-        raise PatternError(f"not a regular expression: {words}", hint) from None
+        raise PatternError(
+            f"not a regular expression: {words}",
+            next((hint for marks, hint in _HINTS if any(mark in pattern for mark in marks)), _SYNTAX),
+        ) from None
 
 
 _OF_TORCH = (

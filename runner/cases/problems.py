@@ -105,15 +105,23 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
         span = diagnostic.span
         result.append(_shortened(diagnostic, limits))
         if last[span.file] is diagnostic and span.file in surplus:
-            message = f"at least {surplus[span.file]} more are not shown"
             result.append(
-                Diagnostic(span, message, limits.hint("diagnostics"), "error" if span.file in wrong else "warning")
+                Diagnostic(
+                    span,
+                    f"at least {surplus[span.file]} more are not shown",
+                    limits.hint("diagnostics"),
+                    "error" if span.file in wrong else "warning",
+                )
             )
     unshown = len(different) - len(shown) - sum(surplus.values())
     if unshown and result:
-        message = f"at least {unshown} more in this and in other files are not shown"
         result.append(
-            Diagnostic(result[-1].span, message, limits.hint("total_diagnostics"), "error" if wrong else "warning")
+            Diagnostic(
+                result[-1].span,
+                f"at least {unshown} more in this and in other files are not shown",
+                limits.hint("total_diagnostics"),
+                "error" if wrong else "warning",
+            )
         )
     return result
 
@@ -121,11 +129,13 @@ def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnosti
 def _shortened(diagnostic: Diagnostic, limits: Limits) -> Diagnostic:
     """Without control characters, and no longer than is read. What is not what it looks like is named."""
     hint, remark = diagnostic.hint, _look_alike(diagnostic)
-    hint = f"{hint}{' ' if hint.endswith('?') else '; '}{remark}" if hint and remark else hint or remark
     return replace(
         diagnostic,
         message=_cut(diagnostic.message, limits.message_characters),
-        hint=_cut(hint, limits.message_characters),
+        hint=_cut(
+            f"{hint}{' ' if hint.endswith('?') else '; '}{remark}" if hint and remark else hint or remark,
+            limits.message_characters,
+        ),
         text=excerpt(diagnostic.text),
     )
 

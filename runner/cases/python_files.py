@@ -42,8 +42,12 @@ def resolve_python_file(node: YamlNode, file: str, problems: Problems) -> Path |
         elif Path(file).resolve().parent not in full.parents:
             problems.error(node.span, f"{path!r} lies outside this file's folder")
         elif full.stat().st_size > problems.limits.file_bytes:
-            message = f"{path!r} is larger than {show_size(problems.limits.file_bytes)}"
-            return problems.refuse(None, node.span, message, problems.limits.hint("file_bytes"))
+            return problems.refuse(
+                None,
+                node.span,
+                f"{path!r} is larger than {show_size(problems.limits.file_bytes)}",
+                problems.limits.hint("file_bytes"),
+            )
         else:
             read_text(full)
     except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links

@@ -304,8 +304,10 @@ def _mode(value: Any) -> Any:
     if value.mode != "backward" or value == Grad("backward"):
         return value.mode
     names = [None if name is None else f"${name}" for name in value.given]
-    cotangent = value.cotangent if not names else names[0] if len(names) == 1 else names
-    return _non_empty(cotangent=cotangent, order=value.order if value.order != 1 else None)
+    return _non_empty(
+        cotangent=value.cotangent if not names else names[0] if len(names) == 1 else names,
+        order=value.order if value.order != 1 else None,
+    )
 
 
 def _module(module: PythonModule, folder: Path) -> dict[str, Any]:
@@ -337,8 +339,12 @@ def _kernel(kernel: Kernel, folder: Path) -> dict[str, Any]:
 
 
 def _output(output: Output) -> dict[str, Any]:
-    shape = None if output.shape is None else [value_of(size) for size in output.shape]
-    return {**_non_empty(like=output.like, dtype=output.dtype), **_non_null(shape=shape, fill=output.fill)}
+    return {
+        **_non_empty(like=output.like, dtype=output.dtype),
+        **_non_null(
+            shape=None if output.shape is None else [value_of(size) for size in output.shape], fill=output.fill
+        ),
+    }
 
 
 def _expect(case: Case) -> dict[str, Any]:
@@ -457,8 +463,11 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     substitute_call, substitute_case = partial(_substituted, {**params, **call.params}), partial(_substituted, params)
     own = {item.name: item for item in call.inputs}
     pairs = [(item, change_parts(own.get(item.name, item), substitute_call)) for item in case.inputs]
-    changed = (new for item, new in pairs if item.name in own or new != change_parts(item, substitute_case))
-    return replace(change_parts(replace(call, inputs=()), substitute_call), params={}, inputs=tuple(changed))
+    return replace(
+        change_parts(replace(call, inputs=()), substitute_call),
+        params={},
+        inputs=tuple(new for item, new in pairs if item.name in own or new != change_parts(item, substitute_case)),
+    )
 
 
 def _substituted(params: Mapping[str, Any], value: Value) -> Value:
@@ -468,8 +477,9 @@ def _substituted(params: Mapping[str, Any], value: Value) -> Value:
             raise _Unfit
         return Literal(params[value.name])
     if isinstance(value, Index):
-        entries = (change_entry(entry, lambda part: _entry(params, part)) for entry in value.entries)
-        return replace(value, entries=tuple(entries))
+        return replace(
+            value, entries=tuple(change_entry(entry, lambda part: _entry(params, part)) for entry in value.entries)
+        )
     return _number(params, value) if isinstance(value, Arithmetic) else value
 
 

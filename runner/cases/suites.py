@@ -113,8 +113,12 @@ class Reader:
         cases = self.spec(path, None)
         launching = [case for case in cases if case.kernels]
         names = (*(() if len(launching) == len(cases) > 0 else ("inductor",)), *(KERNEL_BACKENDS if launching else ()))
-        backends = tuple(Backend(name, name) for name in names)
-        return Suite(name=path.name.removesuffix(SPEC), file=str(path), cases=cases, backends=backends)
+        return Suite(
+            name=path.name.removesuffix(SPEC),
+            file=str(path),
+            cases=cases,
+            backends=tuple(Backend(name, name) for name in names),
+        )
 
     def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
         """Read the cases of a spec file, and report what cannot be read. Suites without defaults share the cases.
@@ -269,8 +273,12 @@ class Reader:
         span = defaults.span
         own = [(key, value) for key, value in entries(defaults) if key.value not in _WITH_THE_CASE]
         rest: dict[str, YamlNode] = {"name": YamlScalar("defaults", span, "defaults"), "chain": YamlSequence((), span)}
-        alone = YamlMapping((*own, *((YamlScalar(key, span, key), value) for key, value in rest.items())), span)
-        self._case(alone, str(file.path), file.problems, kernels)
+        self._case(
+            YamlMapping((*own, *((YamlScalar(key, span, key), value) for key, value in rest.items())), span),
+            str(file.path),
+            file.problems,
+            kernels,
+        )
         return file.problems.errors == errors_before
 
     def _accepted(self, path: Path, kind: str) -> _Accepted | None:
@@ -315,8 +323,11 @@ class Reader:
         for place, suite in enumerate(suites):
             namesake = first.setdefault(suite.name, suite)
             if namesake is not suite and suite.file.endswith(SUITE) and namesake.file.endswith(SUITE):
-                message = f"two suites are called {suite.name!r}"
-                self.problems.append(Diagnostic(Span(suite.file, 1, 1), message, f"the other is {namesake.file}"))
+                self.problems.append(
+                    Diagnostic(
+                        Span(suite.file, 1, 1), f"two suites are called {suite.name!r}", f"the other is {namesake.file}"
+                    )
+                )
             elif suite.file != namesake.file:  # two spec files of one name in two folders
                 suites[place] = replace(suite, name=suite.file)  # type: ignore[index]
 
@@ -460,8 +471,10 @@ class Walk:
             for entry in listing:
                 self._visited += 1
                 if self._visited > limit:
-                    message = f"there are more than {limit} entries in the folders to look through"
-                    raise FolderLimit(message, self.limits.hint("folder_entries"))
+                    raise FolderLimit(
+                        f"there are more than {limit} entries in the folders to look through",
+                        self.limits.hint("folder_entries"),
+                    )
                 yield entry
 
     def _counted(self, path: Path) -> Path:

@@ -70,9 +70,13 @@ def read_text(path: str | Path, limits: Limits | None = None) -> tuple[str | Non
         with open_regular(path) as handle:
             data = handle.read(limits.file_bytes + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = f"this file cannot be read: {getattr(error, 'strerror', None) or error}"
-        hint = similar_file(Path(path)) if isinstance(error, FileNotFoundError) else ""
-        return None, [Diagnostic(Span(file, 1, 1), _UNREADABLE.get(type(error), reason), hint)]
+        return None, [
+            Diagnostic(
+                Span(file, 1, 1),
+                _UNREADABLE.get(type(error), f"this file cannot be read: {getattr(error, 'strerror', None) or error}"),
+                similar_file(Path(path)) if isinstance(error, FileNotFoundError) else "",
+            )
+        ]
     if len(data) > limits.file_bytes:
         return None, [_too_large(file, limits)]
     try:
@@ -402,8 +406,7 @@ class Builder:
     # --- reporting ---
 
     def _report(self, span: Span, message: str, hint: str = "", severity: str = "error") -> None:
-        text = excerpt(nth_line(self.lines, span.line))
-        self.diagnostics.append(Diagnostic(span, message, hint, severity, text))
+        self.diagnostics.append(Diagnostic(span, message, hint, severity, excerpt(nth_line(self.lines, span.line))))
         if len(self.diagnostics) > self.limits.diagnostics:  # one more, so that it is known that there are more
             raise _Stop
 
@@ -576,5 +579,6 @@ def _unquoted_reference(text: str, column: int) -> tuple[int, str, str] | None:
 
 
 def _last_text(lines: list[str]) -> tuple[int, int]:
-    filled = ((number, len(line.rstrip())) for number, line in reversed([*enumerate(lines)]) if line.strip())
-    return next(filled, (0, 0))
+    return next(
+        ((number, len(line.rstrip())) for number, line in reversed([*enumerate(lines)]) if line.strip()), (0, 0)
+    )
