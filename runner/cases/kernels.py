@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_value
 from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value, all_steps
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import NAME_HINT, RESERVED, Signature, is_name, read_signatures, resolve_python_file
+from runner.cases.texts import parse_arithmetic
 from runner.cases.yaml.values import (
     NUMBERS,
     YamlNode,
@@ -64,8 +66,7 @@ def launched_kernels(
 
 def launches_broken_kernel(chain: Sequence[Node], kernels: Mapping[str, Kernel | None]) -> bool:
     """Return whether a chain launches a kernel that was declared with errors."""
-    wrong = {name for name, kernel in kernels.items() if kernel is None}
-    return bool(wrong) and any(step.operator.removeprefix("triton.") in wrong for step in launches(chain))
+    return any(kernels.get(step.operator.removeprefix("triton."), ...) is None for step in launches(chain))
 
 
 def constant_axes(
@@ -181,14 +182,9 @@ class _Reader:
 
     def _value(self, node: YamlNode) -> Value:
         """A number, text, null, ``$name`` or ``${...}``, which may call the functions of a launch."""
-        text = node.value if isinstance(node, YamlScalar) else None
-        if isinstance(node, YamlScalar) and isinstance(text, str) and text.startswith("${") and text.endswith("}"):
+        if isinstance(node, YamlScalar) and isinstance(node.value, str) and re.fullmatch(r"(?s)\$\{.*\}", node.value):
             span = within(node.span, node.quoted, node.span.length)
-            try:
-                expressions.parse(text[2:-1], True)
-            except expressions.ExpressionError as error:
-                return self.problems.refuse(Literal(0), within(span, 2 + error.offset), f"in {text}: {error}")
-            return Arithmetic(text[2:-1], span)
+            return parse_arithmetic(node.value, span, self.problems, launch=True) or Literal(0)
         value = parse_value(node, self.problems)
         if isinstance(value, Ref) and (value.path or value.name in ("_", "self")):
             self.problems.error(

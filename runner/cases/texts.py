@@ -57,11 +57,14 @@ def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
     return Ref(match["name"], tuple(attr or int(item) for attr, item in _PART.findall(match["path"])), span)
 
 
-def parse_arithmetic(text: str, span: Span, problems: Problems) -> Arithmetic | None:
-    """Return ``${...}`` as a whole, checked; None for one that is wrong, which is reported."""
+def parse_arithmetic(text: str, span: Span, problems: Problems, launch: bool = False) -> Arithmetic | None:
+    """Return ``${...}`` as a whole, checked; None for one that is wrong, which is reported.
+
+    With ``launch`` it may call the functions of a kernel's launch too.
+    """
     inner = text[2:-1]
     try:
-        expressions.parse(inner)
+        expressions.parse(inner, launch)
     except expressions.ExpressionError as error:
         return problems.refuse(None, within(span, 2 + error.offset), f"in {text}: {error}")
     return Arithmetic(inner, span)
