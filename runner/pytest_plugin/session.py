@@ -243,7 +243,7 @@ def with_cases(paths: Iterable[str]) -> list[str]:
 
 def with_own_options(text: str) -> str:
     """Return a text about options of ``runner run`` with their names under pytest."""
-    return re.sub(r"(?<![\w-])--(?=(?:allow-python|backend|device|python|seed)\b)", "--runner-", text)
+    return re.sub(r"(?<![\w-])--(?=(?:allow-python|backend|device|import|python|seed)\b)", "--runner-", text)
 
 
 def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, root: Path) -> tuple[Table, Loaded]:
@@ -486,6 +486,7 @@ class MainSession(_Session):
             self.settings = RunSettings(
                 backend=tuple(option.runner_backend), device=tuple(option.runner_device), seed=option.runner_seed,
                 python=(option.runner_python,) if option.runner_python else (), allow_python=option.runner_allow_python,
+                imports=tuple(option.runner_import),
             )  # fmt: skip
             self.paths = with_cases(paths)
             table, loaded = load(self.paths, config.args, self.settings, config.rootpath)
@@ -525,7 +526,9 @@ class MainSession(_Session):
         if not ids or self.log is None:
             return
         self._ids = [*ids]
-        flags = replace(self.settings, jobs=jobs).flags("backend", "device", "python", "seed", "allow_python", "jobs")
+        flags = replace(self.settings, jobs=jobs).flags(
+            "backend", "device", "python", "seed", "allow_python", "imports", "jobs"
+        )
         whole = {*ids} == {entry.id for entry in self.table.entries}
         here = self.config.invocation_params.dir
         self._run = RunProcess(self.log.folder, here, ["run", *flags, *self.paths], None if whole else ids)

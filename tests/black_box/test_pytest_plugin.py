@@ -246,3 +246,15 @@ def test_nothing_stays_behind(short_folder: Path, number: signal.Signals, words:
     assert last["event"] == "run-finished" and last["interrupted"] and last["exit_code"] == 2
     if number == signal.SIGINT:
         assert [*short_folder.glob("runner-scratch-*")] == []
+
+
+def test_a_module_that_registers_a_backend_is_imported(tmp_path: Path, real_torch: None) -> None:
+    code = (
+        "from torch._dynamo import register_backend\n@register_backend\ndef mine(graph, inputs): return graph.forward\n"
+    )
+    case = spec("name: a\ninputs: {x: [4]}\nchain: [torch.tanh]")
+    write(tmp_path, {"vendor_code.py": code, "a.spec.yaml": case, "broken.py": "import x_\n"})
+    words = ("a.spec.yaml", "--runner-backend", "mine", "--runner-import")
+    assert "1 passed" in run_pytest(tmp_path, *words, "vendor_code").out
+    result = run_pytest(tmp_path, *words, "broken")
+    assert result.code == 1 and "importing broken raised ModuleNotFoundError: No module named 'x_'" in result.out
