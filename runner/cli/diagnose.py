@@ -32,6 +32,7 @@ from runner.cli.arguments import (
     argument,
     command,
     seconds,
+    setting,
     settings_of,
     yes_no,
 )
@@ -116,8 +117,8 @@ def diagnose_run(
         try:
             with VariantEngine(
                 failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed,
-                imports=settings.imports,
-                paths=worker_paths(settings), slots=_slots(failing.variant).get("slots", settings.slots()),
+                imports=settings.imports, paths=worker_paths(settings, [failing.variant]),
+                slots=_slots(failing.variant).get("slots", settings.slots()),
             ) as engine:  # fmt: skip
                 path = path_of(engine)
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
@@ -188,12 +189,13 @@ def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     "latest run here found of the variant; without such a finding it compares what the case declares.",
     *CASE,
     SELECTION,
+    setting("imports"),
     epilog=RESULT_CODES,
 )
 def run_repro(arguments: argparse.Namespace) -> int:
     """Print the script."""
     variant = first_variant(arguments)
-    console.output(script(variant, latest_result(variant.id), latest_seed()), end="")
+    console.output(script(variant, latest_result(variant.id), latest_seed(), arguments.imports or ()), end="")
     return exit_codes.OK
 
 

@@ -199,7 +199,7 @@ class Journal:
     def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
         diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
-        self._write(SCRIPT, script(reduced.variant, diagnosis, engine.seed))
+        self._write(SCRIPT, script(reduced.variant, diagnosis, engine.seed, engine.imports))
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),

@@ -484,7 +484,9 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
         diagnosis=diagnosis,
         source=engine.source.text,
         fresh_findings=tuple(answer.findings if answer.sound else None for answer in answers),
-        script=run_script(script(engine.variant, diagnosis, engine.seed), engine, begin("running the script alone")),
+        script=run_script(
+            script(engine.variant, diagnosis, engine.seed, engine.imports), engine, begin("running the script alone")
+        ),
         inputs=tuple(inputs),
         versions=(VersionVerdict(engine.environment.torch, diagnosis.verdict, diagnosis.reason),),
         yaml=yaml,

@@ -95,7 +95,7 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
             "slots": settings.slots(),
             "seed": settings.seed,
             "imports": settings.imports,
-            "paths": worker_paths(settings),
+            "paths": worker_paths(settings, [variant]),
             "limits": settings.limits(),
         }
         return VariantEngine(variant, checked_environments(settings, [variant])[0], **{**values, **changes})

@@ -465,18 +465,18 @@ _COTANGENTS = {
 """The expression of the gradient that the backward starts from at output ``index``; a sum has none."""
 
 
-def script(variant: Variant, result: Result | None = None, seed: int = 0) -> str:
+def script(variant: Variant, result: Result | None = None, seed: int = 0, imports: Sequence[str] = ()) -> str:
     """The text of the script: the source that workers run, and a comparison aimed at what ``result`` says of the
     variant.
 
-    ``seed`` is the run's, for cases without one of their own. Raises InputError for a value that has no place in Python
-    text.
+    ``seed`` is the run's, for cases without one of their own, and ``imports`` are the modules that it imports first.
+    Raises InputError for a value that has no place in Python text.
     """
     with placed(variant.case):
-        return _script(variant, result, seed)
+        return _script(variant, result, seed, imports)
 
 
-def _script(variant: Variant, result: Result | None, seed: int) -> str:
+def _script(variant: Variant, result: Result | None, seed: int, first: Sequence[str]) -> str:
     lead = _lead(result)
     has_twin = lead is not None and lead.oracle == TWIN
     if not has_twin:
@@ -513,6 +513,7 @@ def _script(variant: Variant, result: Result | None, seed: int) -> str:
         features(variant, request, text, aim),
         aim=aim,
         job=request,
+        first=[dotted_name(name) for name in first],
         construction=construction,
         flags=flags,
         compile_arguments=_backend(request.backend),

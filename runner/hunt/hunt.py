@@ -108,7 +108,9 @@ def reduce_group(
     replace_text(own / REDUCED, reduced.text)
     with contextlib.suppress(InputError):  # a value without a place in Python text
         diagnosis = Diagnosis(reduced.variant.id, torch, "FAIL", findings=reduced.findings)
-        replace_text(own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed))
+        replace_text(
+            own / SCRIPT, script(_with_python_of(own, reduced.variant), diagnosis, settings.seed, settings.imports)
+        )
     # Findings of one process know no stage; the signature does.
     findings = [replace(finding, stage=finding.stage or reduced.signature.stage) for finding in reduced.findings]
     data = {key: value for key, value in plain(reduced.variant.case).items() if key != "name"}

@@ -279,7 +279,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
                 _write_cases(own / CASE, [cases[number]])
                 with contextlib.suppress(InputError):  # a value without a place in Python text
                     if red.verdict in FAILURES:
-                        replace_text(own / SCRIPT, script(variant, event, self.settings.seed))
+                        replace_text(own / SCRIPT, script(variant, event, self.settings.seed, self.settings.imports))
             reds.append(red)
         return tuple(reds)
 

@@ -328,7 +328,7 @@ COMMANDS = ("diagnose", "reduce", "repro", "issue")
 _OF_A_LAUNCH = frozenset({"diagnose", "reduce", "repro"})
 """Commands that apply to a plain launch of kernels, which compiles nothing."""
 
-_NOT_OF_REPRO = frozenset({"--seed", "--import", "--python"})
+_NOT_OF_REPRO = frozenset({"--seed", "--python"})
 """Options with a value that ``runner repro`` does not take: it runs nothing."""
 
 
