@@ -134,7 +134,7 @@ def gather(folder: Path, outcome: Outcome, variant: Variant, python: str) -> dic
         write_anew(folder / "error.txt", error + "\n")
     if outcome.output.strip():
         write_anew(folder / "output.txt", clean(outcome.output))
-    write_anew(folder / "repro.py", script(variant, latest_result(variant.id), latest_seed()))
+    write_anew(folder / "repro.py", script(variant, latest_result(variant.id), latest_seed(), outcome.job.imports))
     if record:
         _write_json(folder / "times.json", {"phases": record["times"], "compilations": record["compilations"]})
         _write_json(folder / "counters.json", {"counters": record["counters"], "inductor": record["kernels"]})

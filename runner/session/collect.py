@@ -22,7 +22,7 @@ from runner.cases.expand import Predicate, SelectError, expand, parse_selection,
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
 from runner.cases.problems import limited
-from runner.cases.suites import SUITE, PathError, Reader, discover
+from runner.cases.suites import SPEC, SUITE, PathError, Reader, discover
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
@@ -101,7 +101,8 @@ def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
     for path, name in pairs:
         if not os.path.isdir(path):
             file = frozenset({_resolved(path)})
-            nodes.append(Node(path, file, name, file))
+            inner = cut_path(name)[0] if name else ""
+            nodes.append(Node(path, file | {_resolved(inner)} if inner.endswith(SPEC) else file, name, file))
             reading[path] = None
         elif name is None:
             reading[path] = None
@@ -225,14 +226,24 @@ def added_variants(
         key = node.files, node.backend
         if key not in owners_of:
             owners_of[key] = _owners(node, suites, limits) if node.backend else []
-        for suite in owners_of[key] or suites:
-            cases = tuple(case for case in suite.cases if case.name == node.case)
-            if ({suite.file} | {case.file for case in cases}) & node.files:
-                chosen = (_backend(node, owners_of[key], allow_python),) if node.backend else suite.backends
-                narrowed = replace(suite, cases=cases, backends=tuple(filter(None, chosen)))
-                expanded = expand([narrowed], backends, devices or tuple(filter(None, [node.device])), limits)
-                added.update({v.id: v for v in expanded if node.name in _names(v)})
+        owners = owners_of[key]
+        for suite, cases in _holders(node, owners) or _holders(node, suites) or _holders(node, _beside(node, limits)):
+            chosen = (_backend(node, owners, allow_python),) if node.backend else suite.backends
+            narrowed = replace(suite, cases=cases, backends=tuple(filter(None, chosen)))
+            expanded = expand([narrowed], backends, devices or tuple(filter(None, [node.device])), limits)
+            added.update({v.id: v for v in expanded if node.name in _names(v)})
     return [*added.values()]
+
+
+def _holders(node: Node, suites: Sequence[Suite]) -> list[tuple[Suite, tuple[Case, ...]]]:
+    """The suites with the case of an id, and that case."""
+    held = [(suite, tuple(case for case in suite.cases if case.name == node.case)) for suite in suites]
+    return [(suite, cases) for suite, cases in held if cases and ({suite.file} | {c.file for c in cases}) & node.files]
+
+
+def _beside(node: Node, limits: Limits) -> list[Suite]:
+    """The spec file of ``SUITE::FILE::CASE`` as a suite, where the suite that defines the backend leaves it out."""
+    return Reader(limits).suites(sorted(file for file in node.files if file.endswith(SPEC) and os.path.isfile(file)))
 
 
 def _owners(node: Node, suites: Sequence[Suite], limits: Limits) -> list[Suite]:
@@ -245,7 +256,8 @@ def _owners(node: Node, suites: Sequence[Suite], limits: Limits) -> list[Suite]:
         return defining
     nearby = [suite for suite in _nearby(node, limits) if _defined(suite, node.backend)]
     if any(_defined(suite, node.backend) != _defined(nearby[0], node.backend) for suite in nearby):
-        choices = "".join(f"\n  {shown_path(suite.file)}::{node.name}" for suite in nearby)
+        name = f"{node.path}::{node.name}" if node.path.endswith(SPEC) else node.name
+        choices = "".join(f"\n  {shown_path(suite.file)}::{name}" for suite in nearby)
         raise UsageError(f"backend {node.backend!r} means another thing in each of several suites; name one:{choices}")
     return [suite for suite in nearby if any(case.file in node.files for case in suite.cases)] or nearby
 

@@ -323,7 +323,9 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
         return environments
     options = {name.partition(".")[0]: option for name, option in modules.items()}
     try:
-        answers = [inspect_packages(e.python, GROUP, [*options], worker_paths(settings)) for e in environments]
+        answers = [
+            inspect_packages(e.python, GROUP, [*options], worker_paths(settings, variants)) for e in environments
+        ]
     except OSError as error:
         raise UsageError(str(error)) from None
     for environment, (_, missing) in zip(environments, answers, strict=True):
@@ -367,9 +369,13 @@ def _refuse_unknown(unknown: Sequence[Backend], backends: Sequence[str]) -> None
         raise InputError(diagnostics)
 
 
-def worker_paths(settings: RunSettings) -> tuple[str, ...]:
-    """Folders at the end of the workers' path: this one, when the person named a backend or a module to import."""
-    return (os.getcwd(),) if settings.imports or any(":" in backend for backend in settings.backend) else ()
+def worker_paths(settings: RunSettings, variants: Sequence[Variant] = ()) -> tuple[str, ...]:
+    """Folders at the end of the workers' path: this one where the person named a backend or a module to import, and
+    those of suites which name a backend that is code, where Python of files is allowed."""
+    named = any(":" in backend for backend in settings.backend) or settings.imports
+    spans = {v.backend.span for v in variants if ":" in v.backend.backend} if settings.allow_python else set()
+    folders = sorted({os.path.dirname(os.path.abspath(span.file)) for span in spans if span})
+    return (*dict.fromkeys([os.getcwd()] * bool(named or folders) + folders),)
 
 
 def unclaimed_need(variant: Variant) -> str:
@@ -523,24 +529,31 @@ def planned_event(planned: Planned) -> VariantPlanned:
 def repro(planned: Planned, context: RunContext) -> str:
     """The command that runs this variant alone.
 
-    The suite stands before the id where its file alone would mean another thing.
+    A suite stands before the id where the id alone would mean another thing.
     """
     variant, name = planned.variant, planned.variant.backend.name
-    suite = context.suites.get(variant.suites[0])
-    # What is not claimed says which variants run, and not how.
-    is_plain = replace(variant.backend, unclaimed=Unclaimed()) == Backend(name, name)
-    own = suite is None or suite.file == variant.case.file or (is_plain and not suite.has_defaults)
+    file = _file_of_settings(variant, context.suites.get(variant.suites[0]))
     python = planned.environment.python
     words = [
         *order_words(),
         "runner",
         "run",
-        operand(variant.id if own or suite is None else f"{shown_path(suite.file)}::{variant.id}"),
+        operand(f"{shown_path(file)}::{variant.id}" if file else variant.id),
         *context.settings.flags(),
         *(["--backend", name] if ":" in name else []),  # code runs for who types it
         *(["--python", python] if python != context.default_python else []),
     ]
     return shell_words(words)
+
+
+def _file_of_settings(variant: Variant, suite: Suite | None) -> str:
+    """Return the file without which an id means another backend or other settings; empty where the id says it all."""
+    backend, span = variant.backend, variant.backend.span
+    if suite is not None and suite.has_defaults and suite.file != variant.case.file:
+        return suite.file
+    # What is not claimed says which variants run, and not how.
+    is_plain = replace(backend, unclaimed=Unclaimed()) == Backend(backend.name, backend.name)
+    return "" if is_plain or span is None or span.file == variant.case.file else span.file
 
 
 def order_words() -> list[str]:

@@ -20,11 +20,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import __version__, interrupts
+from runner.diagnostics import InputError
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.local import LocalEngine
 from runner.engine.messages import ClosableEngine, Engine
 from runner.engine.servers import Home
-from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE
+from runner.exit_codes import FAILED, INTERNAL, INTERRUPTED, NOTHING, OK, USAGE, UsageError
 from runner.record.events import (
     RED,
     Event,
@@ -55,6 +56,7 @@ from runner.session.plan import (
     worker_paths,
 )
 from runner.session.plan import plan as planned_pairs
+from runner.session.preflight import refuse_missing_code
 from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings, parse_shard
 from runner.session.variant_run import VariantResult, run_variant
@@ -216,15 +218,18 @@ def run(
         tick: called several times a second with (id, seconds, phase) of each variant that runs.
 
     Raises:
-        Exception: a defect of the runner; ``RunFinished`` is yielded before.
+        UsageError, InputError: code that the run names cannot be had; ``RunFinished`` is yielded before.
+        Exception: a defect of the runner, likewise.
     """
     settings = settings or RunSettings()
     begun = time.monotonic()
     fingerprints = _fingerprints(settings, planned)
     engine = open_engine(settings, planned, folder, home, fingerprints)
-    code, interrupted, defect = INTERNAL, False, None
+    code, interrupted = INTERNAL, False
+    defect: Exception | None = None
     try:
         yield from _announce(planned, settings, folder, argv, past)
+        refuse_missing_code(engine, planned.planned, settings)
         session = _session(planned, settings, engine, past, begun, tick, fingerprints)
         yield from session.events()
         code, interrupted = _code(settings, planned, session, past), session.late
@@ -238,6 +243,8 @@ def run(
         yield from sorted(engine.notices(), key=lambda notice: notice.severity == "info")
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True
+    except (UsageError, InputError) as error:
+        code, defect = USAGE, error
     except Exception as error:  # noqa: BLE001 (it is raised again, after the event that ends the log)
         defect = error
     finally:
@@ -357,7 +364,7 @@ def _session(
     context = RunContext(
         settings,
         slots=getattr(engine, "slots", settings.slots()),
-        paths=worker_paths(settings),
+        paths=worker_paths(settings, planned.loaded.variants),
         suites={suite.name: suite for suite in planned.loaded.suites},
         default_python=planned.environments[0].python if not settings.python else "",
         deadline=begun + settings.budget if settings.budget else None,

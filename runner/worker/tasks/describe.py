@@ -1,4 +1,4 @@
-"""What torch says about the machine and itself: the text that bug reports ask for, and its own operator database.
+"""What an environment has: torch's text for bug reports, its operator database, and code that a run names.
 
 Of each operator it tells how a case may spell it, and with which dtypes torch tests it.
 """
@@ -12,6 +12,9 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.lines import KIND
+from runner.worker.program.backends import find
+from runner.worker.program.errors import BackendNotFound, InvalidCase
+from runner.worker.program.load import environment
 from runner.worker.program.reach import line_table
 from runner.worker.run.job import Send
 from runner.worker.torch_private.operator_database import entries, tables
@@ -29,6 +32,23 @@ def run_environment(job: Job, send: Send) -> dict[str, Any]:
     send({"phase": "load"})
     text = get_pretty_env_info()  # type: ignore[no-untyped-call,unused-ignore]
     return {"text": str(text), "torch": str(torch.__version__), "error": None}
+
+
+def run_code(job: Job, send: Send) -> dict[str, Any]:
+    """Return ``error``, why a module of the job's imports cannot be imported, or null, and ``faults``: by those of the
+    argument ``backends`` that cannot be had, why."""
+    send({"phase": "load"})
+    faults: dict[str, str] = {}
+    try:
+        with environment(job):
+            for name in job.arguments["backends"]:
+                try:
+                    find(name)
+                except BackendNotFound as error:
+                    faults[name] = error.reason
+    except InvalidCase as error:
+        return {"faults": {}, "error": error.reason}
+    return {"faults": faults, "error": None}
 
 
 def run_database(job: Job, send: Send) -> dict[str, Any]:

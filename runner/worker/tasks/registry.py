@@ -15,6 +15,7 @@ from runner.worker.run.job import Send, judge_job
 TASKS = {
     "bench": "runner.worker.tasks.benchmark:run_bench",
     "build": "runner.worker.tasks.build:run_build",
+    "code": "runner.worker.tasks.describe:run_code",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
     "database": "runner.worker.tasks.describe:run_database",
     "debug": "runner.worker.tasks.debug:run_debug",

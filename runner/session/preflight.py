@@ -1,0 +1,61 @@
+"""Before the first variant: can the code that a run names be had? Else no variant could run, and none is to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from runner.cases.model import Backend
+from runner.contract.job import Job
+from runner.diagnostics import Diagnostic, InputError, source_line
+from runner.engine.messages import Engine
+from runner.exit_codes import UsageError
+from runner.session.plan import Planned, skip_reason, worker_paths
+from runner.session.scheduler import drive, with_reference
+from runner.session.settings import RunSettings
+from runner.verdict.outcomes import describe
+
+_LIMIT = 300.0
+"""Seconds in which a package is imported: those of large vendors take a minute on a busy machine."""
+
+
+def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: RunSettings) -> None:
+    """Have a worker of each environment import what the run names: modules of ``--import``, and backends that are code.
+
+    Raises:
+        UsageError: something that was typed cannot be had, or the process died on it.
+        InputError: a backend of a file cannot be had.
+    """
+    backends: dict[str, dict[str, Backend]] = {}
+    for each in planned:
+        if not skip_reason(each) and (settings.imports or ":" in each.variant.backend.backend):
+            found = backends.setdefault(each.environment.key, {})
+            if ":" in each.variant.backend.backend:
+                found.setdefault(each.variant.backend.backend, each.variant.backend)
+    paths = worker_paths(settings, [each.variant for each in planned])
+    jobs = [
+        Job(
+            key=f"code {key}", id="code", environment=key, name="code", source="", backend={"backend": "eager"},
+            imports=settings.imports, paths=paths, timeout=_LIMIT, task="code", arguments={"backends": [*found]},
+            cacheable=False, foreign=True,
+        )
+        for key, found in backends.items()
+    ]  # fmt: skip
+    for outcome in drive(engine, with_reference(jobs)) if jobs else ():
+        if outcome.ended != "result":
+            raise UsageError(f"importing {_named(settings.imports, outcome.job.arguments)}: {describe(outcome)}")
+        _refuse(outcome.result, backends[outcome.job.environment])
+
+
+def _named(imports: Iterable[str], arguments: Any) -> str:
+    return ", ".join([*imports, *arguments["backends"]])
+
+
+def _refuse(answer: Any, backends: dict[str, Backend]) -> None:
+    if answer["error"]:
+        raise UsageError(f"--import: {answer['error']}")
+    for name, fault in answer["faults"].items():
+        span, fault = backends[name].span, fault.removeprefix(f"no backend {name}: ")
+        if span is None:
+            raise UsageError(f"--backend {name}: {fault}")
+        raise InputError([Diagnostic(span, fault, text=source_line(span.file, span.line))])

@@ -1,0 +1,112 @@
+"""Each command that a run prints works when it is typed, whichever way its backend is configured."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .driver import Result, run_in, spec, write
+
+BACKEND = """
+import torch
+from torch._dynamo import register_backend
+
+@register_backend
+def off_by_one(graph, inputs):
+    return lambda *args: tuple(out + 1 for out in graph(*args))
+"""
+CASES = spec("name: wrong\ninputs: {x: [4]}\ngrad: off\nchain: [torch.tanh]")
+
+
+def profile(backend: str, specs: str = "[]") -> str:
+    return f"suite: vendor\nspecs: {specs}\nbackends: [{{name: vendor, backend: '{backend}', fullgraph: true}}]\n"
+
+
+FILES = {
+    "vendor_code.py": BACKEND,
+    "specs/a.spec.yaml": CASES,
+    "named.suite.yaml": profile("off_by_one"),
+    "code.suite.yaml": profile("vendor_code:off_by_one"),
+    "own.suite.yaml": profile("vendor_code:off_by_one", "[specs/*.spec.yaml]"),
+}
+CODE = ("--import", "vendor_code")
+WAYS = {
+    "typed": ("specs", "--backend", "vendor_code:off_by_one"),
+    "registered": ("specs", "--backend", "off_by_one", *CODE),
+    "profile": ("specs", "named.suite.yaml", "--backend", "vendor", *CODE),
+    "profile of code": ("specs", "code.suite.yaml", "--backend", "vendor", "--allow-python"),
+    "suite": ("own.suite.yaml", "--allow-python"),
+}
+
+
+def folder_of(tmp_path: Path, below: str) -> Path:
+    write(tmp_path / below, FILES)
+    return tmp_path
+
+
+def from_above(words: tuple[str, ...]) -> list[str]:
+    """The words of a command that is typed in the folder above: ``PYTHONPATH`` has the folder of the code."""
+    return [f"vendor/{word}" if word == "specs" or word.endswith(".yaml") else word for word in words]
+
+
+def typed(folder: Path, result: Result, name: str, env: dict[str, str]) -> Result:
+    line = next(line for line in result.out.splitlines() if f"runner {name} '" in line)
+    words = shlex.split(line.partition(f"runner {name} ")[2].partition(" > ")[0], comments=True)
+    return run_in(folder, name, *words, env=env)
+
+
+@pytest.mark.parametrize("below", ["", "vendor"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> None:
+    folder = folder_of(tmp_path, below)
+    env = {"PYTHONPATH": str(folder / below)} if below else {}
+    result = run_in(folder, "run", *(from_above(WAYS[way]) if below else WAYS[way]), "--no-confirm", env=env)
+    assert result.code == 1 and "1 failed" in result.out, result.text
+    again = typed(folder, result, "run", env)
+    assert again.code == 1 and "1 failed" in again.out, again.text
+
+
+@pytest.mark.parametrize("way", ["profile", "profile of code"])
+def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
+    folder = folder_of(tmp_path, "")
+    result = run_in(folder, "run", *WAYS[way], "--no-confirm")
+    assert typed(folder, result, "diagnose", {}).code == 0
+    assert typed(folder, result, "reduce", {}).code == 0
+    script = typed(folder, result, "repro", {})
+    (folder / "repro.py").write_text(script.out)
+    ended = subprocess.run([sys.executable, "repro.py"], cwd=folder, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and "AssertionError" in ended.stderr, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--backend", "nowhere:f"), "has no module 'nowhere'"),
+        (("--backend", "vendor_code:nothing"), "--backend vendor_code:nothing: vendor_code has no nothing"),
+        (("--backend", "broken:f"), "--backend broken:f: cannot import broken: ModuleNotFoundError: No module named 'x_'"),
+        (("--import", "broken"), "--import: importing broken raised ModuleNotFoundError: No module named 'x_'"),
+        (("bad.suite.yaml", "--backend", "vendor", "--allow-python"), "bad.suite.yaml:3:36: error: cannot import nowhere"),
+    ],
+)  # fmt: skip
+def test_code_that_cannot_be_had_ends_the_run_before_its_first_case(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    folder = folder_of(tmp_path, "")
+    write(folder, {"broken.py": "import x_\n", "bad.suite.yaml": profile("nowhere:f")})
+    result = run_in(folder, "run", "specs", *words)
+    assert result.code == 4 and message in result.err, result.text
+    assert "INVALID" not in result.text
+
+
+def test_a_profile_named_before_an_id_defines_its_backend(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "")
+    write(folder, {"other.suite.yaml": profile("vendor_code:off_by_one").replace("true", "false")})
+    case = "specs/a.spec.yaml::wrong[float32,cpu]@vendor"
+    several = run_in(folder, "run", case, *CODE)
+    assert several.code == 4 and f"named.suite.yaml::{case}" in several.err, several.text
+    chosen = run_in(folder, "run", f"named.suite.yaml::{case}", *CODE, "--no-confirm")
+    assert chosen.code == 1 and "1 failed" in chosen.out, chosen.text
