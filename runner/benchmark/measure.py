@@ -116,8 +116,8 @@ class Measurer:
     def _job(self, planned: Planned, source: Source, part: str, **arguments: Any) -> Job:
         settings = self._settings
         self._number += 1
-        base = job(planned, source, seed=settings.seed, imports=settings.imports, paths=worker_paths(settings, [planned.variant]),
-                   suffix=f" bench {self._number}")  # fmt: skip
+        base = job(planned, source, seed=settings.seed, imports=settings.imports,
+                   paths=worker_paths(settings, [planned.variant]), suffix=f" bench {self._number}")  # fmt: skip
         return replace(
             base,
             task="bench",
