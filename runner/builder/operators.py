@@ -97,7 +97,8 @@ REFUSED: tuple[tuple[str, str], ...] = (
      "it reads or writes files"),
     (r"^torch\.(hub|utils\.model_zoo|utils\.data|utils\.tensorboard|onnx|export)\b", "it reaches the network or "
         "loads code"),
-    (r"^torch\.(compile|compiler|_dynamo|_inductor|_functorch|jit|fx|ops|library|classes|_export)\b",
+    (r"^torch\.ops\b", "operators of torch.ops are written aten.NAME, prims.NAME or custom.NAMESPACE.NAME"),
+    (r"^torch\.(compile|compiler|_dynamo|_inductor|_functorch|jit|fx|library|classes|_export)\b",
      "the backends compile; a case is what they compile"),
     (r"^torch\.(distributed|multiprocessing|futures|monitor)\b|^(nn|torch\.nn)\.(parallel|DataParallel)\b",
      "it starts processes or talks to other machines"),

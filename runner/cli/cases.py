@@ -110,7 +110,8 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
     One backend's variant is enough for each dtype, device and set of params.
     """
     from runner.engine.local import LocalEngine  # late: an engine is needed here alone
-    from runner.session.plan import Planned, checked_environments, job, plan, skip_reason
+    from runner.session.plan import Planned, checked_environments, job, plan, skip_reason, worker_paths
+    from runner.session.preflight import refuse_missing_code
     from runner.session.scheduler import drive, with_reference
 
     settings = settings_of(arguments)
@@ -123,9 +124,13 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
         else:
             chosen.setdefault(f"{planned.variant.label} {planned.environment.key}", planned)
     built = [(planned, build(planned.variant)) for planned in chosen.values()]
-    jobs = [replace(job(planned, source, imports=settings.imports), task="build") for planned, source in built]
+    paths = worker_paths(settings)
+    jobs = [
+        replace(job(planned, source, imports=settings.imports, paths=paths), task="build") for planned, source in built
+    ]
     pythons, warm = {e.key: e.python for e in environments}, {e.key: "import" for e in environments}
     with LocalEngine(pythons, settings.slots(), warm=warm) as engine:
+        refuse_missing_code(engine, [planned for planned, _ in built], settings)
         answers = zip(drive(engine, with_reference(jobs)), built, strict=True)
     refusals = (_refusal(outcome, planned.variant, source) for outcome, (planned, source) in answers)
     return list(dict.fromkeys(filter(None, refusals))), unbuilt

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .driver import run_in, write
+from .driver import run_in, spec, write
 
 CASES = """
     cases:
@@ -127,3 +127,16 @@ def test_validate_says_what_it_did_not_build(folder: Path) -> None:
     assert result.code == 0 and "2 valid cases, 3 variants, 0 errors" in result.out
     assert "not built: 1 variant: needs torch >=99, this is" in result.out
     assert "not built" not in run_in(folder, "validate", "a.spec.yaml").out
+
+
+def test_validate_imports_modules_of_the_current_folder(tmp_path: Path) -> None:
+    code = (
+        "import torch\n@torch.library.custom_op('build::twice', mutates_args=())\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor: return x * 2\n@twice.register_fake\ndef _(x): return x.clone()\n"
+    )
+    case = spec("name: a\ninputs: {x: [4]}\nchain: [custom.build.twice]")
+    write(tmp_path, {"own.py": code, "a.spec.yaml": case, "broken.py": "import x_\n"})
+    result = run_in(tmp_path, "validate", "--build", "a.spec.yaml", "--import", "own")
+    assert result.code == 0, result.text
+    result = run_in(tmp_path, "validate", "--build", "a.spec.yaml", "--import", "broken")
+    assert result.code == 4 and "--import: importing broken raised" in result.err and "a.spec.yaml:" not in result.err

@@ -82,8 +82,11 @@ REFUSED: dict[str, list[str]] = {
     ],
     COMPILE: [
         "torch.compile", "torch.compiler.reset", "torch.compiler.disable", "torch.jit.script", "torch.jit.load", "torch.jit.trace", "torch._dynamo.optimize",
-        "torch._inductor.compile", "torch._functorch.config.patch", "torch.fx.symbolic_trace", "torch.fx.wrap", "torch.ops.aten.add", "torch.ops.load_library",
-        "torch.ops.image.read_file", "torch.library.custom_op", "torch.classes.load_library", "torch.classes.quantized.x", "torch._export.aot_compile",
+        "torch._inductor.compile", "torch._functorch.config.patch", "torch.fx.symbolic_trace", "torch.fx.wrap",
+        "torch.library.custom_op", "torch.classes.load_library", "torch.classes.quantized.x", "torch._export.aot_compile",
+    ],
+    "are written aten.NAME, prims.NAME or custom.NAMESPACE.NAME": [
+        "torch.ops.aten.add", "torch.ops.load_library", "torch.ops.image.read_file",
     ],
     DISTRIBUTED: [
         "torch.distributed.init_process_group", "torch.distributed.all_reduce", "torch.distributed.rpc.rpc_sync", "torch.multiprocessing.spawn",
