@@ -94,6 +94,8 @@ Seen on torch 2.6 and 2.13."""
 
 _DIAGNOSIS = re.compile(r"\berror: .*")
 """What a C++ compiler says, after its command line."""
+_PLACE = re.compile(r"^[ \t]*from user code:[ \t]*$", re.MULTILINE)
+"""What Dynamo writes after a message, or in place of one: where it stood in the model's code."""
 
 
 def top_frame(frames: Iterable[tuple[str, str]]) -> str:
@@ -127,7 +129,12 @@ def telling_line(message: str) -> str:
     return diagnosis[0] if diagnosis else _first_line(message)
 
 
+def without_place(message: str) -> str:
+    """Return what an exception says, without where Dynamo stood in the model's code; empty for a bare ``assert``."""
+    return _PLACE.split(message, maxsplit=1)[0].strip()
+
+
 def _first_line(message: str) -> str:
     """Return the first line that says something: ``backend='inductor' raised:`` says nothing by itself."""
-    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    lines = [line.strip() for line in without_place(message).splitlines() if line.strip()]
     return lines[1] if len(lines) > 1 and lines[0].endswith("raised:") else lines[0] if lines else ""

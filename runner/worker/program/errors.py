@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from runner.contract.finding import telling_line, top_frame
+from runner.contract.finding import telling_line, top_frame, without_place
 from runner.worker.torch_private.dynamo import PACKAGES, RECOMPILE_ERRORS, RUNTIME_ERROR, UNSUPPORTED
 
 MESSAGE_LIMIT = 4000  # characters
@@ -69,7 +69,7 @@ class ErrorRecord:
 
         ``backend='inductor' raised:`` says nothing by itself, so the line after it follows.
         """
-        lines = self.info["message"].strip().split("\n")
+        lines = without_place(self.info["message"]).split("\n")
         first = " ".join(lines[:2]) if lines[0].endswith("raised:") else lines[0]
         return f"{self.info['type']}: {first[:300]}" if first else str(self.info["type"])
 

@@ -129,10 +129,17 @@ def test_wrappers_are_passed_over(frames: list[tuple[str, str]], frame: str) -> 
         ("backend='inductor' raised:\nKeyError: 'buf4'", "KeyError: 'buf4'"),
         ("C++ compile error\n\ng++ -Werror a.cpp\n\na.cpp:3:5: error: no matching function\n  1 | x", "error: no matching function"),
         ("", ""),
+        ("\n\nfrom user code:\n   File \"a.py\", line 3, in forward\n    return gen()\n", ""),
+        ("not yet\n\nfrom user code:\n   File \"a.py\", line 3, in forward\n", "not yet"),
     ],
 )  # fmt: skip
 def test_the_telling_line(message: str, line: str) -> None:
     assert telling_line(message) == line
+
+
+def test_a_bare_assert_of_dynamo_is_summed_up_by_its_class() -> None:
+    error = AssertionError('\n\nfrom user code:\n   File "a.py", line 3, in forward\n    return gen()\n')
+    assert describe(error).summary == "AssertionError"
 
 
 class Hostile(BaseException):
