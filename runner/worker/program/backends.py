@@ -56,7 +56,9 @@ def build(backend: Mapping[str, Any]) -> Compile:
             return compiled
         except Exception as error:  # it checks its arguments and imports the compiler; the first call compiles
             if _is_of_import(error):
-                return _raiser(error)
+                return _raiser("the compiler cannot be imported", error)
+            if _accepts(target, arguments):
+                return _raiser("torch.compile fails on the model", error)
             given = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
 
@@ -69,11 +71,20 @@ def _is_of_import(error: BaseException) -> bool:
     return isinstance(error, ImportError) or any(frame.f_code.co_name == "<module>" for frame, _ in frames)
 
 
-def _raiser(error: Exception) -> Callable[..., Any]:
-    """Return what stands for a model whose compiler cannot be imported: its first call says so."""
+def _accepts(target: Any, arguments: Mapping[str, Any]) -> bool:
+    """Return whether torch.compile takes its arguments beside another model."""
+    try:
+        torch.compile(torch.nn.Identity(), backend=target, **arguments)
+    except Exception:  # noqa: BLE001  it raises what its checks and the compiler's modules raise
+        return False
+    return True
+
+
+def _raiser(reason: str, error: Exception) -> Callable[..., Any]:
+    """Return what stands for a model that torch.compile does not take: its first call says why."""
 
     def fail(*args: Any, **keywords: Any) -> Any:
-        raise BrokenCompilerError(f"the compiler cannot be imported: {type(error).__name__}: {error}") from error
+        raise BrokenCompilerError(f"{reason}: {type(error).__name__}: {error}") from error
 
     return fail
 

@@ -99,7 +99,10 @@ class BackendNotFound(InvalidCase):
 
 
 class BrokenCompilerError(Exception):
-    """A module of the compiler raised while it was imported, which is the cause. It counts as raised by compiling."""
+    """torch.compile raised before any call: a module of the compiler while it was imported, or the model's own code.
+
+    What it raised is the cause. This error counts as raised by compiling.
+    """
 
 
 def describe(

@@ -41,6 +41,15 @@ def test_a_compiler_that_cannot_be_imported_is_told_with_its_frame(
     assert f"the compiler cannot be imported: {message}" in finding["message"]
 
 
+def test_a_model_on_which_torch_compile_itself_fails_is_a_compile_error() -> None:
+    endless = "def find(self, name):\n    return self.missing\nModel.__getattr__ = find"
+    record = run(source("return x + 1", definitions=endless), "aot_eager")
+    (finding,) = record["findings"]
+    assert (record["trust"], finding["oracle"]) == (None, "compile-error")
+    assert "torch.compile fails on the model: RecursionError" in finding["message"]
+    assert finding["error"]["origin"]["type"] == "RecursionError"
+
+
 def test_eager_s_own_error_does_not_excuse_a_compiler_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda *args, **kwargs: exec(compile("nothing", "ir.py", "exec"), {}))
     record = run(source("raise Exception('no')"), "aot_eager", expect={"raises": {"type": "Exception"}})
