@@ -10,9 +10,10 @@ import torch
 from runner.worker.torch_private.dispatch import COMPILED_MODULE
 
 _TABLES = vars(torch.nn.Module())
-_INSIDES = frozenset({*_TABLES, "_is_torch_compile", "_compiled_call_impl"})
-"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and marks of what it
-compiled."""
+MARKS = frozenset({"_is_torch_compile", "_compiled_call_impl"})
+"""Attributes by which torch marks modules that it compiled."""
+_INSIDES = frozenset({*_TABLES, *MARKS})
+"""Attributes that torch gives modules: tables of parameters, buffers and hooks, ``training``, and its marks."""
 
 _HOOKS = tuple(name for name in _TABLES if name.endswith("_hooks"))
 _MOST = 10_000

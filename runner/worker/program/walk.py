@@ -600,11 +600,11 @@ def _optimizer(value: torch.optim.Optimizer) -> list[Child]:
 def _attributes(value: Any) -> list[Child]:
     """Return the attributes of an instance of the case's own class.
 
-    Bases that keep their own in private ones lose those.
+    Bases that keep their own in private ones lose those. Marks of what torch compiled are no attributes.
     """
     is_public = issubclass(type(value), (enum.Enum, torch.optim.Optimizer)) or _is_masked(type(value))
-    members = _members(value).items()
-    return [(f".{name}", child) for name, child in members if not (is_public and name.startswith("_"))]
+    members = {name: child for name, child in _members(value).items() if name not in torch_modules.MARKS}
+    return [(f".{name}", child) for name, child in members.items() if not (is_public and name.startswith("_"))]
 
 
 def is_array(cls: type, scalars: bool = True) -> bool:

@@ -343,6 +343,19 @@ def test_a_module_that_is_not_registered_has_attributes_too():
     assert ("output.p", 0.25) in leaves(module)
 
 
+class Model(torch.nn.Module):
+    def forward(self, x):
+        yield x
+
+
+def test_marks_of_torch_compile_are_no_part_of_a_model():
+    plain, compiled = Model(), Model()
+    torch.compile(compiled, backend="eager")
+    compiled.compile(backend="eager")
+    assert vars(compiled).keys() != vars(plain).keys()
+    assert flatten(compiled.forward(1), "output", __name__) == flatten(plain.forward(1), "output", __name__)
+
+
 def test_an_optimizer_has_hyperparameters():
     weights = [torch.nn.Parameter(torch.ones(size)) for size in (1, 2)]
     values = dict(leaves(torch.optim.Adam(weights, lr=0.25)))
