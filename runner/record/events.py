@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from runner.contract.finding import Finding
 from runner.record.event_schema import Unfit, event_checks
@@ -206,6 +206,18 @@ def variants_of(events: Iterable[Event]) -> list[VariantPlanned | VariantFinishe
     events = list(events)
     variants: dict[Key, VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
     return [*variants.values()]
+
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Return the items by their key, both in the order of the items."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 _CLASSES: dict[str, type] = {

@@ -1,28 +1,85 @@
 """What ``runner history`` prints: the verdicts of one case over all runs kept here, the newest first, and how often it
 is red.
 
-``rate_lines`` says the same of the attempts of ``--stress``, with the interval of each rate.
+``rate_lines`` says the same of the attempts of ``--stress``, with the interval of each rate. It is Wilson's: E. B.
+Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the American Statistical
+Association 22 (1927). L. D. Brown, T. T. Cai and A. DasGupta, "Interval estimation for a binomial proportion",
+Statistical Science 16 (2001), recommend it for few attempts, where the usual one is too narrow.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import NormalDist
 
 from runner.cases.versions import release_of
 from runner.diagnostics import shown_path
 from runner.quote import command_words
-from runner.record.events import Key, RunStarted, VariantFinished, from_json
+from runner.record.events import RED, Key, RunStarted, VariantFinished, from_json, grouped
 from runner.record.journal import lines, parse_line
 from runner.record.store import FOLDER, start_order
 from runner.report.failure import command_of
 from runner.text import duration, in_line, one_line, plural
-from runner.verdict.flake_rate import FlakeRate, flake_rate, percent
+
+CONFIDENCE = 0.95
+"""How often an interval made this way holds the true rate, at least about."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlakeRate:
+    """``red`` of ``count`` attempts were red."""
+
+    red: int
+    count: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the bounds between which the rate lies, from 0 to 1."""
+        return wilson(self.red, self.count)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return (
+            f"{self.red} of {self.count} red: {percent(self.red / self.count)}, "
+            f"{CONFIDENCE:.0%} interval {percent(low)} to {percent(high)}"
+        )
+
+
+def flake_rate(tallies: Iterable[Mapping[str, int]]) -> FlakeRate | None:
+    """Return the rate over several tallies of verdicts; None where they count nothing."""
+    red = count = 0
+    for tally in tallies:
+        count += sum(tally.values())
+        red += sum(number for verdict, number in tally.items() if verdict in RED)
+    return FlakeRate(red, count) if count else None
+
+
+def wilson(successes: int, count: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """Return Wilson's score interval of a rate.
+
+    Args:
+        successes: from 0 to ``count``.
+        count: at least 1.
+        confidence: above 0 and below 1.
+    """
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    rate, spread = successes / count, z * z / count
+    centre = (rate + spread / 2) / (1 + spread)
+    half = math.sqrt(spread * (rate * (1 - rate) + spread / 4)) / (1 + spread)
+    # At the ends the bound is the end itself, which rounding would miss.
+    return 0.0 if successes == 0 else centre - half, 1.0 if successes == count else centre + half
+
+
+def percent(rate: float) -> str:
+    """Return ``15.0 %``."""
+    return f"{100 * rate:.1f} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +173,7 @@ def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = No
 
     Signatures are cut at ``width``.
     """
-    groups: dict[str, list[PastVerdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault(verdict.event.label, []).append(verdict)
+    groups = grouped(verdicts, lambda verdict: verdict.event.label)
     blocks = [
         "\n".join([in_line(label), *_table(members, width, paint), "", *_summaries(members)])
         for label, members in groups.items()
@@ -155,11 +210,8 @@ def _cells(event: VariantFinished) -> tuple[str, ...]:
 def _summaries(verdicts: Iterable[PastVerdict]) -> list[str]:
     """Return what became of each backend under each torch: how many verdicts of which kind, and the rate of red
     attempts."""
-    groups: dict[tuple[str, str], list[PastVerdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault((verdict.event.backend, verdict.event.torch), []).append(verdict)
     lines = []
-    for (backend, torch), members in groups.items():
+    for (backend, torch), members in grouped(verdicts, lambda each: (each.event.backend, each.event.torch)).items():
         counts = Counter(member.event.verdict for member in members)
         words = ", ".join(f"{count} {in_line(verdict)}" for verdict, count in counts.most_common())
         lines.append(f"{in_line(backend)}, torch {in_line(torch)}: {plural(len(members), 'run')}: {words}")
@@ -205,11 +257,11 @@ def _others(count: int, flaky: Sequence[object]) -> str:
 
 
 def _aligned(entries: Sequence[tuple[FlakeRate, str]]) -> list[str]:
-    rows = []
-    for rate, name in entries:
-        low, high = rate.interval
-        share = percent(rate.red / rate.count)
-        rows.append((f"{rate.red} of {rate.count}", share, f"({percent(low)} to {percent(high)})", name))
+    rows = [
+        (f"{rate.red} of {rate.count}", percent(rate.red / rate.count), f"({' to '.join(map(percent, rate.interval))})",
+         name)
+        for rate, name in entries
+    ]  # fmt: skip
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return [
         "  ".join(["", *(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[3]]) for row in rows
