@@ -14,7 +14,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding, index_of
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis, Kept
 from runner.quote import operand, shell_word
-from runner.report.failure import command_of, layout, raiser_of
+from runner.report.failure import command_of, layout, raiser_of, shown_rows
 from runner.templates import render_template
 from runner.text import cap, clean, duration, head_lines, in_line, indent, number, one_line, ordinal, plural
 
@@ -95,14 +95,12 @@ def bars(histogram: Mapping[str, Any]) -> list[Bar]:
 
     Heights are logarithmic, so that one element of a million shows.
     """
-    counts: list[tuple[str, int, int]] = []
-    exact, unscaled = histogram["exact"], histogram["unscaled"]
-    if exact["eager"] or exact["compiled"]:
-        counts.append(("exact", exact["eager"], exact["compiled"]))
+    exact, unscaled = (
+        [(label, side["eager"], side["compiled"])] if side["eager"] or side["compiled"] else []
+        for label, side in (("exact", histogram["exact"]), ("of 0", histogram["unscaled"]))
+    )
     rows = zip(histogram["decades"], histogram["eager"], histogram["compiled"], strict=True)
-    counts += [(f"1e{decade}", eager, compiled) for decade, eager, compiled in rows]
-    if unscaled["eager"] or unscaled["compiled"]:
-        counts.append(("of 0", unscaled["eager"], unscaled["compiled"]))
+    counts = [*exact, *((f"1e{decade}", eager, compiled) for decade, eager, compiled in rows), *unscaled]
     top = max((math.log1p(count) for _, *sides in counts for count in sides), default=0.0) or 1.0
     return [
         Bar(label, eager, compiled, math.log1p(eager) / top, math.log1p(compiled) / top)
@@ -238,10 +236,16 @@ def _nothing(diagnosis: Diagnosis) -> list[str]:
 def _failure(diagnosis: Diagnosis) -> list[str]:
     """Return the ladder and the first finding, with its numbers."""
     strip = " · ".join(f"{stage} {outcome}" for stage, outcome in diagnosis.stages.items())
-    properties = [("ladder", strip), ("stage", diagnosis.stage or ""), ("signature", str(diagnosis.signature))]
-    properties += [("labels", ", ".join(diagnosis.labels))] + [("note", note) for note in diagnosis.notes]
+    rows = shown_rows(
+        ("ladder", strip),
+        ("stage", diagnosis.stage or ""),
+        ("signature", str(diagnosis.signature)),
+        ("labels", ", ".join(diagnosis.labels)),
+        *(("note", note) for note in diagnosis.notes),
+        limit=400,
+    )
     lines = ["  " + one_line(diagnosis.reason, 600)] if diagnosis.reason else []
-    lines += [f"  {name:<9} {one_line(value, 400)}" for name, value in properties if value]
+    lines += [f"  {name:<9} {value}" for name, value in rows]
     if diagnosis.findings:
         lines += _finding(diagnosis.findings[0])
     if len(diagnosis.findings) > 1:
@@ -302,24 +306,22 @@ def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None, run: Sequence[s
         steps=ladder_steps(diagnosis.stages, diagnosis.stage),
         findings=[finding_parts(finding) for finding in diagnosis.findings],
         commands=_commands(diagnosis, run, _PAGE_COMMANDS),
-        **cause_parts(diagnosis),
-        **picture_parts(record),
+        **cause_parts(diagnosis, record),
     )
 
 
-def cause_parts(diagnosis: Diagnosis) -> dict[str, Any]:
-    """Return what templates show of the cause: the culprit, why it is not known, and the ablations."""
+def cause_parts(diagnosis: Diagnosis, record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what templates show of the cause: the culprit, why it is not known, the ablations, and the heat map.
+
+    Args:
+        diagnosis: of the failure.
+        record: as ``page`` takes it.
+    """
+    numbers = (record or {}).get("picture")
     return {
         "culprit": _culprit(diagnosis.culprit),
         "bisect_note": diagnosis.bisect_note,
         "ablations": diagnosis.ablations,
-    }
-
-
-def picture_parts(record: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what templates show of a heat map, of ``runner.diagnose.harness.run_heat_map`` or None."""
-    numbers = (record or {}).get("picture")
-    return {
         "heat_map": numbers,
         "no_heat_map": one_line((record or {}).get("reason") or ""),
         "grid": heat_map(numbers) if numbers else None,
@@ -329,37 +331,35 @@ def picture_parts(record: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    properties = (
+    return shown_rows(
         ("verdict", diagnosis.verdict),
         ("torch", diagnosis.torch),
         ("signature", str(diagnosis.signature or "")),
         ("labels", ", ".join(diagnosis.labels)),
         *(("note", note) for note in diagnosis.notes),
         ("time", duration(diagnosis.seconds) if diagnosis.seconds else ""),
+        limit=1000,
     )
-    return [(name, one_line(value, 1000)) for name, value in properties if value]
 
 
 def ladder_steps(stages: Mapping[str, str], first_bad: str | None) -> list[tuple[str, str, str]]:
     """Return the ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
-    steps = []
-    for stage, outcome in stages.items():
-        kind = "ok" if outcome == "ok" else "guilty" if stage == first_bad else "bad"
-        steps.append((stage, one_line(outcome), kind))
-    return steps
+    return [
+        (stage, one_line(outcome), "ok" if outcome == "ok" else "guilty" if stage == first_bad else "bad")
+        for stage, outcome in stages.items()
+    ]
 
 
 def _culprit(culprit: Culprit | None) -> list[tuple[str, str]]:
     if culprit is None:
         return []
-    properties = (
+    return shown_rows(
         ("backend", culprit.backend),
         ("subsystem", culprit.subsystem or ""),
         ("application", "" if culprit.number is None else f"the {ordinal(culprit.number + 1)}"),
         ("operator or pass", culprit.name or ""),
         ("step", ", ".join(filter(None, (culprit.step, culprit.place)))),
     )
-    return [(name, one_line(value)) for name, value in properties if value]
 
 
 def finding_parts(finding: Finding) -> dict[str, Any]:

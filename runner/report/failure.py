@@ -16,7 +16,7 @@ from runner.contract.finding import Finding, telling_line
 from runner.contract.oracles import rank_of
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
-from runner.record.events import VariantFinished
+from runner.record.events import VariantFinished, grouped
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, number, one_line, plural, tail_lines
 from runner.verdict.signature import assess
 from runner.verdict.stages import in_order
@@ -112,7 +112,7 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
     kernels = "" if event.kernels is None else plural(event.kernels, "kernel")
     kernels += f", {event.vectorized} vectorized" if event.vectorized else ""
     kernels += f", {plural(event.replays, 'graph replay')}" if event.replays else ""
-    properties = (
+    return shown_rows(
         ("severity", event.severity or ""),
         ("signature", f"{event.signature_id} {event.signature}" if event.signature else ""),
         ("oracle", ", ".join(event.oracles)),
@@ -124,7 +124,12 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )
-    return [(name, one_line(value)) for name, value in properties if value]
+
+
+def shown_rows(*rows: tuple[str, str], limit: int = MESSAGE_LIMIT) -> list[tuple[str, str]]:
+    """Return the rows of a name and a value that say something, each value on one line of at most ``limit``
+    characters."""
+    return [(name, one_line(value, limit)) for name, value in rows if value]
 
 
 def _finding(finding: Finding, stage: str | None, summary: str) -> list[str]:
@@ -302,12 +307,12 @@ def groups_of(results: Iterable[VariantFinished]) -> list[Group]:
 
     A result of a log without signatures gets its own.
     """
-    groups: dict[str, list[VariantFinished]] = {}
-    for result in results:
-        result = result if result.signature else assess(result)
-        groups.setdefault(result.signature, []).append(result)
-    ordered = sorted(groups.values(), key=lambda members: (rank_of(members[0].severity or ""), -len(members)))
-    return [Group(tuple(members)) for members in ordered]
+    signed = (result if result.signature else assess(result) for result in results)
+    groups = grouped(signed, lambda result: result.signature)
+    return sorted(
+        (Group(tuple(members)) for members in groups.values()),
+        key=lambda group: (rank_of(group.severity), -len(group.members)),
+    )
 
 
 def render_groups(groups: Iterable[Group], width: int) -> str:

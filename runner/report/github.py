@@ -7,7 +7,6 @@ the worst comes first, and the last remark says where the rest is.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from runner import console
 from runner.diagnostics import Diagnostic, Span, repository_path, shown_file
 from runner.files import open_output
 from runner.quote import command_words, workflow_command
-from runner.record.events import GREEN, RED, Event, Notice, end_of, start_of
+from runner.record.events import RED, Event, Notice, end_of, start_of
 from runner.report.failure import Group, headline, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import Results, results_of
@@ -73,14 +72,12 @@ def render_summary(events: Sequence[Event], results: Results, groups: int, membe
     red = [event for event in results.finished if event.verdict in RED]
     started = start_of(events)
     ended = end_of(events)
-    counts = Counter(getattr(event, "verdict", "NOT-RUN") for event in results.variants.values())
     text = render_template(
         "summary.html.j2",
         title=f"{plural(len(red), 'red result')} of {len(results.variants)}" if red else f"{len(results.variants)} "
             "results, none red",
         interrupted=ended is None or ended.interrupted,
-        counts=sorted(((in_line(word), count) for word, count in counts.items()), key=lambda item: (item[0] in GREEN,
-        -item[1])),
+        counts=results.counts,
         seconds=duration(ended.seconds) if ended else "",
         torches=one_line(", ".join(dict.fromkeys(str(e.get("torch")) for e in started.environments)))
         if started

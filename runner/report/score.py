@@ -29,21 +29,18 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 from runner import __version__
 from runner.cases.suites import SPEC, SUITE
 from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES, gate_of
 from runner.exit_codes import UsageError
 from runner.quote import markdown_code, markdown_text, shell_words
-from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, start_of, variants_of
+from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, grouped, start_of, variants_of
 from runner.report.table import wrap_id
 from runner.templates import render_template
 from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.signature import severity_of, worst_findings
-
-K = TypeVar("K")
-T = TypeVar("T")
 
 UNCLAIMED = "unclaimed"
 
@@ -208,11 +205,11 @@ def score(logs: Sequence[tuple[str, Sequence[Event]]], backends: Collection[str]
     Raises:
         UsageError: no run has such a backend.
     """
-    groups = _grouped(
-        ((event.backend, event.torch, number), event)
-        for number, (_, events) in enumerate(logs, start=1)
-        for event in variants_of(events)
-    )
+    groups = {
+        (*key, number): events
+        for number, (_, log) in enumerate(logs, start=1)
+        for key, events in grouped(variants_of(log), lambda event: (event.backend, event.torch)).items()
+    }
     present = list(dict.fromkeys(backend for backend, _, _ in groups))
     if absent := [name for name in backends if name not in present]:
         known = ", ".join(present[:_NAMED]) + (", ..." if len(present) > _NAMED else "")
@@ -257,9 +254,9 @@ def _column(
         backend,
         torch,
         _tally(events),
-        _tallies((names[_file(event)], event) for event in events),
-        _tallies((event.dtype, event) for event in events),
-        _tallies((event.device, event) for event in events),
+        _tallies(events, lambda event: names[_file(event)]),
+        _tallies(events, lambda event: event.dtype),
+        _tallies(events, lambda event: event.device),
         _failures((oracle, event) for event in failures for oracle in dict.fromkeys(event.oracles)),
         _failures((_severity(event), event) for event in failures),
         Counter(e.unclaimed for e in events if isinstance(e, VariantFinished) and outcome_of(e) == UNCLAIMED),
@@ -267,15 +264,10 @@ def _column(
     )
 
 
-def _grouped(pairs: Iterable[tuple[K, T]]) -> dict[K, list[T]]:
-    groups: dict[K, list[T]] = {}
-    for key, item in pairs:
-        groups.setdefault(key, []).append(item)
-    return groups
-
-
-def _tallies(pairs: Iterable[tuple[str, VariantPlanned | VariantFinished]]) -> dict[str, Tally]:
-    return {name: _tally(events) for name, events in _grouped(pairs).items()}
+def _tallies(
+    events: Iterable[VariantPlanned | VariantFinished], key: Callable[[VariantPlanned | VariantFinished], str]
+) -> dict[str, Tally]:
+    return {name: _tally(members) for name, members in grouped(events, key).items()}
 
 
 def _tally(events: Iterable[VariantPlanned | VariantFinished]) -> Tally:
@@ -295,8 +287,8 @@ def _severity(event: VariantFinished) -> str:
 
 def _failures(pairs: Iterable[tuple[str, VariantFinished]]) -> dict[str, Failures]:
     return {
-        name: Failures(len(events), sum(event.verdict == "XFAIL" for event in events))
-        for name, events in _grouped(pairs).items()
+        name: Failures(len(members), sum(event.verdict == "XFAIL" for _, event in members))
+        for name, members in grouped(pairs, lambda pair: pair[0]).items()
     }
 
 
@@ -540,17 +532,6 @@ def _tally_dict(tally: Tally) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Badge:
-    """A row of the picture: words, and the widths in pixels of what passes, of what was judged, and of all."""
-
-    y: int
-    label: str
-    text: str
-    passed: float
-    judged: float
-
-
 _ROW, _LABEL, _VALUE = 28, 260, 260  # pixels: height of a badge, and the widths of its halves
 
 
@@ -567,9 +548,11 @@ def badge(score: Score) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + text
 
 
-def _badge(column: Column, name: str, y: int, score: Score) -> Badge:
+def _badge(column: Column, name: str, y: int, score: Score) -> dict[str, str | float]:
+    """Return a row of the picture: words, and the widths in pixels of what passes, and of what was judged."""
     tally, run = column.total, score.runs[column.run - 1]
     complete = run.whole and not run.shard and not run.missing and not run.unannounced
     text = f"{tally.conformance} of {tally.claim} claimed" + ("" if complete else ", incomplete")
     whole = tally.overall.whole or 1
-    return Badge(y, one_line(name, 36), text, _VALUE * tally.overall.part / whole, _VALUE * tally.judged / whole)
+    widths = {"passed": _VALUE * tally.overall.part / whole, "judged": _VALUE * tally.judged / whole}
+    return {"y": y, "label": one_line(name, 36), "text": text, **widths}

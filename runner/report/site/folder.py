@@ -37,11 +37,12 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
     end_of,
+    grouped,
     start_of,
 )
 from runner.record.journal import parse_line
-from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps, picture_parts
-from runner.report.failure import Group, commands_of, headline, properties_of, span
+from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps
+from runner.report.failure import Group, commands_of, headline, properties_of, shown_rows, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import GROUPS, Declared, Results, declared_of, results_of
 from runner.report.table import cell_text, several_environments, star_line
@@ -104,7 +105,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
     shown_columns = columns[:_COLUMNS]
     values: dict[str, Any] = {
         "title": _title(results),
-        "counts": _counts(results),
+        "counts": results.counts,
         "facts": _facts(started, ended),
         "notices": [(event.severity, one_line(event.message, 1000)) for event in notices[:_NOTICES]],
         "more_notices": max(0, len(notices) - _NOTICES),
@@ -137,19 +138,11 @@ def _title(results: Results) -> str:
     return one_line(", ".join(suites[:6]) + (f" and {len(suites) - 6} more" if len(suites) > 6 else "") or "run", 200)
 
 
-def _counts(results: Results) -> list[tuple[str, int]]:
-    counts = Counter(
-        event.verdict if isinstance(event, VariantFinished) else "NOT-RUN" for event in results.variants.values()
-    )
-    ordered = sorted(counts.items(), key=lambda item: (item[0] in GREEN, -item[1]))
-    return [(in_line(verdict), count) for verdict, count in ordered]
-
-
 def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[str, str]]:
     if started is None:
         return []
     torches = [f"{e.get('build') or e.get('torch')} (Python {e.get('version')})" for e in started.environments]
-    facts = [
+    return shown_rows(
         ("run", started.run),
         ("started", f"{started.started} UTC" if started.started else ""),
         ("took", duration(ended.seconds) if ended else ""),
@@ -159,8 +152,8 @@ def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[
         ("shard", started.shard),
         ("host", started.host),
         ("runner", started.version),
-    ]
-    return [(name, one_line(value, 1000)) for name, value in facts if value]
+        limit=1000,
+    )
 
 
 def _table(results: Results, declared: Declared) -> tuple[list[tuple[str, str]], list[Row]]:
@@ -180,9 +173,7 @@ def _table(results: Results, declared: Declared) -> tuple[list[tuple[str, str]],
 def _cell(event: VariantFinished | VariantPlanned, results: Results) -> Cell:
     if isinstance(event, VariantPlanned):
         return Cell("NOT-RUN", "NOT-RUN", "quiet")
-    kind = "ok" if event.verdict in GREEN else "red" if event.verdict in RED else "quiet"
-    if event.verdict in ("SKIP", "XFAIL"):
-        kind = "quiet"
+    kind = "ok" if event.verdict == "PASS" else "red" if event.verdict in RED else "quiet"
     return Cell(
         one_line(cell_text(event), _WORD), _word(event.verdict), kind,
         _word(event.severity or ""), " ".join(map(_word, event.oracles[:8])), _word(event.stage or ""),
@@ -209,26 +200,22 @@ def _bounded(rows: Sequence[Row], columns: int, room: int) -> tuple[list[tuple[s
             room -= size
             suites.add(row.suite)
             fitting[number] = Markup(text)  # of a template that escapes
-    sections: dict[str, list[Markup]] = {}
-    for number, text in sorted(fitting.items()):
-        sections.setdefault(rows[number].suite, []).append(text)
-    return list(sections.items()), len(rows) - len(fitting)
+    sections = grouped(sorted(fitting), lambda number: rows[number].suite)
+    return [(suite, [fitting[n] for n in numbers]) for suite, numbers in sections.items()], len(rows) - len(fitting)
 
 
 def _filters(columns: Sequence[tuple[str, str]], rows: Sequence[Row]) -> list[tuple[str, list[tuple[str, int]], int]]:
     """The filters: name, values with how many results have each, and how many values are left out."""
-    counts: dict[str, Counter[str]] = {
-        name: Counter() for name in ("verdict", "severity", "oracle", "stage", "backend", "torch", "tag")
+    cells = [(row, column, cell) for row in rows for column, cell in row.cells.items()]
+    counts = {
+        "verdict": Counter(cell.verdict for _, _, cell in cells),
+        "severity": Counter(cell.severity for _, _, cell in cells if cell.severity),
+        "oracle": Counter(word for _, _, cell in cells for word in cell.oracles.split()),
+        "stage": Counter(cell.stage for _, _, cell in cells if cell.stage),
+        "backend": Counter(one_line(columns[column][0], _WORD) for _, column, _ in cells),
+        "torch": Counter(one_line(columns[column][1], _WORD) for _, column, _ in cells),
+        "tag": Counter(tag for row, _, _ in cells for tag in {*row.tags.split()}),
     }
-    for row in rows:
-        counts["tag"].update(dict.fromkeys(row.tags.split(), len(row.cells)))
-        for column, cell in row.cells.items():
-            counts["verdict"][cell.verdict] += 1
-            counts["severity"].update([cell.severity] if cell.severity else [])
-            counts["oracle"].update(cell.oracles.split())
-            counts["stage"].update([cell.stage] if cell.stage else [])
-            counts["backend"][one_line(columns[column][0], _WORD)] += 1
-            counts["torch"][one_line(columns[column][1], _WORD)] += 1
     order: dict[str, Any] = {"severity": rank_of, "verdict": lambda word: (*_WORDS, word).index(word)}
     filters = []
     for name, counter in counts.items():
@@ -295,10 +282,10 @@ def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared,
         declared: what the files of the cases say.
         most: rows.
     """
-    met: dict[tuple[str, str], list[VariantFinished]] = {}
-    for event in results.finished:
-        if event.known or event.entry:
-            met.setdefault((_local(event, declared), event.known or ""), []).append(event)
+    met = grouped(
+        (event for event in results.finished if event.known or event.entry),
+        lambda event: (_local(event, declared), event.known or ""),
+    )
     states = {_place(entry): entry for entry in entries}
     rows = [_row(place, known, events, states.get(place), results) for (place, known), events in met.items()]
     places = {place for place, _ in met}
@@ -463,7 +450,7 @@ def _cause(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> Markup:
     """What the run's folder says of the cause. A file there may hold anything: one that makes no sense is left out."""
     for record in (picture, None):
         try:
-            text = render_template("cause.html.j2", **cause_parts(diagnosis), **picture_parts(record))
+            text = render_template("cause.html.j2", **cause_parts(diagnosis, record))
         except (ArithmeticError, AttributeError, LookupError, TypeError, UndefinedError, ValueError):
             continue
         if len(text) <= _CAUSE:
@@ -472,8 +459,8 @@ def _cause(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> Markup:
 
 
 def _page_properties(event: VariantFinished) -> list[tuple[str, str]]:
-    properties = [(name, value) for name, value in properties_of(event) if name != "ladder"]
-    properties += [
+    return shown_rows(
+        *(row for row in properties_of(event) if row[0] != "ladder"),
         ("operator", event.operator),
         ("backend", event.backend),
         ("torch", event.torch),
@@ -485,8 +472,8 @@ def _page_properties(event: VariantFinished) -> list[tuple[str, str]]:
         ("result of", event.cached or ""),
         ("attempts", str(event.attempts) if event.attempts > 1 else ""),
         ("host", event.host or ""),
-    ]
-    return [(name, one_line(value, 600)) for name, value in properties if value]
+        limit=600,
+    )
 
 
 def _numbered(source: str, marked: int) -> list[tuple[int, str, bool]]:

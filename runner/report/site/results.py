@@ -10,9 +10,9 @@ import functools
 import itertools
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from runner.builder.source import build
 from runner.cases.limits import Limits
@@ -21,11 +21,22 @@ from runner.cases.serialize import case_text
 from runner.cases.suites import PathError
 from runner.diagnostics import InputError, Span, source_lines
 from runner.exit_codes import UsageError
-from runner.record.events import RED, Event, Key, RunStarted, VariantFinished, VariantPlanned, finished_of, planned_of
+from runner.record.events import (
+    GREEN,
+    RED,
+    Event,
+    Key,
+    RunStarted,
+    VariantFinished,
+    VariantPlanned,
+    finished_of,
+    planned_of,
+)
 from runner.record.signing import why_foreign
 from runner.record.store import started_of
 from runner.report.failure import Group, groups_of, span
 from runner.session.collect import load
+from runner.text import in_line
 from runner.verdict.signature import assess
 
 PAGES = 500
@@ -52,6 +63,13 @@ class Results:
     by_signature: dict[str, Group] = field(default_factory=dict)
 
     @property
+    def counts(self) -> list[tuple[str, int]]:
+        """Return how many variants each verdict has: those that are not green first, then the largest."""
+        counts = Counter(getattr(event, "verdict", "NOT-RUN") for event in self.variants.values())
+        ordered = sorted(counts.items(), key=lambda item: (item[0] in GREEN, -item[1]))
+        return [(in_line(verdict), count) for verdict, count in ordered]
+
+    @property
     def finished(self) -> list[VariantFinished]:
         """The results alone."""
         return [event for event in self.variants.values() if isinstance(event, VariantFinished)]
@@ -73,24 +91,19 @@ def results_of(events: Sequence[Event]) -> Results:
         key: assess(event) if event.verdict in RED and not event.signature else event
         for key, event in finished_of(events).items()
     }
-    variants: dict[Key, VariantFinished | VariantPlanned] = {**planned_of(events)}
-    variants.update(finished)
+    variants: dict[Key, VariantFinished | VariantPlanned] = {**planned_of(events), **finished}
     groups = groups_of(
         event for event in variants.values() if isinstance(event, VariantFinished) and event.verdict in RED
     )
     results = Results(variants, groups, by_signature={group.members[0].signature: group for group in groups})
     places = {key: place for place, key in enumerate(variants, 1)}
-    for event in itertools.islice(_wanted(results), PAGES):
+    # Of each group the first member has a page, then the second ones, and so on; then known failures.
+    rounds = itertools.zip_longest(*(group.members for group in groups))
+    red = (event for members in rounds for event in members if event is not None)
+    known = (event for event in results.finished if event.verdict == "XFAIL")
+    for event in itertools.islice(itertools.chain(red, known), PAGES):
         results.pages[event.key] = f"failures/{places[event.key]:05d}.html"
     return results
-
-
-def _wanted(results: Results) -> itertools.chain[VariantFinished]:
-    """The results that should have a page: of each group the first member, then the second ones, and so on; then known
-    failures."""
-    rounds = itertools.zip_longest(*(group.members for group in results.groups))
-    red = (event for members in rounds for event in members if event is not None)
-    return itertools.chain(red, (event for event in results.finished if event.verdict == "XFAIL"))
 
 
 FILES = 400
@@ -116,11 +129,12 @@ class Declared:
     @classmethod
     def of(cls, variants: Iterable[Variant], problem: str = "", roots: tuple[str, ...] | None = None) -> Declared:
         """Return it for variants at hand."""
-        declared = cls(problem=problem, roots=roots, every=tuple(variants))
-        for variant in declared.every:
-            declared.variants.setdefault((variant.case.file, _tail(variant.label)), variant)
-            declared.cases.setdefault((variant.case.file, variant.case.name), variant.case)
-        return declared
+        every = tuple(variants)
+        return cls(
+            {(variant.case.file, _tail(variant.label)): variant for variant in reversed(every)},  # the first one counts
+            {(variant.case.file, variant.case.name): variant.case for variant in reversed(every)},
+            problem, roots, every,
+        )  # fmt: skip
 
     def tags(self, event: VariantFinished | VariantPlanned) -> tuple[str, ...]:
         """Return the tags of a variant's case."""
@@ -177,13 +191,10 @@ def read_declared(events: Sequence[Event], foreign: bool) -> Declared:
         foreign: whether somebody else may have written the log. Then only files below the current folder are read.
     """
     roots = (os.path.realpath("."),) if foreign else None
-    files: dict[str, None] = {}
+    named = {name: file for event in events if isinstance(event, RunStarted) for name, file in event.suites.items()}
+    files = dict.fromkeys(local_file(file, "", roots) for file in named.values())
     for event in events:
-        if isinstance(event, RunStarted):
-            files.update(dict.fromkeys(local_file(file, "", roots) for file in event.suites.values()))
-    named = {name for event in events if isinstance(event, RunStarted) for name in event.suites}
-    for event in events:
-        if isinstance(event, VariantPlanned | VariantFinished) and not named & {*event.suites, event.suite}:
+        if isinstance(event, VariantPlanned | VariantFinished) and not named.keys() & {*event.suites, event.suite}:
             files.setdefault(local_file(event.file, event.case.partition("::")[0], roots))
     files.pop("", None)
     variants: list[Variant] = []
@@ -224,9 +235,7 @@ def _tail(label: str) -> str:
     return label.partition("::")[2]
 
 
-@functools.lru_cache(maxsize=8)
-def _read(file: str) -> list[str]:
-    return source_lines(Path(file))
+_read = functools.lru_cache(maxsize=8)(source_lines)
 
 
 def _case_lines(lines: Sequence[str], place: Span, first: int) -> list[tuple[int, str, bool]]:
