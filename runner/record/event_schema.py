@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from runner.cases.yaml.schema import load_schema
@@ -30,6 +30,8 @@ _NOTES = frozenset({"$schema", "title", "description", "definitions", "type"})
 Check = Callable[[Any], None]
 """Raises Unfit for a value that does not fit."""
 
+Schema = Mapping[str, Any]
+
 
 class Unfit(ValueError):
     """A value that does not fit its schema; the text says where and why."""
@@ -47,100 +49,94 @@ class Unfit(ValueError):
 def event_checks() -> Mapping[str, Check]:
     """Return a check for each kind of event of the published schema, by the kind's name."""
     schema = load_schema("events")
-    compiler = _Compiler(schema["definitions"])
-    stamps = compiler.check({"properties": {key: schema["properties"][key] for key in ("plan", "shard")}})
+    definitions = schema["definitions"]
+    stamps = compile_schema({"properties": {key: schema["properties"][key] for key in ("plan", "shard")}}, definitions)
     kinds = (rule["if"]["properties"]["event"]["const"] for rule in schema["allOf"])
-    return {kind: _all([stamps, compiler.check(schema["definitions"][kind])]) for kind in kinds}
+    return {kind: _all([stamps, compile_schema(definitions[kind], definitions)]) for kind in kinds}
 
 
-def compile_schema(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Check:
+def compile_schema(schema: Schema, definitions: Schema) -> Check:
     """Return the check of a schema that may refer to ``definitions``.
 
-    Raises ValueError for a keyword that is not known here.
+    Values are what ``json.loads`` returns, so their types are compared and not their classes. Raises ValueError for a
+    keyword that is not known here.
     """
-    return _Compiler(definitions).check(schema)
+    schema = _target(schema, definitions)
+    return _all([*_type_checks(schema), *_further(schema, definitions)])
 
 
-class _Compiler:
-    """Schemas to checks. Values are what ``json.loads`` returns, so their types are compared and not their classes."""
+def _target(schema: Schema, definitions: Schema) -> Schema:
+    return _target(definitions[schema["$ref"].rpartition("/")[2]], definitions) if "$ref" in schema else schema
 
-    def __init__(self, definitions: Mapping[str, Any]) -> None:
-        self._definitions = definitions
 
-    def check(self, schema: Mapping[str, Any]) -> Check:
-        """The check of a schema. Raises ValueError for a keyword that is not known here."""
-        schema = self._target(schema)
-        return _all([*_type_checks(schema), *self._further(schema)])
+def _further(schema: Schema, definitions: Schema) -> list[Check]:
+    """The checks of what a schema says beside its type."""
+    keywords = {key: value for key, value in schema.items() if key not in _NOTES}
+    if {"properties", "additionalProperties"} <= keywords.keys():
+        raise ValueError("no check for additionalProperties beside properties")
+    checks = []
+    if {"properties", "required"} & keywords.keys():
+        checks.append(_members(keywords.pop("properties", {}), keywords.pop("required", []), definitions))
+    if {"minimum", "maximum"} & keywords.keys():
+        low, high = keywords.pop("minimum", -math.inf), keywords.pop("maximum", math.inf)
+        reason = f"is not between {low} and {high}"
+        checks.append(_bound(lambda value: not (value < low or value > high), reason, int, float))
+    for key, value in keywords.items():
+        if key in ("items", "additionalProperties"):
+            checks.append(_each(value, list if key == "items" else dict, definitions))
+        elif key == "anyOf":
+            checks.append(_any([compile_schema(part, definitions) for part in value]))
+        elif key in _KEYWORDS:
+            checks.append(_KEYWORDS[key](value))
+        else:
+            raise ValueError(f"no check for the keyword {key!r}")
+    return checks
 
-    def _target(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        return self._target(self._definitions[schema["$ref"].rpartition("/")[2]]) if "$ref" in schema else schema
 
-    def _further(self, schema: Mapping[str, Any]) -> list[Check]:
-        """The checks of what a schema says beside its type."""
-        keywords = {key: value for key, value in schema.items() if key not in _NOTES}
-        if {"properties", "additionalProperties"} <= keywords.keys():
-            raise ValueError("no check for additionalProperties beside properties")
-        checks = []
-        if {"properties", "required"} & keywords.keys():
-            checks.append(self._members(keywords.pop("properties", {}), keywords.pop("required", [])))
-        if {"minimum", "maximum"} & keywords.keys():
-            low, high = keywords.pop("minimum", -math.inf), keywords.pop("maximum", math.inf)
-            reason = f"is not between {low} and {high}"
-            checks.append(_bound(lambda value: not (value < low or value > high), reason, int, float))
-        for key, value in keywords.items():
-            if key in ("items", "additionalProperties"):
-                checks.append(self._each(value, list if key == "items" else dict))
-            elif key == "anyOf":
-                checks.append(_any([self.check(part) for part in value]))
-            elif key in _KEYWORDS:
-                checks.append(_KEYWORDS[key](value))
-            else:
-                raise ValueError(f"no check for the keyword {key!r}")
-        return checks
+def _members(properties: Schema, required: list[str], definitions: Schema) -> Check:
+    # Types are looked at here, without a call: of most members nothing else is to be said.
+    rules = []
+    for name, part in properties.items():
+        target = _target(part, definitions)
+        further = _further(target, definitions)
+        whole = _all([*_type_checks(target), *further])
+        rules.append((name, _classes(target), _all(further) if further else None, whole))
 
-    def _members(self, properties: Mapping[str, Any], required: list[str]) -> Check:
-        # Types are looked at here, without a call: of most members nothing else is to be said.
-        rules = []
-        for name, part in properties.items():
-            target = self._target(part)
-            further = self._further(target)
-            whole = _all([*_type_checks(target), *further])
-            rules.append((name, _classes(target), _all(further) if further else None, whole))
-
-        def check_members(value: Any) -> None:
-            if type(value) is not dict:
-                return
-            for name in required:
-                if name not in value:
-                    raise Unfit(f"{name!r} is missing")
-            for name, classes, further, whole in rules:
-                if name not in value:
-                    continue
-                check = further if type(value[name]) in classes else whole
-                if check is not None:
-                    try:
-                        check(value[name])
-                    except Unfit as error:
-                        error.path.append(name)
-                        raise
-
-        return check_members
-
-    def _each(self, schema: Mapping[str, Any], kind: type) -> Check:
-        check = self.check(schema)
-        pairs: Callable[[Any], Iterable[tuple[object, Any]]] = enumerate if kind is list else dict.items
-
-        def check_each(value: Any) -> None:
-            if type(value) is not kind:
-                return
-            for key, item in pairs(value):
+    def check_members(value: Any) -> None:
+        if type(value) is not dict:
+            return
+        for name in required:
+            if name not in value:
+                raise Unfit(f"{name!r} is missing")
+        for name, classes, further, whole in rules:
+            if name not in value:
+                continue
+            check = further if type(value[name]) in classes else whole
+            if check is not None:
                 try:
-                    check(item)
+                    check(value[name])
                 except Unfit as error:
-                    error.path.append(str(key))
+                    error.path.append(name)
                     raise
 
-        return check_each
+    return check_members
+
+
+def _each(schema: Schema, kind: type, definitions: Schema) -> Check:
+    check = compile_schema(schema, definitions)
+    pairs: Callable[[Any], Iterable[tuple[object, Any]]] = enumerate if kind is list else dict.items
+
+    def check_each(value: Any) -> None:
+        if type(value) is not kind:
+            return
+        for key, item in pairs(value):
+            try:
+                check(item)
+            except Unfit as error:
+                error.path.append(str(key))
+                raise
+
+    return check_each
 
 
 def _all(checks: Sequence[Check]) -> Check:
@@ -170,37 +166,37 @@ def _any(checks: Sequence[Check]) -> Check:
     return check_any
 
 
-def _names(schema: Mapping[str, Any]) -> list[str]:
+def _names(schema: Schema) -> list[str]:
     names = schema.get("type", [])
     return [names] if isinstance(names, str) else names
 
 
-def _classes(schema: Mapping[str, Any]) -> frozenset[type]:
+def _classes(schema: Schema) -> frozenset[type]:
     return frozenset(kind for name in _names(schema) for kind in _TYPES[name])
 
 
-def _type_checks(schema: Mapping[str, Any]) -> Iterator[Check]:
+def _type_checks(schema: Schema) -> list[Check]:
     """The check of the type; none for a schema that says nothing of it."""
     names, classes = _names(schema), _classes(schema)
-    words = " or ".join(_WORDS[name] for name in names)
-
-    def check_type(value: Any) -> None:
-        if type(value) not in classes:
-            raise Unfit(f"expected {words}, found {_shown(value)}")
-
-    if names:
-        yield check_type
+    return (
+        [_allowed(lambda value: type(value) in classes, " or ".join(map(_WORDS.__getitem__, names)))] if names else []
+    )
 
 
 def _enum(values: list[Any]) -> Check:
     allowed = frozenset((type(value), value) for value in values)
     words = f"one of {', '.join(map(str, values))}" if len(values) > 1 else str(values[0])
+    return _allowed(lambda value: type(value) not in (list, dict) and (type(value), value) in allowed, words)
 
-    def check_enum(value: Any) -> None:
-        if type(value) in (list, dict) or (type(value), value) not in allowed:
+
+def _allowed(test: Callable[[Any], bool], words: str) -> Check:
+    """A check that a value is what ``words`` say."""
+
+    def check_allowed(value: Any) -> None:
+        if not test(value):
             raise Unfit(f"expected {words}, found {_shown(value)}")
 
-    return check_enum
+    return check_allowed
 
 
 def _bound(test: Callable[[Any], bool], reason: str, *kinds: type) -> Check:
