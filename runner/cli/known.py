@@ -14,7 +14,7 @@ from runner.cli.variants import load_variants, refuse
 from runner.diagnostics import shown_path
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.ledger.update import plan_changes, rewrite
-from runner.record.store import has_latest, read_events
+from runner.record.store import FOLDER, read_events
 from runner.session.collect import split_paths
 from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.policy import shows_sometimes
@@ -78,7 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
     if (arguments.add or arguments.dry_run) and not arguments.update:
         raise exit_codes.UsageError("--add and --dry-run go with --update RUN")
     loaded = load_variants(arguments)
-    chosen = arguments.update or arguments.run or ("latest" if has_latest() else None)
+    chosen = (
+        arguments.update or arguments.run or ("latest" if Path(FOLDER, "latest", "events.jsonl").is_file() else None)
+    )
     past = read_run(loaded.variants, read_events(chosen)) if chosen else None
     entries = review(loaded.variants, past)
     notes: list[str] = []  # what somebody is to do by hand

@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from runner.cases.limits import Limits, show_size
 from runner.files import PIPE, is_open_file, is_pipe, open_output, open_regular
@@ -215,26 +215,24 @@ def stream_journal(path: str | os.PathLike[str], problems: Problems, limits: Lim
         OSError: the file cannot be read, is no regular file, or is larger than ``log_bytes``.
     """
     limits = limits or _usual_limits()
-    with _opened(path, limits) as file:
-        for number, line in _numbered(file, limits.log_line_bytes):
-            if len(line) > limits.log_line_bytes:
-                problems.add(
-                    f"line {number}: it has more than {show_size(limits.log_line_bytes)} (log_line_bytes)",
-                    Weight.REFUSED,
-                )
-                continue
-            try:
-                event = from_json(parse_line(line))
-            except json.JSONDecodeError as error:
-                if _is_torn(line, error):
-                    problems.add(f"line {number}: cut short, as a killed runner leaves it", Weight.USUAL)
-                else:
-                    problems.add(f"line {number}, column {error.colno}: no JSON: {error.msg}", Weight.REFUSED)
-            except ValueError as error:  # Unfit, bytes that are no UTF-8, an integer of thousands of digits
-                problems.add(f"line {number}: {error}", Weight.REFUSED)
+    for number, line in _numbered(path, limits):
+        if len(line) > limits.log_line_bytes:
+            problems.add(
+                f"line {number}: it has more than {show_size(limits.log_line_bytes)} (log_line_bytes)", Weight.REFUSED
+            )
+            continue
+        try:
+            event = from_json(parse_line(line))
+        except json.JSONDecodeError as error:
+            if _is_torn(line, error):
+                problems.add(f"line {number}: cut short, as a killed runner leaves it", Weight.USUAL)
             else:
-                if event is not None:
-                    yield event
+                problems.add(f"line {number}, column {error.colno}: no JSON: {error.msg}", Weight.REFUSED)
+        except ValueError as error:  # Unfit, bytes that are no UTF-8, an integer of thousands of digits
+            problems.add(f"line {number}: {error}", Weight.REFUSED)
+        else:
+            if event is not None:
+                yield event
 
 
 def _is_torn(line: bytes, error: json.JSONDecodeError) -> bool:
@@ -267,12 +265,12 @@ def _depth(value: Any) -> int:
 
 
 def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a journal that are not blank and not too long. Raises OSError as ``stream_journal`` does."""
+    """Return the lines of a journal that are not blank and not too long, each with its number.
+
+    Raises OSError as ``stream_journal`` does.
+    """
     limits = _usual_limits()
-    with _opened(path, limits) as file:
-        for number, line in _numbered(file, limits.log_line_bytes):
-            if len(line) <= limits.log_line_bytes:
-                yield number, line
+    return ((number, line) for number, line in _numbered(path, limits) if len(line) <= limits.log_line_bytes)
 
 
 def lines(path: str | os.PathLike[str]) -> Iterator[bytes]:
@@ -288,33 +286,27 @@ def _usual_limits() -> Limits:
         return Limits()
 
 
-def _opened(path: str | os.PathLike[str], limits: Limits) -> IO[bytes]:
-    """A journal, open to be read. Raises OSError."""
-    file = open_regular(path)
-    size = os.fstat(file.fileno()).st_size
-    if size > limits.log_bytes:
-        file.close()
-        reason = (
-            f"it has {show_size(size)}, and log_bytes is {show_size(limits.log_bytes)}; "
-            "RUNNER_LIMIT_LOG_BYTES in the environment changes that"
-        )
-        raise OSError(errno.EINVAL, reason, os.fspath(path))
-    return file
+def _numbered(path: str | os.PathLike[str], limits: Limits) -> Iterator[tuple[int, bytes]]:
+    """The lines of a journal that are not blank, each with its number. Raises OSError.
 
-
-def _numbered(file: IO[bytes], limit: int) -> Iterator[tuple[int, bytes]]:
-    """The lines that are not blank, each with its number.
-
-    One that is longer than ``limit`` comes as its first ``limit + 1`` bytes.
+    One that is longer than ``log_line_bytes`` comes with one byte more than that.
     """
-    number = 0
-    while line := file.readline(limit + 1):
-        number += 1
-        piece = line
-        while len(piece) > limit and not piece.endswith(b"\n"):
-            piece = file.readline(limit + 1)
-        if not line.isspace():
-            yield number, line
+    limit, number = limits.log_line_bytes, 0
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > limits.log_bytes:
+            reason = (
+                f"it has {show_size(size)}, and log_bytes is {show_size(limits.log_bytes)}; "
+                "RUNNER_LIMIT_LOG_BYTES in the environment changes that"
+            )
+            raise OSError(errno.EINVAL, reason, os.fspath(path))
+        while line := file.readline(limit + 1):
+            number += 1
+            piece = line
+            while len(piece) > limit and not piece.endswith(b"\n"):
+                piece = file.readline(limit + 1)
+            if not line.isspace():
+                yield number, line
 
 
 @contextlib.contextmanager
@@ -375,8 +367,8 @@ def _one_start(events: list[Event], problems: Problems) -> list[Event]:
         problems.add(
             f"run-started stands there {len(places)} times: several runs, of which the first counts", Weight.REFUSED
         )
-    others = [event for event in events if not isinstance(event, RunStarted)]
-    return [*(events[place] for place in places[:1]), *others]  # first, as every reader expects it
+    # First, as every reader expects it.
+    return [*(events[place] for place in places[:1]), *(event for event in events if not isinstance(event, RunStarted))]
 
 
 def _one_plan(events: list[Event], problems: Problems) -> list[Event]:

@@ -238,11 +238,6 @@ def make_latest(folder: Path) -> None:
         console.message(f"runner: {base / 'latest'} still names another run ({error.strerror})")
 
 
-def has_latest() -> bool:
-    """Return whether a run is kept here."""
-    return os.path.isfile(Path(FOLDER, "latest", "events.jsonl"))
-
-
 def is_kept_here(folder: Path) -> bool:
     """Return whether a path leads to a run in the current directory's ``.runner/runs``, and by no link to another
     place.
@@ -374,18 +369,13 @@ def latest_suites(identifiers: Collection[str]) -> dict[str, str]:
     }
 
 
-def latest_backends() -> tuple[str, ...]:
-    """Return what followed each ``--backend`` of the latest run's command line."""
-    return _latest_options("--backend")
-
-
 def latest_seed() -> int:
     """Return the ``--seed`` of the latest run's command line; 0 without one."""
-    return next((int(value) for value in reversed(_latest_options("--seed")) if value.removeprefix("-").isdecimal()), 0)
+    return next((int(value) for value in reversed(latest_options("--seed")) if value.removeprefix("-").isdecimal()), 0)
 
 
-def _latest_options(name: str) -> tuple[str, ...]:
-    """What followed an option on the latest run's command line."""
+def latest_options(name: str) -> tuple[str, ...]:
+    """Return what followed each use of an option on the latest run's command line."""
     started = next(_latest_events(), None)
     if not isinstance(started, RunStarted):
         return ()

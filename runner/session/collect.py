@@ -28,7 +28,7 @@ from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.files import read_text
-from runner.record.store import latest_backends, latest_suites
+from runner.record.store import latest_options, latest_suites
 from runner.session.settings import RunSettings
 from runner.text import plural
 
@@ -274,7 +274,7 @@ def _backend(node: Node, owners: Sequence[Suite], allow_python: bool) -> Backend
     name = node.backend
     backend = _defined(owners[0], name) if owners else Backend(name, name)
     assert backend is not None
-    reason, hint = file_refusal(backend.backend, latest_backends(), allow_python)
+    reason, hint = file_refusal(backend.backend, latest_options("--backend"), allow_python)
     if reason:
         raise UsageError(f"{node.path}::{node.name}: {reason}; {hint}")
     return None if not owners and name not in own_names() and nearest(name, own_names()) else backend

@@ -25,7 +25,7 @@ from runner.record.store import (
     USUAL_KEEP,
     Keep,
     keep_from_environment,
-    latest_backends,
+    latest_options,
     latest_result,
     latest_seed,
     latest_suites,
@@ -360,12 +360,12 @@ def test_a_link_to_another_place_says_nothing(folder: Path) -> None:
 @pytest.mark.parametrize("changes", [{"sign": False}, {"host": "elsewhere"}, {"cwd": "/elsewhere"}])
 def test_a_run_of_somebody_or_somewhere_else_says_nothing(folder: Path, changes: dict[str, Any]) -> None:
     keep(folder, argv=("runner", "run", "--backend", "my:fn"), **changes)
-    assert latest_suites([ID]) == {} and latest_backends() == ()
+    assert latest_suites([ID]) == {} and latest_options("--backend") == ()
 
 
 def test_typed_backends(folder: Path) -> None:
     keep(folder, argv=("runner", "run", "s", "--backend", "my:fn", "--backend=eager"))
-    assert latest_backends() == ("my:fn", "eager")
+    assert latest_options("--backend") == ("my:fn", "eager")
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]\n", '{"event": "notice", "message": "x"}\n', "\0\0"])
@@ -373,7 +373,7 @@ def test_no_run_and_a_torn_log(folder: Path, text: str | None) -> None:
     if text is not None:
         (folder / ".runner/latest").mkdir(parents=True)
         (folder / ".runner/latest/events.jsonl").write_text(text)
-    assert latest_suites([ID]) == {} and latest_backends() == ()
+    assert latest_suites([ID]) == {} and latest_options("--backend") == ()
 
 
 def finished_line(torch: str, *findings: Finding) -> str:
