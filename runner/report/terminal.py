@@ -15,7 +15,6 @@ import time
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -33,6 +32,7 @@ from runner.record.events import (
     RunStarted,
     VariantFinished,
     VariantPlanned,
+    variants_of,
 )
 from runner.report.failure import Group, groups_of, headline, next_lines, render_failure, render_groups, span
 from runner.report.past_verdicts import rate_lines
@@ -70,10 +70,30 @@ class Estimate:
 
     def take(self, event: Event) -> None:
         """Take in what the run does."""
-        if isinstance(event, VariantPlanned):
-            self._plan_one(event.key)
-        elif isinstance(event, VariantFinished):
-            self._finish(event)
+        match event:
+            case VariantPlanned():
+                before = self._open[event.key] = self._earlier.get(event.key)
+                if before is None:
+                    self._unknown += 1
+                    return
+                self._by_id[event.id] = before
+                self._known += before
+                self._plan += before
+                self._planned += 1
+            case VariantFinished():
+                seconds = 0.0 if event.cached else slot_seconds(event)
+                if not event.cached and event.verdict != "SKIP":
+                    self._spent += seconds
+                    self._ran += 1
+                if event.key not in self._open:
+                    return
+                before = self._open.pop(event.key)
+                if before is None:
+                    self._unknown -= 1
+                    return
+                self._known -= before
+                self._before += before
+                self._now += seconds
 
     def seconds_left(self, running: Iterable[tuple[str, float]]) -> float | None:
         """Return the seconds until the last verdict; None while nothing is known.
@@ -95,31 +115,6 @@ class Estimate:
             longest = max(longest, expected - so_far)
         return max(work / self._slots, longest, 0.0)
 
-    def _plan_one(self, key: Key) -> None:
-        seconds = self._open[key] = self._earlier.get(key)
-        if seconds is None:
-            self._unknown += 1
-            return
-        self._by_id[key[0]] = seconds
-        self._known += seconds
-        self._plan += seconds
-        self._planned += 1
-
-    def _finish(self, event: VariantFinished) -> None:
-        seconds = 0.0 if event.cached else slot_seconds(event)
-        if not event.cached and event.verdict != "SKIP":
-            self._spent += seconds
-            self._ran += 1
-        if event.key not in self._open:
-            return
-        before = self._open.pop(event.key)
-        if before is None:
-            self._unknown -= 1
-            return
-        self._known -= before
-        self._before += before
-        self._now += seconds
-
     def _pace(self) -> float:
         """Return how many times as long as before variants take now."""
         prior = _PRIOR * self._plan
@@ -140,17 +135,6 @@ _PHASE = 20  # characters of a phase, which a worker names
 _PERIOD = 0.1  # seconds between two drawings
 _NO_WIDTH = frozenset({"Mn", "Me", "Cf"})
 """Categories of characters that join others or have no width: terminals disagree on them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a run is. ``left`` is an estimate in seconds, None where it is not known."""
-
-    count: int
-    total: int
-    red: int
-    seconds: float
-    left: float | None
 
 
 class Status:
@@ -176,7 +160,7 @@ class Status:
         self._stream, self._environ, self._colour, self._width, self._clock = stream, environ, colour, width, clock
         self._live: Live | None = None
         self._drawing = False
-        self._drawn = float("-inf")
+        self._begun, self._drawn = clock(), float("-inf")
         self._onsets: dict[str, float] = {}  # of each variant that runs: when its first process began
 
     @property
@@ -203,14 +187,26 @@ class Status:
         """
         return not self.visible or self._clock() >= self._drawn + _PERIOD
 
-    def draw(self, progress: Progress, longest: Sequence[tuple[str, float, str]]) -> None:
-        """Draw the lines, in place of those that stand there. Raises OSError and ValueError as the stream does."""
+    def draw(
+        self, count: int, total: int, red: int, left: float | None, longest: Sequence[tuple[str, float, str]]
+    ) -> None:
+        """Draw the lines, in place of those that stand there. Raises OSError and ValueError as the stream does.
+
+        Args:
+            count: variants with a verdict.
+            total: how many variants there are.
+            red: how many verdicts are red.
+            left: an estimate in seconds, None where it is not known.
+            longest: what runs, of ``note``.
+        """
         self._drawing = True
         try:
             if self._live is None:
                 self._start()
             assert self._live is not None
-            self._live.update(self._lines(self._live.console, progress, longest), refresh=True)
+            width = self._live.console.width - 1  # a full last column makes some terminals begin a new line
+            head = self._head(count, max(total, count, 1), red, left, bool(longest), width)
+            self._live.update(_lines(self._live.console, head, longest, width), refresh=True)
         finally:
             self._drawing = False
         self._drawn = self._clock()
@@ -257,49 +253,47 @@ class Status:
         self._live = live
         console.before_messages(self.clear)
 
-    def _lines(
-        self, terminal: Console, progress: Progress, longest: Sequence[tuple[str, float, str]]
-    ) -> RenderableType:
-        from rich.console import Group
-        from rich.text import Text
-
-        width = terminal.width - 1  # a full last column makes some terminals begin a new line
-        rows = max(1, min(_RUNNING, terminal.height // 3))
-        dots = "..." if terminal.options.ascii_only else "\u2026"
-        lines: list[RenderableType] = [self._head(progress, bool(longest), width)]
-        for id_, so_far, phase in longest[:rows]:
-            remark = f"  {_plain(phase)[:_PHASE]}" if phase and width >= _WIDE else ""
-            line = f"{_clock_text(so_far):>8}  "
-            title = shortened(_plain(id_), width - len(line) - len(remark), dots)
-            lines.append(Text.assemble(line, title, (remark, "dim"), no_wrap=True, overflow="crop"))
-        if len(longest) > rows:
-            lines.append(Text(f"          and {len(longest) - rows} more", "dim", no_wrap=True, overflow="crop"))
-        return Group(*lines)
-
-    def _head(self, progress: Progress, running: bool, width: int) -> RenderableType:
+    def _head(self, count: int, total: int, red: int, left: float | None, running: bool, width: int) -> RenderableType:
         """Return a bar, where there is room for one, and in words how far the run is."""
         from rich.progress_bar import ProgressBar
         from rich.table import Table
         from rich.text import Text
 
-        total = max(progress.total, progress.count, 1)
-        words = [(f"{progress.count}/{total}", "")]
-        if progress.red:
-            words.append((f"{progress.red} red", "red"))
-        if width >= _WIDE:
-            words.append((_clock_text(progress.seconds), ""))
-        if not progress.count and not running:
+        words = [(f"{count}/{total}", "")]
+        words += [(f"{red} red", "red")] if red else []
+        words += [(_clock_text(self._clock() - self._begun), "")] if width >= _WIDE else []
+        if not count and not running:
             words.append(("workers start", ""))
-        elif progress.left is not None:
-            words.append((f"about {_clock_text(progress.left)} left", ""))
+        elif left is not None:
+            words.append((f"about {_clock_text(left)} left", ""))
         text = Text(", ", no_wrap=True, overflow="crop").join(Text(word, style) for word, style in words)
         bar = min(_BAR, width - text.cell_len - 1)
         if bar < _SHORTEST_BAR:
             return text
-        colour = "red" if progress.red else "green"
+        colour = "red" if red else "green"
         grid = Table.grid(padding=(0, 1, 0, 0))
-        grid.add_row(ProgressBar(total, progress.count, width=bar, complete_style=colour, finished_style=colour), text)
+        grid.add_row(ProgressBar(total, count, width=bar, complete_style=colour, finished_style=colour), text)
         return grid
+
+
+def _lines(
+    terminal: Console, head: RenderableType, longest: Sequence[tuple[str, float, str]], width: int
+) -> RenderableType:
+    """Return ``head``, and below it a line for each variant that runs, as far as there is room."""
+    from rich.console import Group
+    from rich.text import Text
+
+    rows = max(1, min(_RUNNING, terminal.height // 3))
+    dots = "..." if terminal.options.ascii_only else "\u2026"
+    lines = [head]
+    for id_, so_far, phase in longest[:rows]:
+        remark = f"  {_plain(phase)[:_PHASE]}" if phase and width >= _WIDE else ""
+        line = f"{_clock_text(so_far):>8}  "
+        title = shortened(_plain(id_), width - len(line) - len(remark), dots)
+        lines.append(Text.assemble(line, title, (remark, "dim"), no_wrap=True, overflow="crop"))
+    if len(longest) > rows:
+        lines.append(Text(f"          and {len(longest) - rows} more", "dim", no_wrap=True, overflow="crop"))
+    return Group(*lines)
 
 
 def shortened(text: str, room: int, dots: str) -> str:
@@ -391,7 +385,7 @@ class Reporter:
         earlier: Callable[[], Mapping[Key, float]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slow, self._earlier, self._clock = slow, earlier, clock
+        self._slow, self._earlier = slow, earlier
         self._whole, self._verbose, self._quiet = whole, verbose, quiet
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
@@ -408,7 +402,6 @@ class Reporter:
         self._links = self._live and self._colour and shows_links(self._environ)
         self._status = Status(self._stream, self._environ, self._colour, width, clock)
         self._estimate: Estimate | None = None
-        self._begun = clock()
         self._next_remark: dict[str, float] = {}  # running variant to when to speak of it again
         self._closed = False
         self._broken = False
@@ -503,9 +496,7 @@ class Reporter:
             for event in self._events:
                 self._estimate.take(event)
         left = self._estimate.seconds_left((id_, so_far) for id_, so_far, _ in longest)
-        count = len(self._finished)
-        progress = Progress(count, max(self._planned, count), self._red, self._clock() - self._begun, left)
-        self._status.draw(progress, longest)
+        self._status.draw(len(self._finished), self._planned, self._red, left, longest)
 
     def clear(self) -> None:
         """Take the live lines away; the next ``tick`` brings them back."""
@@ -530,17 +521,14 @@ class Reporter:
             table := render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
         ):
             self._line("\n" + table)
-        planned = [(event.id, event.torch) for event in self._events if isinstance(event, VariantPlanned)]
-        order = {key: place for place, key in enumerate(planned)}
-        red = [result for result in self._finished if result.verdict not in GREEN and result.verdict != NOT_RUN]
-        red.sort(key=lambda result: order.get((result.id, result.torch), len(order)))
-        groups = groups_of(red)
+        results = (event for event in variants_of(self._events) if isinstance(event, VariantFinished))
+        groups = groups_of(result for result in results if result.verdict not in (*GREEN, NOT_RUN))
         blocks = groups if self._whole else groups[:_BLOCKS]
         for group in blocks:
             self._write(self._with_link(console.visible_in_colour("\n" + self._block(group, hint)), group.members[0]))
         if len(groups) > len(blocks):
-            results = sum(len(group.members) for group in groups[len(blocks) :])
-            remark = f"and {results:,} more, which the reports hold"
+            count = sum(len(group.members) for group in groups[len(blocks) :])
+            remark = f"and {count:,} more, which the reports hold"
             self._line("\n" + remark + (f"; {hint}" if hint else ""))
         if len(blocks) > 1:
             self._line("\n" + render_groups(blocks, width))
