@@ -4,7 +4,6 @@ network."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runner.benchmark.measure import BUSY, Copy, Report, Row, Side, Spread
@@ -26,15 +25,19 @@ _TICKS = 6
 
 def render(report: Report) -> str:
     """Return the table, why variants are missing from it, and what the figures mean."""
-    parts = [_table(report), _untimed(report.rows), _notes(report.rows), _legend(report)]
-    return clean("\n\n".join(part for part in parts if part))
-
-
-def _table(report: Report) -> str:
-    if not report.timed:
-        return ""
     several = len({row.torch for row in report.rows}) > 1
-    return draw_table([_cells(row, several) for row in report.timed], HEADERS, right=True)
+    parts = [draw_table([_cells(row, several) for row in report.timed], HEADERS, right=True)] if report.timed else []
+    lines = {
+        "not timed": [
+            f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}"
+            + (f" (compiled cold in {time(row.cold.seconds)})" if row.cold else "")
+            for row in report.rows
+            if row.status != "timed"
+        ],
+        "notes": [f"  {in_line(row.id)}: {one_line(note)}" for row in report.rows for note in row.notes],
+    }
+    parts += ["\n".join([title, *rows]) for title, rows in lines.items() if rows]
+    return clean("\n\n".join(filter(None, [*parts, _legend(report)])))
 
 
 def _cells(row: Row, several: bool) -> list[str]:
@@ -78,22 +81,6 @@ def spread(times: Spread) -> str:
 
 def _memory(side: Side | None) -> str:
     return _NONE if side is None or side.memory is None else size(side.memory)
-
-
-def _untimed(rows: Sequence[Row]) -> str:
-    """Return a line for each variant without times, and why."""
-    lines = [
-        f"  {in_line(row.id)}: {row.status}: {one_line(row.reason)}"
-        + (f" (compiled cold in {time(row.cold.seconds)})" if row.cold else "")
-        for row in rows
-        if row.status != "timed"
-    ]
-    return "\n".join(["not timed", *lines]) if lines else ""
-
-
-def _notes(rows: Sequence[Row]) -> str:
-    lines = [f"  {in_line(row.id)}: {one_line(note)}" for row in rows for note in row.notes]
-    return "\n".join(["notes", *lines]) if lines else ""
 
 
 def _legend(report: Report) -> str:
@@ -173,8 +160,7 @@ def bars(report: Report) -> tuple[list[Bar], list[tuple[float, str]]]:
         kind = "unclear" if row.unclear else "faster" if row.speedup > 1 else "slower"
         text = f"{row.speedup:.2f} ({spread(row.eager.seconds)} to {spread(row.compiled.seconds)})"
         rows.append(Bar(number * _ROW, label, text, kind, row.speedup * scale, low, high))
-    ticks = [(number * step * scale, f"{number * step:g}") for number in range(math.ceil(most / step) + 1)]
-    return rows, ticks
+    return rows, [(number * step * scale, f"{number * step:g}") for number in range(math.ceil(most / step) + 1)]
 
 
 def _step(most: float) -> float:

@@ -18,8 +18,8 @@ from runner.builder.operators import SUBNAMESPACES, Operator, resolve
 from runner.cases.model import Case, Constant, Input, Literal, Variant, all_steps, values_of
 from runner.cases.serialize import resolve_axes
 from runner.cases.torch_names import inventory
-from runner.contract.lines import KIND, Lines
 from runner.contract.lines import KIND as LINE
+from runner.contract.lines import Lines
 from runner.contract.oracles import BUDGETS, ORACLES, RULED, TWIN, Oracle
 from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
@@ -80,28 +80,17 @@ class Coverage:
     compiler: Mapping[str, Part] = field(default_factory=dict)  # what a run reached, by kind; nobody knows all passes
 
 
-@dataclass(slots=True)
-class _Uses:
-    """The names that variants use: alone, with a dtype, and in a backward."""
-
-    names: set[str] = field(default_factory=set)
-    dtypes: set[tuple[str, str]] = field(default_factory=set)
-    backward: set[str] = field(default_factory=set)
-
-
 def measure(
     variants: Sequence[Variant], entries: Mapping[str, Entry], compiler: Mapping[str, Part] | None = None
 ) -> Coverage:
     """Return what the variants exercise of the entries of torch's database, by name, and of the format's own names."""
     once = {variant.label: variant for variant in variants}.values()
-    uses = _Uses()
+    uses: dict[str, set[str]] = {}  # each name with its dtypes, and with "backward"
     names: dict[int, frozenset[str]] = {}
     for variant in once:
         used = names.setdefault(id(variant.case), frozenset(_names(variant.case)))
-        uses.names |= used
-        uses.dtypes |= {(name, dtype) for name in used for dtype in _dtypes(variant)}
-        if variant.grad.mode == "backward":
-            uses.backward |= used
+        for name in used:
+            uses.setdefault(name, set()).update(_dtypes(variant), {variant.grad.mode} & {"backward"})
     writable = {name: spellings for name, entry in entries.items() if (spellings := _writable(entry))}
     return Coverage(
         len({id(variant.case) for variant in once}),
@@ -109,7 +98,7 @@ def measure(
         sum(variant.case.module is not None for variant in once),
         _database(entries, writable, uses) if entries else {},
         tuple(sorted(entries.keys() - writable.keys())),
-        {space: _part(format_names(space), uses.names) for space in SPACES},
+        {space: _part(format_names(space), {*uses}) for space in SPACES},
         {
             **{axis: _tally_of(str(getattr(variant, axis)) for variant in once) for axis in _AXES},
             "grad": _tally_of(variant.grad.mode for variant in once),
@@ -142,14 +131,17 @@ def _tally_of(words: Iterable[str]) -> dict[str, int]:
     return dict(Counter(words))
 
 
-def _database(entries: Mapping[str, Entry], writable: Mapping[str, set[str]], uses: _Uses) -> dict[str, Part]:
+def _database(
+    entries: Mapping[str, Entry], writable: Mapping[str, set[str]], uses: Mapping[str, set[str]]
+) -> dict[str, Part]:
+    used = {name: set().union(*(uses.get(spelling, ()) for spelling in writable[name])) for name in writable}
     pairs = {f"{name} {dtype}": (name, dtype) for name in writable for dtype in entries[name].dtypes}
-    known = {pair for pair, (name, dtype) in pairs.items() if any((s, dtype) in uses.dtypes for s in writable[name])}
+    known = {pair for pair, (name, dtype) in pairs.items() if dtype in used[name]}
     differentiable = [name for name in writable if entries[name].backward]
     return {
-        "names": _part(writable, {name for name in writable if writable[name] & uses.names}),
+        "names": _part(writable, {name for name in writable if uses.keys() & writable[name]}),
         "dtypes": _part(pairs, known),
-        "backward": _part(differentiable, {name for name in differentiable if writable[name] & uses.backward}),
+        "backward": _part(differentiable, {name for name in differentiable if "backward" in used[name]}),
     }
 
 
@@ -350,7 +342,7 @@ def missing_lines(coverage: Coverage) -> list[str]:
     lines += [f"{name}: cannot be written in a case" for name in coverage.refused]
     for kind, part in coverage.compiler.items():
         missing = [f"{kind} {name}" for name in part.missing]
-        lines += [f"{name}: not reached" for name in (Lines(missing).texts() if kind == KIND else missing)]
+        lines += [f"{name}: not reached" for name in (Lines(missing).texts() if kind == LINE else missing)]
     return [in_line(line) for line in lines]
 
 

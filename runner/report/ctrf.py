@@ -17,9 +17,8 @@ from runner.record.events import (
     VariantFinished,
     VariantPlanned,
     end_of,
-    finished_of,
-    planned_of,
     start_of,
+    variants_of,
 )
 from runner.report.failure import headline, render_failure
 from runner.report.handlers import EndFile, Options
@@ -55,13 +54,13 @@ def reporter(path: Path, options: Options) -> EndFile:
 
 def render(events: Sequence[Event]) -> str:
     """Return the report of a run. A variant without a verdict is ``pending``; XFAIL and SKIP are ``skipped``."""
-    variants: dict[tuple[str, str], VariantPlanned | VariantFinished] = {**planned_of(events), **finished_of(events)}
+    variants = variants_of(events)
     started = start_of(events)
     ended = end_of(events)
-    several = several_environments([*((started,) if started else ()), *variants.values()])
-    red = sum(getattr(event, "verdict", "") in RED for event in variants.values())
+    several = several_environments([*((started,) if started else ()), *variants])
+    red = sum(getattr(event, "verdict", "") in RED for event in variants)
     limit = max(512, min(TEXT_LIMIT, TEXTS // (2 * red or 1)))
-    tests = [_test(event, several, limit) for event in variants.values()]
+    tests = [_test(event, several, limit) for event in variants]
     counts = Counter(test["status"] for test in tests)
     moment = utc_of(started.started) if started else None
     start = max(0, round(1000 * moment.timestamp())) if moment else 0
@@ -101,18 +100,20 @@ def _test(event: VariantPlanned | VariantFinished, several: bool, limit: int) ->
     }
     if isinstance(event, VariantFinished):
         kind = kind_of(event.verdict)
-        test["status"] = "pending" if event.verdict == "NOT-RUN" else _STATUS[kind]
-        test["duration"] = round(1000 * seconds(event.seconds))
-        test["rawStatus"] = in_line(event.verdict)
-        test |= {"message": headline(event)} if kind else {}
-        test |= {"trace": cap(render_failure(event), limit)} if kind in ("failure", "error") else {}
-        test |= (
-            {"stdout": cap(clean(event.output), limit).split("\n")}
-            if kind in ("failure", "error") and event.output
-            else {}
-        )
-        test |= {"flaky": True} if event.verdict == "FLAKY" else {}
-        test |= {"retries": event.attempts - 1} if event.attempts > 1 else {}
-        test |= {"tags": [in_line(label) for label in event.labels]} if event.labels else {}
+        bad = kind in ("failure", "error")
+        details = {
+            "message": headline(event) if kind else "",
+            "trace": cap(render_failure(event), limit) if bad else "",
+            "stdout": cap(clean(event.output), limit).split("\n") if bad and event.output else [],
+            "flaky": event.verdict == "FLAKY",
+            "retries": max(0, event.attempts - 1),
+            "tags": [in_line(label) for label in event.labels],
+        }
+        test |= {
+            "status": "pending" if event.verdict == "NOT-RUN" else _STATUS[kind],
+            "duration": round(1000 * seconds(event.seconds)),
+            "rawStatus": in_line(event.verdict),
+            **{name: value for name, value in details.items() if value},
+        }
     facts = {name: one_line(str(value)) for name in _FACTS if (value := getattr(event, name, None))}
     return {**test, "extra": {**facts, "oracles": [in_line(word) for word in getattr(event, "oracles", ())]}}

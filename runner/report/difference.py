@@ -11,7 +11,6 @@ import itertools
 import operator
 import statistics
 import textwrap
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,10 +128,10 @@ _NAMED = 10  # backends or versions of a log that a message names
 def _content(log: Log) -> str:
     """Return what a log can be divided by."""
     events = variants_of(log.events)
+    values = {word: [*dict.fromkeys(getattr(event, word) for event in events)] for word in ("torch", "backend")}
     parts = [
-        f"{word} {', '.join(values[:_NAMED])}" + (", ..." if len(values) > _NAMED else "")
-        for word in ("torch", "backend")
-        for values in ([*dict.fromkeys(getattr(event, word) for event in events)],)
+        f"{word} {', '.join(names[:_NAMED])}" + (", ..." if len(names) > _NAMED else "")
+        for word, names in values.items()
     ]
     return in_line(f"{log.path} has {' and '.join(parts)}" if events else f"{log.path} has no variant")
 
@@ -233,8 +232,7 @@ class Comparison:
     @property
     def counts(self) -> dict[str, int]:
         """Return how many variants each section has, in order."""
-        counts = Counter(change.section for change in self.changes)
-        return {name: counts[name] for name in SECTIONS}
+        return {name: len(self.section(name)) for name in SECTIONS}
 
     def blocks(self, section: str, limit: int | None = None) -> list[tuple[Group | None, list[Change]]]:
         """Return the first ``limit`` changes of a section. Failures are grouped by the signature of the new side, the

@@ -29,7 +29,7 @@ from typing import Any
 
 from runner.contract.oracles import row_of
 from runner.diagnostics import shown_file, source_line
-from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
+from runner.record.events import Event, Key, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source, headline, render_failure
 from runner.report.handlers import Dialect, LiveFile, Options
 from runner.report.table import several_environments
@@ -150,8 +150,6 @@ Without room for outputs no property is said twice, and without room for texts a
 
 _COUNTED = (("failures", "failure"), ("errors", "error"), ("skipped", "skipped"))
 
-_Key = tuple[str, str]  # (variant id, torch)
-
 
 @dataclass(slots=True)
 class _Suite:
@@ -185,10 +183,10 @@ class _Model:
     def __init__(self, dialect: Dialect, source: Source) -> None:
         self._dialect, self._source = dialect, source
         self._started: RunStarted | None = None
-        self._planned: dict[_Key, VariantPlanned | VariantFinished] = {}  # in the plan's order
-        self._results: dict[_Key, VariantFinished] = {}
+        self._planned: dict[Key, VariantPlanned | VariantFinished] = {}  # in the plan's order
+        self._results: dict[Key, VariantFinished] = {}
         self._suites: list[_Suite] | None = None  # None when the plan has changed since
-        self._testcases: dict[_Key, list[_Testcase]] = {}
+        self._testcases: dict[Key, list[_Testcase]] = {}
         self._changed: dict[_Testcase, None] = {}  # those whose text is out of date, in order
         self._level = self._size = 0  # the size is of all testcases
 
@@ -198,11 +196,11 @@ class _Model:
             case RunStarted():
                 self._started, self._suites = event, None
             case VariantPlanned():
-                if (event.id, event.torch) in self._planned:
+                if event.key in self._planned:
                     raise ValueError(f"planned twice: {event.id} (torch {event.torch})")
-                self._planned[event.id, event.torch], self._suites = event, None
+                self._planned[event.key], self._suites = event, None
             case VariantFinished():
-                key = (event.id, event.torch)
+                key = event.key
                 if key in self._results and self._results[key].verdict != "NOT-RUN":
                     raise ValueError(f"finished twice: {event.id} (torch {event.torch})")
                 self._results[key] = event

@@ -70,12 +70,14 @@ def compared_lines(event: VariantFinished) -> list[str]:
 def _accuracy(entry: Mapping[str, Any]) -> str:
     """Return the numbers of one output or gradient in a line; an entry may lack all but its path."""
     parts = [f"{entry.get('different', '?')} of {entry.get('elements', '?')} elements have other bits"]
-    parts += [f"{side} off by {number(entry[side].get('largest', '?'))} units" for side in _SIDES if side in entry]
+    parts += [
+        f"{side} off by {number(entry[side].get('largest', '?'))} units"
+        for side in ("eager", "compiled")
+        if side in entry
+    ]
     parts.append(f"signal to noise {number(entry.get('sqnr', '?'))} dB")
     return f"accuracy of {entry['path']}: {', '.join(parts)}"
 
-
-_SIDES = ("eager", "compiled")
 
 NOT_RUN = "NOT-RUN"
 NOTHING = "-"  # this combination was never asked for

@@ -162,8 +162,7 @@ def _giving(case: Case, steps: Sequence[Step], path: str) -> int | None:
     if value.name == "_":
         return len(steps) - 1
     name = value.name
-    giving = [number for number, step in enumerate(steps) if name in step.out or _writes(step, name)]
-    return giving[-1] if giving else None
+    return max((number for number, step in enumerate(steps) if name in step.out or _writes(step, name)), default=None)
 
 
 def _taking(case: Case, steps: Sequence[Step], name: str) -> int | None:
