@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -350,25 +350,15 @@ def render_times(results: Results) -> str:
     finished = [event for event in results.finished if not event.cached]
     slowest = sorted(finished, key=lambda event: -seconds(event.seconds))[:_SLOWEST]
     longest = max((seconds(event.seconds) for event in slowest), default=0.0) or 1.0
-    totals: dict[tuple[str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for event in finished:
-        total = totals[event.backend, event.torch]
-        total["results"] += 1
-        total["seconds"] += seconds(event.seconds)
-        for name, _ in _PARTS:
-            value = event.spent.get(name, 0.0)
-            total[name] += seconds(value) if isinstance(value, int | float) else 0.0
+    totals = grouped(finished, lambda event: (event.backend, event.torch))
     return render_template(
         "times.html.j2",
         measured=plural(len(finished), "result"),
         cached=len(results.finished) - len(finished),
         parts=[meaning for _, meaning in _PARTS],
         totals=[
-            (
-                one_line(backend, 100), in_line(torch), int(total["results"]), duration(total["seconds"]),
-                duration(total["seconds"] / total["results"]), [duration(total[name]) for name, _ in _PARTS],
-            )
-            for (backend, torch), total in [*totals.items()][:_BACKENDS]
+            (one_line(backend, 100), in_line(torch), len(events), *_seconds_of(events))
+            for (backend, torch), events in [*totals.items()][:_BACKENDS]
         ],
         slowest=[
             (
@@ -378,6 +368,13 @@ def render_times(results: Results) -> str:
             for event in slowest
         ],
     )  # fmt: skip
+
+
+def _seconds_of(events: Sequence[VariantFinished]) -> tuple[str, str, list[str]]:
+    """The seconds of results: together, of one on average, and by what they were spent on."""
+    total = sum(seconds(event.seconds) for event in events)
+    parts = [duration(sum(seconds(event.spent.get(name, 0.0)) for event in events)) for name, _ in _PARTS]
+    return duration(total), duration(total / len(events)), parts
 
 
 TEXT = 32 * 1024
