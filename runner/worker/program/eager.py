@@ -23,7 +23,6 @@ from runner.worker.program.errors import InvalidCase
 from runner.worker.program.load import LoadedCase, Source, configured
 from runner.worker.program.observe import Observation, Settings, observe, observe_again
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.counters import start_counting
 
 _TORCH = Path(torch.__file__).parent
 _OPERATORS = tuple(str(_TORCH / folder) for folder in ("_higher_order_ops", "nn/attention"))
@@ -68,7 +67,7 @@ def observe_eager(source: Source, loaded: LoadedCase, settings: Settings) -> Obs
         return eager
     names = ", ".join(eager.compilations)
     source.stance = "force_eager"
-    start_counting()
+    counters.start_counting()
     plain = observe_again(source, settings)
     if plain.error is not None and eager.error is None:
         raise InvalidCase(

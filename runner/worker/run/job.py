@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ import torch
 from runner.contract import loaded_code, settings
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Record, Trust
-from runner.contract.loaded_code import find_loaded_code
 from runner.contract.oracles import RULED, TWIN, row_of
 from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
@@ -51,7 +49,6 @@ from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import batch, vary
 from runner.worker.tensors import missing_place
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.doors import absences
 from runner.worker.torch_private.dynamo import CompileWatch
 
@@ -109,7 +106,7 @@ def judge_job(job: Job, send: Send) -> Record:
         run.record = replace(run.record, trust=Trust("SKIP", str(error)))
     phases.end()
     seconds = {name: round(seconds, 6) for name, seconds in phases.seconds.items()}
-    code = tuple(find_loaded_code(_KNOWN)) if job.lists_code else ()
+    code = tuple(loaded_code.find_loaded_code(_KNOWN)) if job.lists_code else ()
     return replace(run.record, seconds=seconds, code=code, unchecked=absences())
 
 
@@ -135,7 +132,7 @@ def require(job: Job) -> None:
             raise Unavailable(f"no package {package} here")
 
 
-@cache
+@functools.cache
 def is_installed(package: str) -> bool:
     """Return whether installed packages' metadata know a name, as pip writes it or as import does. Nothing is imported.
 
@@ -177,7 +174,7 @@ def observe_backend(
         InvalidCase: the case cannot be loaded, or torch.compile refuses its arguments.
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
-    start_counting()
+    counters.start_counting()
     settings = replace(Settings.of(job), roots=eager.roots)
     loaded = source.load(settings.seed, launching=True, twin=twin)
     validate_distributions(False)
@@ -228,7 +225,7 @@ class _Run:
         require(self.job)
         compile_module = backends.build(self.job.backend)
         validate_distributions(True)
-        start_counting()
+        counters.start_counting()
         loaded = self.source.load(self.settings.seed)
         self.phases.begin("eager")
         eager = observe_eager(self.source, loaded, self.settings)
