@@ -331,6 +331,8 @@ def _line(chain: list[BaseException], source: str) -> int | None:
     return next((numbers[-1] for numbers in lines if numbers), None)
 
 
+# --- who raised an exception: torch, the backend's own package, or another one ---
+
 OWN = "runner"
 
 

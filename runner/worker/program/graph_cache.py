@@ -22,7 +22,8 @@ from runner.contract.job import Job
 from runner.contract.settings import PASSED
 from runner.worker.program.load import configured
 from runner.worker.torch_private import counters
-from runner.worker.torch_private.settings import CACHE_DIR, entry_of_flag
+from runner.worker.torch_private.preparation import CACHE_DIR
+from runner.worker.torch_private.settings import entry_of_flag
 
 TAG = "torch.compiler.config.cache_key_tag"
 CACHES = ("torch._inductor.config.fx_graph_cache", "torch._functorch.config.enable_autograd_cache")

@@ -545,6 +545,9 @@ def _have_moved(earlier: Sequence[torch.Tensor], device: str) -> bool:
     return not all(torch.equal(*pair) for pair in states)
 
 
+# --- steps of an optimizer between calls ---
+
+
 class Steps:
     """The optimizer of a case, which steps by the gradients of the call before."""
 
@@ -571,6 +574,9 @@ class Steps:
             self._step()
         for parameter in self._model.parameters():
             parameter.grad = None
+
+
+# --- threads and devices of calls ---
 
 
 def in_new_thread(function: Callable[[], Any]) -> Any:
@@ -614,6 +620,9 @@ def end_if_lost(device: str) -> None:
     except RuntimeError as error:
         print(f"the device {device} is lost: {error}", file=sys.stderr, flush=True)
         os._exit(LOST)
+
+
+# --- inputs and state before they meet the model ---
 
 
 def originals(loaded: LoadedCase, settings: Settings) -> dict[tuple[int, str], Leaf]:

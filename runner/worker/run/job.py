@@ -427,6 +427,9 @@ class _Run:
                   accuracy=tuple(evidence.accuracy))  # fmt: skip
 
 
+# --- preparation of a task about a case ---
+
+
 def with_source(job: Job, work: Callable[[Source], dict[str, Any]], folder: str | None = None) -> dict[str, Any]:
     """Return the record of ``work``, which is given the case's source. A case that is wrong gives its ``error``.
 
@@ -463,6 +466,8 @@ def own_cache() -> Iterator[None]:
     with temporary_folder() as folder, variable("TORCHINDUCTOR_CACHE_DIR", folder):
         yield
 
+
+# --- the twin of a case: an equal program, compiled ---
 
 _OF_TWINS = frozenset(
     ("compile-error", "runtime-error", "structure", "shape", "dtype", "mutation", "nonfinite", "value", "grad")

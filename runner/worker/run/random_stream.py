@@ -88,6 +88,8 @@ def _agree(
     return not any(_may_come_of_draws(finding) for finding in again)
 
 
+# --- random numbers by their place ---
+
 _STEP, _SHIFT = 0.6180339887498949, 0.4142135623730951
 """Multiples of either, without their whole parts, lie evenly between zero and one."""
 
@@ -189,6 +191,10 @@ def _kernels(draws: Draws) -> dict[str, Kernel]:
 @contextlib.contextmanager
 def pinned_numbers(device: str, draws: Draws) -> Iterator[None]:
     """Let torch's operators draw numbers by their place while the block lasts, and count the draws.
+
+    A number depends on which element of a draw it is, and not on the generator. Two programs that draw for the same
+    tensors then get the same numbers, whatever the order of memory or of the draws and whichever operator draws:
+    ``bernoulli(p)`` is ``rand() < p`` here. Operators without a kernel above draw as ever.
 
     Raises:
         ImportError: torch cannot replace kernels.

@@ -349,6 +349,9 @@ def copy(device: str, size: int, least: int) -> dict[str, Any]:
     return {"seconds": spread(seconds), "bytes": 2 * source.numel() * source.element_size()}
 
 
+# --- a model and its inputs as one thing to call again and again ---
+
+
 class RepeatedCall:
     """The case's first call, to be repeated. Inputs are made once; the grad mode around it is the caller's."""
 

@@ -112,6 +112,8 @@ def watch_applications(
     _DISABLE.put(staticmethod(disable_subsystem))
 
 
+# --- the minifiers ---
+
 _INDUCTOR = Door("torch:_TorchCompileInductorWrapper", "mode and options of Inductor do not reach the minifier")
 _FLAGS = Door("torch._inductor.config", "mode and options of Inductor do not reach the minifier")
 RUN = Door("torch._dynamo.debug_utils:run_fwd_maybe_bwd", "crashes are not minified after Dynamo")

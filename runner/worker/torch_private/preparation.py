@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from runner.worker.torch_private.doors import Door
-from runner.worker.torch_private.settings import CACHE_DIR
 
+CACHE_DIR = Door("torch._inductor.runtime.cache_dir_utils:cache_dir", "graphs are not kept from run to run")
 DYNAMO = Door("torch._dynamo", "nothing is compiled")
 _INDUCTOR = Door("torch._inductor.compile_fx", "Inductor compiles nothing")
 _HEADER = Door(
@@ -121,6 +121,8 @@ def forget_fakes() -> None:
     """Forget what fake tensors have told about operators."""
     _FORGET_FAKES.call()
 
+
+# --- vector instructions ---
 
 _UNPROBED = "vector instructions are not probed before the first kernel"
 _CHECKER = Door("torch._inductor.cpu_vec_isa:x86_isa_checker", _UNPROBED)

@@ -107,7 +107,8 @@ def _shorten(hooks: dict[Any, Any], size: int) -> None:
         hooks.popitem()
 
 
-CACHE_DIR = Door("torch._inductor.runtime.cache_dir_utils:cache_dir", "graphs are not kept from run to run")
+# --- flags ---
+
 _FLAG_MODULE = Door(
     "torch.utils._config_module:ConfigModule", "flags that a case changes stay changed in a living process"
 )

@@ -16,7 +16,7 @@ from torch._inductor.runtime import runtime_utils
 from runner.worker.program.load import configured
 from runner.worker.torch_private import doors, preparation
 from runner.worker.torch_private.doors import Door
-from runner.worker.torch_private.settings import CACHE_DIR
+from runner.worker.torch_private.preparation import CACHE_DIR
 
 
 def test_guards_are_evaluated_but_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
