@@ -99,13 +99,11 @@ class Reader:
 
     def files(self, paths: Iterable[str | Path]) -> list[Suite]:
         """Read every file below a directory as ``suites`` does, manual suites and specs too: for validating."""
-        return self.suites(file for path in paths for file in self._files(Path(path)))
-
-    def _files(self, path: Path) -> list[Path]:
-        try:
-            return self._walk.below(path, (SPEC, SUITE)) if os.path.isdir(path) else [path]
-        except FolderLimit as error:
-            raise PathError(f"{path}: {error}; {error.hint}") from None
+        return self.suites(
+            file
+            for path in map(Path, paths)
+            for file in (self._walk.below(path, (SPEC, SUITE)) if os.path.isdir(path) else [path])
+        )
 
     def spec_as_suite(self, path: Path) -> Suite:
         """Return a spec file as a suite under the default backend; cases that launch kernels run under the kernels'
@@ -343,10 +341,7 @@ def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path
     for name in paths:
         path = Path(name)
         if os.path.isdir(path):  # unlike Path's own, no error for a name that is too long
-            try:
-                matches = _directory(path, walk)
-            except FolderLimit as error:
-                raise PathError(f"{path}: {error}; {error.hint}") from None
+            matches = _directory(path, walk)
         elif not os.path.exists(path) and os.path.islink(path):
             raise PathError(f"{name} is a link to {os.readlink(path)}, which does not exist or leads in a circle")
         elif not os.path.exists(path):
@@ -421,16 +416,22 @@ class Walk:
     _files: int = 0
 
     def below(self, folder: Path, endings: tuple[str, ...]) -> list[Path]:
-        """Return the regular files below a folder, sorted, without hidden ones. Raises FolderLimit."""
+        """Return the regular files below a folder, sorted, without hidden ones.
+
+        Raises PathError for more folders or files than the limits allow.
+        """
         files, stack = [], [folder]
-        while stack:
-            for entry in self._entries(stack.pop()):
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    stack.append(Path(entry.path))
-                elif entry.name.endswith(endings) and _is_own(entry.path):
-                    files.append(self._counted(Path(entry.path)))
+        try:
+            while stack:
+                for entry in self._entries(stack.pop()):
+                    if entry.name.startswith("."):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        stack.append(Path(entry.path))
+                    elif entry.name.endswith(endings) and _is_own(entry.path):
+                        files.append(self._counted(Path(entry.path)))
+        except FolderLimit as error:
+            raise PathError(f"{folder}: {error}; {error.hint}") from None
         return sorted(files)
 
     def matching(self, folder: Path, pattern: str, ending: str) -> list[Path]:
