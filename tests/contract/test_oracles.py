@@ -88,10 +88,9 @@ def literals(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_oracle_that_code_compares_with_has_a_row() -> None:
-    words = {
-        word for path in RUNNER.rglob("*.py") for word in literals(ast.parse(path.read_text())) if isinstance(word, str)
-    }
-    assert words and words <= ROWS.keys()
+    words = {word for path in RUNNER.rglob("*.py") for word in literals(ast.parse(path.read_text()))}
+    names = {word for word in words if isinstance(word, str) and word}  # an empty text stands for no oracle
+    assert names and names <= ROWS.keys()
 
 
 def test_the_schema_of_logs_has_the_severities_in_their_order() -> None:
