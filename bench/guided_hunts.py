@@ -17,7 +17,7 @@ from tabulate import tabulate
 
 from runner.generate.generator import read_parents
 from runner.hunt.groups import FAILURES, Head, Round, append_line, read_ledger
-from runner.hunt.rounds import Guidance, Rounds, settings_for
+from runner.hunt.hunt import Guidance, Rounds, settings_for
 from runner.session.plan import find_environments
 from runner.session.settings import RunSettings
 

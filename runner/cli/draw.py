@@ -43,8 +43,7 @@ from runner.hunt.groups import (
     render,
     write_empty_triage,
 )
-from runner.hunt.hunt import Bounds, Hunt
-from runner.hunt.rounds import Guidance, Rounds, settings_for
+from runner.hunt.hunt import Bounds, Guidance, Hunt, Rounds, settings_for
 from runner.record.store import LOCK, lock, output_folder
 from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings

@@ -1,6 +1,11 @@
 """The order of a hunt: rounds while there is time for one more, between them reductions that keep to their share, then
 reports.
 
+In a round cases are drawn by their numbers and run, and what is red is kept. A guided hunt draws by what its earlier
+rounds reached: rare operators, and changes of the cases that reached something new. ``reached`` are names such as
+``lowering aten.relu``, which a worker observes, and ``step torch.add`` and ``pair torch.add torch.sum``, which the text
+of a case says: the second operator reads a value of the first.
+
 Of a group its first case is reduced, and the reduced case is diagnosed and reported in upstream's form.
 """
 
@@ -9,25 +14,34 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import random
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from runner import interrupts
+from runner.cases.limits import Limits
 from runner.cases.model import Variant
 from runner.cases.serialize import plain
+from runner.contract.lines import Lines, is_text
 from runner.diagnose.bug_report import find_blame, gather
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine
 from runner.diagnose.repro import script
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError
+from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.files import read_text, replace_text
+from runner.generate.generator import CaseGenerator, Parents, read_parents, text_of, with_python_beside
+from runner.generate.mutations import Case, mutant_of
 from runner.hunt.groups import (
     CASE,
     FAILURES,
@@ -35,25 +49,346 @@ from runner.hunt.groups import (
     REPORT,
     SCRIPT,
     Group,
+    Head,
     Ledger,
     Line,
+    Red,
     Reduction,
     Report,
+    Round,
     State,
     append_line,
     folder_of,
     groups_of,
     read_triage,
+    request_of,
+    spec_of,
     write_groups,
 )
-from runner.hunt.rounds import Rounds
+from runner.record.events import RED, RunFinished, VariantFinished
 from runner.reduce.reducer import reduce_variant
 from runner.report.diagnosis import sentence
 from runner.report.issue import write
 from runner.session.collect import collect
+from runner.session.plan import Environment
+from runner.session.run import plan
+from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import duration, one_line, plural
-from runner.verdict.signature import id_of
+from runner.verdict.signature import assess, id_of, worst_findings
+from runner.verdict.stages import stage_of
+
+MUTANTS = 0.5
+"""Part of a round's cases that are mutants, where there is a parent."""
+CANDIDATES = 4
+"""Mutants of the hunt's own cases of which one is taken: the one with the most pairs of operators that no case had."""
+PARENTS = 400
+"""Parents from the hunt itself, at most: the last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a round draws: new cases with these numbers, of these operators, and mutants by their numbers."""
+
+    numbers: Sequence[int]
+    operators: Sequence[str]
+    mutants: Mapping[int, Case]
+    origin: str  # what the cases' docs say: no command draws them
+
+
+@dataclass(slots=True)
+class Guidance:
+    """What was reached so far, and the cases that are worth a change: those of the files that a person names, and the
+    hunt's own."""
+
+    seed: int
+    given: Parents
+    reached: set[str] = field(default_factory=set)
+    lines: Lines = field(default_factory=Lines)  # of the compiler's own source
+    own: list[Case] = field(default_factory=list)
+
+    def plan(self, round_number: int, numbers: Sequence[int], operators: Sequence[str]) -> Plan:
+        """Return what a round draws. It depends on the seed and on what the rounds before gave, and on nothing else."""
+        chance = random.Random(f"guided {self.seed} {round_number}")
+        pools = [pool for pool in (self.given, self.own) if pool]
+        count = int(len(numbers) * MUTANTS) if pools else 0
+        mutants, origin = {}, f"round {round_number} of a guided hunt"
+        for number in numbers[len(numbers) - count :]:
+            if (mutant := self._mutant(number, pools, origin, chance)) is not None:
+                mutants[number] = mutant
+        unused = [name for name in operators if f"step {name}" not in self.reached]
+        used = [name for name in operators if f"step {name}" in self.reached]
+        beside = chance.sample(used, min(len(used), len(unused))) if unused else used
+        return Plan(numbers[: len(numbers) - count], sorted([*unused, *beside]), mutants, origin)
+
+    def _mutant(
+        self, number: int, pools: Sequence[Sequence[Mapping[str, Any]]], again: str, chance: random.Random
+    ) -> Case | None:
+        """Return a mutant. A person's cases are parents as often as the hunt's own, which soon are many more.
+
+        A mutant of a person's case stays near to it. Of the others, the best of some candidates is taken.
+        """
+        name = f"mutant_{self.seed}_{number:05d}"
+        pool, donors = chance.choice(pools), chance.choice(pools)
+        tries = [
+            mutant_of(chance.choice(pool), chance.choice(donors), chance, name, again)
+            for _ in range(1 if pool is self.given else CANDIDATES)
+        ]
+        mutants = [mutant for mutant in tries if mutant is not None]
+        return max(mutants, key=lambda mutant: len(reached_by_text(mutant) - self.reached), default=None)
+
+    def _take(self, reached: Iterable[str]) -> None:
+        names = list(reached)
+        self.reached.update(name for name in names if not is_text(name))
+        self.lines.update(Lines(names))
+
+    def learn(self, reached: Iterable[str], parents: Iterable[Case]) -> None:
+        """Take up what a finished round reached, and its cases that are worth a change."""
+        self._take(reached)
+        self.own = [*self.own, *parents][-PARENTS:]
+
+    def learn_again(self, folder: Path, rounds: Sequence[Round], limits: Limits) -> None:
+        """Take up what a hunt's rounds gave before it was resumed.
+
+        Raises UsageError, InputError for a file that was changed.
+        """
+        for record in rounds:
+            self._take(record.reached)
+        for record in reversed(rounds):
+            if len(self.own) >= PARENTS:
+                break
+            self.own = [*parents_in(spec_of(folder, record.round), record.parents, limits), *self.own][-PARENTS:]
+
+
+def parents_in(path: Path, numbers: Sequence[int], limits: Limits) -> list[Case]:
+    """Return the cases with these numbers from the file of a round. Raises UsageError, InputError for a wrong file."""
+    if not numbers:
+        return []
+    cases = read_parents([str(path)], limits, "parents")
+    ends = [(case, case["name"].rpartition("_")[2]) for case in cases]  # people may add cases of their own
+    return [case for case, end in ends if end.isdecimal() and int(end) in numbers]
+
+
+def is_rare(name: str) -> bool:
+    """Return whether a case that reaches this first is worth a change.
+
+    Almost every case has a pair of operators that no other had.
+    """
+    return not name.startswith("pair ")
+
+
+def reached_by_text(case: Mapping[str, Any]) -> set[str]:
+    """Return the operators of a case, and the pairs of which the second one reads what the first one gives."""
+    names: set[str] = set()
+    givers: dict[str, str] = {}
+    for operator, reads, gives in _calls(case.get("chain", ())):
+        names.add(f"step {operator}")
+        names |= {f"pair {givers[name]} {operator}" for name in reads if name in givers}
+        givers |= dict.fromkeys(gives, operator)
+    return names
+
+
+def _calls(chain: Sequence[Any]) -> Iterator[tuple[str, set[str], set[str]]]:
+    """Yield each operator with the names of the values that it reads and gives; a step without a value reads the last
+    one."""
+    for step in chain:
+        if isinstance(step, str):
+            yield step, {"_"}, {"_"}
+        elif isinstance(step, dict) and isinstance(step.get("chain"), list):
+            yield from _calls(step["chain"])
+        elif isinstance(step, dict) and "." in (operator := next(iter(step))):
+            out = step.get("out", [])
+            reads = set(re.findall(r"\$(\w+)", str({key: value for key, value in step.items() if key != "out"})))
+            yield operator, reads or {"_"}, {"_", *([out] if isinstance(out, str) else out)}
+
+
+class Rounds(contextlib.AbstractContextManager["Rounds"]):
+    """Runs rounds of a hunt.
+
+    Its generator lives on between them, because torch's operator database takes seconds to import.
+    """
+
+    def __init__(
+        self, folder: Path, head: Head, environment: Environment, settings: RunSettings, ledger: Ledger,
+        say: Callable[[str], None], guidance: Guidance | None = None,
+    ) -> None:  # fmt: skip
+        """Start nothing yet. ``guidance`` knows what the rounds so far reached.
+
+        ``say`` takes one line that says what is being done; behind a semicolon stands what changes often.
+        """
+        self.folder, self.head, self.settings, self.ledger, self.say = folder, head, settings, ledger, say
+        self.guidance = guidance
+        self._engine = LocalEngine(
+            {environment.key: environment.python}, settings.slots(), warm={environment.key: "import"}
+        )
+        self.generator = CaseGenerator(self._engine, environment, request_of(head), settings.slots())
+        self._torch = environment.torch
+        self._operators: list[str] | None = None
+
+    def __exit__(self, *about: object) -> None:
+        """End the generator's processes."""
+        with interrupts.held():
+            self._engine.close()
+
+    def run(self, number: int, has_group: Callable[[str], bool]) -> Round:
+        """Draw and run a round, and write what its red results need.
+
+        Args:
+            number: of the round.
+            has_group: whether a signature's group is there already, or known; a group that is neither gets its folder
+            here.
+
+        Raises:
+            KeyboardInterrupt: it was cut short; nothing of it counts.
+            UsageError: the generator cannot work, or a backend is missing.
+        """
+        began = time.monotonic()
+        limit, backends = self.head.timeout, self.settings.backend
+        cases = {n: adapted(case, limit, backends) for n, case in self._draw(number).items()}
+        drawn = time.monotonic()
+        path = spec_of(self.folder, number)
+        results, variants = self._results(path, number, [*cases.values()]) if cases else ([], {})
+        by_name = {str(case["name"]): n for n, case in cases.items()}
+        numbers = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
+        red = self._red(path, cases, numbers, results, variants, has_group)
+        reached, parents = self._reached(cases, numbers, results, red)
+        kept = [case for n, case in cases.items() if n in {*parents, *(each.number for each in red)}]
+        if kept:
+            _write_cases(path, kept)
+        else:
+            path.unlink(missing_ok=True)
+        if self.guidance is not None:
+            self.guidance.learn(reached, parents_in(path, parents, self.settings.limits()))
+        verdicts = Counter[str](event.verdict for event in results)
+        seconds = time.monotonic() - drawn
+        return Round(
+            number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red, reached,
+            parents
+        )  # fmt: skip
+
+    def _draw(self, number: int) -> dict[int, Case]:
+        """Return the valid cases of a round, by their numbers."""
+        if self._operators is None:
+            self.say("reading torch's operator database")
+            self._operators = self.generator.find_operators()
+        first = number * self.head.batch
+        numbers = range(first, first + self.head.batch)
+        tick = partial(self.say, f"round {number}: drawing {self.head.batch} cases")
+        if self.guidance is None:
+            return self.generator.draw(numbers, tick)
+        planned = self.guidance.plan(number, numbers, self._operators)
+        return self.generator.draw(planned.numbers, tick, planned.operators, planned.origin, planned.mutants)
+
+    def _results(
+        self, path: Path, number: int, cases: Sequence[Case]
+    ) -> tuple[list[VariantFinished], Mapping[str, Variant]]:
+        """Run the cases, and return their results and their variants by id."""
+        _write_cases(path, cases)
+        # Reductions and reports need no coverage, so it is a setting of these runs alone.
+        settings = replace(self.settings, coverage=self.guidance is not None, coverage_lines=self.head.lines)
+        planned = plan(collect([path], settings), settings)
+        results: list[VariantFinished] = []
+
+        def tick(running: list[tuple[str, float, str]]) -> None:
+            self.say(f"round {number}: running {len(planned.planned)} variants; {len(results)} ended")
+
+        with contextlib.closing(run_plan(planned, settings, tick=tick)) as events:
+            for event in events:
+                if isinstance(event, VariantFinished):
+                    results.append(event)
+                elif isinstance(event, RunFinished) and event.interrupted:
+                    raise KeyboardInterrupt
+        return results, {job.variant.id: job.variant for job in planned.planned}
+
+    def _red(
+        self, path: Path, cases: Mapping[int, Case], numbers: Mapping[str, int], results: list[VariantFinished],
+        variants: Mapping[str, Variant], has_group: Callable[[str], bool],
+    ) -> tuple[Red, ...]:  # fmt: skip
+        """Return the red results, in the order of their cases."""
+        events = [event if event.signature else assess(event) for event in results if event.verdict in RED]
+        events.sort(key=lambda event: (numbers[event.id], event.id))
+        reds: list[Red] = []
+        for event in events:
+            variant, number = variants[event.id], numbers[event.id]
+            known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
+            red = _red_of(event, f"rounds/{path.name}", number, known)
+            is_there = has_group(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)
+            if not (known or is_there):
+                own = folder_of(self.folder, red.signature_id)
+                _write_cases(own / CASE, [cases[number]])
+                with contextlib.suppress(InputError):  # a value without a place in Python text
+                    if red.verdict in FAILURES:
+                        replace_text(own / SCRIPT, script(variant, event, self.settings.seed, self.settings.imports))
+            reds.append(red)
+        return tuple(reds)
+
+    def _reached(
+        self, cases: Mapping[int, Case], numbers: Mapping[str, int], results: Sequence[VariantFinished],
+        reds: Sequence[Red],
+    ) -> tuple[tuple[str, ...], tuple[int, ...]]:  # fmt: skip
+        """Return what no earlier round reached, and the numbers of the cases that are worth a change.
+
+        Those reached something first, or are the first of a signature in this round.
+        """
+        if self.guidance is None:
+            return (), ()
+        by_run: dict[int, set[str]] = defaultdict(set)
+        for event in results:
+            by_run[numbers[event.id]].update(event.reached)
+        reached, lines = set[str](), Lines()
+        parents = {*{red.signature_id: red.number for red in reversed(reds)}.values()}  # the first of each signature
+        for number, case in cases.items():
+            observed = by_run[number]
+            names = {name for name in observed if not is_text(name)} | reached_by_text(case)
+            names -= self.guidance.reached | reached
+            own_lines = Lines(observed) - self.guidance.lines - lines
+            reached |= names
+            lines.update(own_lines)
+            if own_lines or any(is_rare(name) for name in names):
+                parents.add(number)
+        return tuple(sorted([*reached, *lines.texts()])), tuple(sorted(parents))
+
+
+def _write_cases(path: Path, cases: Sequence[Case]) -> None:
+    """Write a spec file of cases, with their models in Python beside it."""
+    replace_text(path, text_of(with_python_beside(cases, path.parent)))
+
+
+def adapted(case: Case, timeout: float, backends: Sequence[str]) -> Case:
+    """Return a case that may take this many seconds, unless it has a limit of its own or the hunt has none.
+
+    A mode of torch.compile is left out unless all backends are torch's own: one of another package need not take it.
+    """
+    if any(stage_of(name) == "backend" for name in backends):
+        own = {key: value for key, value in case.get("compile", {}).items() if key != "mode"}
+        rest = {key: value for key, value in case.items() if key != "compile"}
+        case = {**rest, "compile": own} if own else rest
+    return {**case, "timeout": case.get("timeout", timeout)} if timeout else case
+
+
+def _red_of(event: VariantFinished, file: str, number: int, known: str) -> Red:
+    """Return what a hunt keeps of a result. Stage and oracle are those of the finding that its signature is made of."""
+    finding = worst_findings(event.findings)[0] if event.findings else None
+    return Red(
+        f"{file}::{event.id.partition('::')[2]}",
+        number,
+        event.verdict,
+        event.signature_id,
+        event.signature,
+        event.severity or "",
+        (finding.stage if finding else None) or "",
+        finding.oracle if finding else "",
+        one_line(event.reason, 500),
+        known,
+    )
+
+
+def settings_for(settings: RunSettings) -> RunSettings:
+    """Return the settings of a hunt's runs: its seed is the generator's, its budget and its shard are of all rounds.
+
+    No graph is stored, because every case is new.
+    """
+    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False, recompile=True)
 
 
 @dataclass(frozen=True, slots=True)

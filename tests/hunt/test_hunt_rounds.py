@@ -15,9 +15,9 @@ from runner.contract.lines import Lines
 from runner.files import replace_text
 from runner.generate.generator import text_of
 from runner.generate.mutations import Case
-from runner.hunt import rounds
+from runner.hunt import hunt
 from runner.hunt.groups import CASE, SCRIPT, Ledger, Round, folder_of, spec_of
-from runner.hunt.rounds import Guidance, Rounds, adapted, is_rare, parents_in, reached_by_text
+from runner.hunt.hunt import Guidance, Rounds, adapted, is_rare, parents_in, reached_by_text
 from runner.record.events import Event, VariantFinished
 from runner.session.plan import Planned
 from runner.session.settings import RunSettings
@@ -66,12 +66,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
                     event = replace(event, reached=reached.get(event.case.rpartition("::")[2], ()))
                 yield event
 
-        monkeypatch.setattr(rounds, "LocalEngine", lambda *arguments, **options: SimpleNamespace(close=lambda: None))
-        monkeypatch.setattr(rounds, "CaseGenerator", Generator)
+        monkeypatch.setattr(hunt, "LocalEngine", lambda *arguments, **options: SimpleNamespace(close=lambda: None))
+        monkeypatch.setattr(hunt, "CaseGenerator", Generator)
         monkeypatch.setattr(
-            rounds, "plan", lambda loaded, settings: SimpleNamespace(planned=[Planned(v, environment()) for v in loaded.variants])
+            hunt, "plan", lambda loaded, settings: SimpleNamespace(planned=[Planned(v, environment()) for v in loaded.variants])
         )  # fmt: skip
-        monkeypatch.setattr(rounds, "run_plan", run_plan)
+        monkeypatch.setattr(hunt, "run_plan", run_plan)
         with Rounds(
             tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None, guidance
         ) as runner:
@@ -227,11 +227,11 @@ def test_of_several_mutants_the_one_with_the_most_pairs_that_no_case_had_is_take
     features = reached_by_text(SMALL) | reached_by_text(longer)
 
     def new_pairs(candidates: int) -> int:
-        old_limit, rounds.CANDIDATES = rounds.CANDIDATES, candidates
+        old_limit, hunt.CANDIDATES = hunt.CANDIDATES, candidates
         try:
             plan = Guidance(7, (), set(features), own=[SMALL, longer]).plan(0, range(200), [])
         finally:
-            rounds.CANDIDATES = old_limit
+            hunt.CANDIDATES = old_limit
         return sum(len(reached_by_text(mutant) - features) for mutant in plan.mutants.values())
 
     assert new_pairs(4) > 1.5 * new_pairs(1)
@@ -265,7 +265,7 @@ def test_a_hunt_that_goes_on_knows_what_it_knew(tmp_path: Path) -> None:
 
 
 def test_the_last_parents_are_kept(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "PARENTS", 3)
+    monkeypatch.setattr(hunt, "PARENTS", 3)
     for number in range(4):
         cases = [{**SMALL, "name": f"wide_7_{2 * number + place:05}"} for place in range(2)]
         replace_text(spec_of(tmp_path, number), text_of(cases))
