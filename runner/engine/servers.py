@@ -13,7 +13,7 @@ import os
 import secrets
 import subprocess
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -322,7 +322,7 @@ class Server:
     hello: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     warm_death: str = ""
-    queues: dict[Kind, deque[Task]] = field(default_factory=dict)
+    queues: dict[Kind, deque[Task]] = field(default_factory=lambda: defaultdict(deque))
     workers: dict[int, Worker] = field(default_factory=dict)  # by their tickets
     departures: Counter[str] = field(default_factory=Counter)  # why how many living workers ended early
     _popen: ServerProcess | None = None
@@ -333,16 +333,13 @@ class Server:
 
     def add(self, task: Task) -> None:
         """Queue a job, and start if that has not happened."""
-        self._queue(task).append(task)
+        self.queues[Kind.of(task.job)].append(task)
         self.start()
 
     def start(self) -> None:
         """Start if that has not happened."""
         if self._popen is None and not self.failure:
             self._start()
-
-    def _queue(self, task: Task) -> deque[Task]:
-        return self.queues.setdefault(Kind.of(task.job), deque())
 
     @property
     def waiting(self) -> list[Task]:
@@ -443,7 +440,7 @@ class Server:
     def _again(self, current_job: RunningJob, deaths: int = 1) -> None:
         current_job.task.deaths += deaths
         current_job.forget()
-        self._queue(current_job.task).appendleft(current_job.task)
+        self.queues[Kind.of(current_job.task.job)].appendleft(current_job.task)
 
     def _finish(self, worker: Worker, status: int | None) -> Outcome:
         self.workers.pop(worker.ticket, None)

@@ -288,8 +288,7 @@ class Worker:
     def dismiss(self) -> None:
         """End a resting worker."""
         self._dismissed = time.monotonic()
-        if self.channel is not None:
-            self.channel.close()
+        self.forget()
 
     def overdue(self, now: float) -> bool:
         """Return whether it was dismissed and is still there, or hangs before a job that it was handed."""

@@ -396,9 +396,8 @@ def _operator(step: Any) -> str:
 def _reads_previous(step: Any) -> bool:
     """Return whether a step may read the value before it."""
     operator = _operator(step)
-    if not isinstance(step, dict) or not operator or "$_" in str(step):
-        return True  # it is bare, or a block
-    return step[operator] is None or (operator.startswith("nn.") and "call" not in step)
+    is_bare = not isinstance(step, dict) or not operator  # or a block
+    return is_bare or "$_" in str(step) or step[operator] is None or (operator.startswith("nn.") and "call" not in step)
 
 
 def _value(case: Mapping[str, Any], numbers: random.Random) -> tuple[int, str]:

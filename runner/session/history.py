@@ -269,13 +269,14 @@ def _names(runs: Path) -> list[str]:
 
 def _is_own(folder: Path) -> bool:
     """Return whether a folder is this user's, and holds a run and nothing else."""
+    logs = folder / _JOB_LOGS
     try:
-        if folder.stat(follow_symlinks=False).st_uid != os.getuid():
-            return False
-        logs = folder / _JOB_LOGS
-        if not _holds_only(folder, _FILES, _JOB_LOGS) or (logs.is_dir() and not _holds_only(logs, _JOB_LOG)):
-            return False
-        return isinstance(from_json(parse_line(next(lines(folder / _LOG), b""))), RunStarted)
+        return (
+            folder.stat(follow_symlinks=False).st_uid == os.getuid()
+            and _holds_only(folder, _FILES, _JOB_LOGS)
+            and (not logs.is_dir() or _holds_only(logs, _JOB_LOG))
+            and isinstance(from_json(parse_line(next(lines(folder / _LOG), b""))), RunStarted)
+        )
     except (OSError, ValueError):  # gone meanwhile, or no log of a run
         return False
 

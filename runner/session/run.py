@@ -60,6 +60,7 @@ from runner.session.preflight import refuse_missing_code
 from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings, parse_shard
 from runner.session.variant_run import VariantResult, run_variant
+from runner.text import plural
 
 Ticker = Callable[[list[tuple[str, float, str]]], None]
 
@@ -345,7 +346,9 @@ def _announce(
         if history.key_of(each) not in announced:
             yield planned_event(each)
     on_gpu = any(precision_flags(each.variant.device) and not skip_reason(each) for each in planned.planned)
-    texts = (_warnings(planned.loaded), planned.remark, PRECISE if on_gpu else "")
+    count = len(planned.loaded.diagnostics) - len(planned.loaded.errors)
+    warnings = f"{plural(count, 'warning')} about these files; runner validate shows them" if count else ""
+    texts = (warnings, planned.remark, PRECISE if on_gpu else "")
     yield from (Notice(text, "info") for text in texts if text)
 
 
@@ -412,8 +415,3 @@ def _started(planned: Plan, settings: RunSettings, folder: Path | None, argv: Se
         suites={suite.name: suite.file for suite in planned.loaded.suites},
     )
     return replace(start, signature=signature_of(start))
-
-
-def _warnings(loaded: Loaded) -> str:
-    count = len(loaded.diagnostics) - len(loaded.errors)
-    return f"{count} warning{'s' if count > 1 else ''} about these files; runner validate shows them" if count else ""

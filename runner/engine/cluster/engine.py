@@ -270,11 +270,12 @@ class Scheduler:
 
         A GPU that no node has is for a worker to report.
         """
-        if node.quarantined or len(node.tasks) >= (1 if task.losses else node.slots):
-            return False
+        has_slot = not node.quarantined and len(node.tasks) < (1 if task.losses else node.slots)
         kind, _, number = task.job.device.partition(":")
         needed = (int(number) + 1 if number.isdigit() else 1) if kind == "cuda" else 0
-        return node.gpus >= needed or all(peer.gpus < needed for peer in self.nodes.values() if not peer.refused)
+        return has_slot and (
+            node.gpus >= needed or all(peer.gpus < needed for peer in self.nodes.values() if not peer.refused)
+        )
 
     def finish(self, node: Node, report: Report) -> list[Outcome]:
         """Take a node's report. Return its outcomes, without those of cancelled jobs.
