@@ -22,13 +22,13 @@ from runner.worker.operators.choices import (
     search_otherwise,
     sort_otherwise,
     take_own,
+    toss_otherwise,
     turn_columns,
     turn_eigenvectors,
     turn_singular_vectors,
     turn_symmetric_vectors,
     write_otherwise,
 )
-from runner.worker.operators.steps import toss_otherwise
 
 Definition = Literal["", "indices", "set", "writes", "vectors", "pairs", "groups", "mantissas"]
 """What still holds for every legal result. Of the last two it does for several results together only. Nothing does of

@@ -20,11 +20,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values, equal_bits
-from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, overlaps_itself, share_elements
-from runner.worker.operators.exactness import map_arguments, names_of_written
+from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, compare_rounded, overlaps_itself, share_elements
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED, Freedom
-from runner.worker.operators.steps import compare_rounded
-from runner.worker.operators.table import freedom_of, row_of
+from runner.worker.operators.table import freedom_of, map_arguments, names_of_written, row_of
 from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, end_if_lost, observe
 from runner.worker.program.snapshot import storage_key

@@ -25,8 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.operators.choices import overlaps_itself
-from runner.worker.operators.exactness import is_exact, map_arguments, names_of_written
-from runner.worker.operators.table import row_of
+from runner.worker.operators.table import is_exact, map_arguments, names_of_written, row_of
 from runner.worker.torch_private.dispatch import HigherOrderOperator, current_mode, disable_modes, run_branches
 
 aten = torch.ops.aten

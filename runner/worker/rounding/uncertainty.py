@@ -16,8 +16,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves, tree_map
 
 from runner.worker import thresholds
-from runner.worker.operators.exactness import gives_whole_numbers, is_exact, is_view, rounds_nothing
-from runner.worker.operators.table import row_of
+from runner.worker.operators.table import gives_whole_numbers, is_exact, is_view, rounds_nothing, row_of
 from runner.worker.rounding.shadow import wide_dtype
 from runner.worker.tensors import largest, tolerance_for
 

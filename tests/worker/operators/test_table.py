@@ -16,9 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
 from runner.verdict.operators import DRAWING, INDICES, INDICES_BY_DIMENSION
-from runner.worker.operators.exactness import is_exact
 from runner.worker.operators.freedoms import FREEDOMS
-from runner.worker.operators.table import ARITHMETIC, TABLE, Operator, freedom_of, kink_of, row_of
+from runner.worker.operators.table import ARITHMETIC, TABLE, Operator, freedom_of, is_exact, kink_of, row_of
 from runner.worker.tensors import finite_difference, planes
 from runner.worker.torch_private.operator_database import entries
 

@@ -11,9 +11,8 @@ import torch
 from worker_jobs import oracles, passes, run, source
 
 from runner.worker import thresholds
-from runner.worker.operators.choices import Call, Draw, overlaps_itself, share_elements, targets
+from runner.worker.operators.choices import Call, Draw, compare_rounded, overlaps_itself, share_elements, targets
 from runner.worker.operators.freedoms import FREEDOMS, OVERLAP, ROUNDED, SHARED
-from runner.worker.operators.steps import compare_rounded
 from runner.worker.rerun.agreement import Agreement
 
 aten = torch.ops.aten
