@@ -14,9 +14,15 @@ from runner.contract.finding import Finding
 from runner.contract.oracles import METADATA, NEARER, OVERFLOWED, ROUNDING, row_of
 from runner.worker import thresholds
 from runner.worker.comparison.accuracy import bounded_rule, measure
-from runner.worker.comparison.adjudication import Movement
-from runner.worker.comparison.compare import Comparison, compare_values, equal_bits, lies_within, same_python
-from runner.worker.comparison.small_tensors import compare_small_tensors
+from runner.worker.comparison.compare import (
+    Comparison,
+    Movement,
+    compare_small_tensors,
+    compare_values,
+    equal_bits,
+    lies_within,
+    same_python,
+)
 from runner.worker.judge.evidence import Evidence
 from runner.worker.program.memory import Gaps
 from runner.worker.program.observe import CallRecord, Observation
