@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import elements, snapshot
-from runner.worker.rerun.wide_values import WideValues
+from runner.worker.rerun.reference import WideValues
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ def _observed(value: Any) -> Observation:
 def _wide(eager: Observation, reference: Any) -> WideValues:
     """Return the float64 values of a result that was computed elsewhere."""
     if reference is None:
-        return WideValues()
+        return WideValues([])
     expected, actual = eager.calls[0].outputs, snapshot(reference, "output", copy=False)
     if expected.structure != actual.structure:
         raise ValueError(f"the reference is {actual.structure}, and eager's result {expected.structure}")
-    tensors = {}
+    leaves = {}
     for leaf, wide_leaf in zip(expected.leaves, actual.leaves, strict=True):
         values, wide = elements(leaf), elements(wide_leaf)
         if values is None or wide is None:
@@ -119,5 +119,6 @@ def _wide(eager: Observation, reference: Any) -> WideValues:
             raise ValueError(f"{leaf.path}: the reference has shape {list(wide.shape)}, eager's {list(values.shape)}")
         if values.is_floating_point() > wide.is_floating_point() or values.is_complex() > wide.is_complex():
             raise ValueError(f"{leaf.path}: the reference has {wide.dtype}, which is no wider form of {values.dtype}")
-        tensors[leaf.path] = wide.to(torch.complex128 if wide.is_complex() else torch.float64)
-    return WideValues(tensors)
+        wide = wide.to(torch.complex128 if wide.is_complex() else torch.float64)
+        leaves[leaf.path] = wide_leaf if wide_leaf.metadata is None else replace(wide_leaf, value=wide)
+    return WideValues([leaves])

@@ -14,8 +14,8 @@ from runner.contract.job import Job
 from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, UNSPECIFIED
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import WITHOUT_ELEMENTS, Leaf
+from runner.worker.rerun.reference import WideValues
 from runner.worker.rerun.undefined import Undefined
-from runner.worker.rerun.wide_values import WideValues
 
 
 @dataclass

@@ -8,8 +8,7 @@ move with it are open between the gradients of these runs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -19,79 +18,7 @@ from torch.utils._pytree import tree_leaves
 from runner.worker import thresholds
 from runner.worker.operators.choices import Call, Draw, aten
 from runner.worker.operators.table import kink_of, row_of
-from runner.worker.program.observe import Observation
-from runner.worker.program.snapshot import elements
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
-from runner.worker.tensors import planes
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The lowest and the highest of each element of a leaf in several runs, as planes; without bounds where one is not
-    finite."""
-
-    shape: torch.Size
-    low: torch.Tensor
-    high: torch.Tensor
-
-    def open_elements(self) -> torch.Tensor:
-        """Return which elements were not the same in all runs, in the leaf's shape."""
-        return (self.low != self.high).any(dim=1).view(self.shape)
-
-    def reaches(self, compiled: torch.Tensor, beyond: torch.Tensor | float = thresholds.BEYOND.value) -> torch.Tensor:
-        """Return which elements lie among those of the runs, or ``beyond`` by so many times their range, in the leaf's
-        shape."""
-        if compiled.shape != self.shape:
-            return torch.zeros(self.shape, dtype=torch.bool)
-        reach, flat = torch.as_tensor(beyond).reshape(-1, 1) * (self.high - self.low), planes(compiled)
-        near = (flat >= self.low - reach) & (flat <= self.high + reach)
-        return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
-
-    def joined(self, other: Spread | None) -> Spread:
-        """Return the spread of the runs of both."""
-        if other is None or other.shape != self.shape:
-            return self
-        return Spread(self.shape, torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
-
-
-def spread_of(values: torch.Tensor) -> Spread:
-    """Return the spread of one run's elements."""
-    flat = planes(values)
-    return Spread(
-        values.shape,
-        torch.where(flat.isfinite(), flat, -torch.inf),
-        torch.where(flat.isfinite(), flat, torch.inf),
-    )
-
-
-def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[tuple[int, str], Spread]:
-    """Return the spreads of the gradients that are not the same in all runs, by call and path. A call that raised in
-    one has none.
-
-    NaN and infinity of a moved run say nothing: the gradient of a maximum divides by the number of elements that equal
-    it, and none of the moved ones may.
-    """
-    spreads = {}
-    for call, (own, *moved_records) in enumerate(zip(eager.calls, *(run.calls for run in runs), strict=False)):
-        if any(record.error is not None for record in (own, *moved_records)):
-            break
-        for path, leaf in own.gradients.items():
-            first, *moved_elements = (
-                elements(each) if each is not None else None
-                for each in (leaf, *(record.gradients.get(path) for record in moved_records))
-            )
-            if first is None:
-                continue
-            flat = [planes(first)]
-            flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
-            runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
-            moved = runs_of_leaf[1:]  # these alone: eager itself may have run before a function was replaced
-            is_open = (moved != moved[:1]).any(dim=0)
-            sides = (torch.where(is_open, side, flat[0]) for side in (runs_of_leaf.amin(0), runs_of_leaf.amax(0)))
-            spread = Spread(first.shape, *sides)
-            if bool(spread.open_elements().any()):
-                spreads[call, path] = spread
-    return spreads
 
 
 class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]

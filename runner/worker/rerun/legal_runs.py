@@ -27,14 +27,25 @@ from runner.worker.program.load import Source
 from runner.worker.program.observe import Observation, Settings, end_if_lost, observe
 from runner.worker.program.snapshot import storage_key
 from runner.worker.program.walk import flatten
-from runner.worker.rerun import kinks
-from runner.worker.rerun.differences import elements_of, mark
-from runner.worker.rerun.picks import Picks, is_pick
-from runner.worker.rerun.undefined import Range, Result, Undefined, Use
+from runner.worker.rerun.kinks import Kinks
+from runner.worker.rerun.undefined import (
+    Key,
+    Picks,
+    Range,
+    Result,
+    Spread,
+    Undefined,
+    Use,
+    elements_of,
+    is_pick,
+    mark,
+    spread_of,
+    spreads_of,
+)
 from runner.worker.rounding.uncertainty import Uncertainties, fitting
 from runner.worker.tensors import tolerance_for
 
-M = TypeVar("M", "LegalChoices", kinks.Kinks)
+M = TypeVar("M", "LegalChoices", Kinks)
 
 
 class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
@@ -164,15 +175,15 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     uses: list[Use] = []
     outputs: list[list[tuple[str, torch.Tensor]]] = []
     operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
-    masks: dict[tuple[int, str], torch.Tensor | None] = {}
-    ranges: defaultdict[tuple[int, str], Range] = defaultdict(Range)
-    spreads: dict[tuple[int, str], kinks.Spread] = {}
+    masks: dict[Key, torch.Tensor | None] = {}
+    ranges: defaultdict[Key, Range] = defaultdict(Range)
+    spreads: dict[Key, Spread] = {}
     has_moved, largest = False, 0
 
     def widen(legal: Observation) -> None:
         for key, values in elements_of(legal):
             ranges[key].extend(values)
-            spreads[key] = kinks.spread_of(values).joined(spreads.get(key))
+            spreads[key] = spread_of(values).joined(spreads.get(key))
 
     widen(eager)
     # Legal runs are held against each other: eager itself may have run before a function of torch was replaced.
@@ -213,22 +224,20 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     )
 
 
-def _find_kinks(
-    source: Source, settings: Settings, eager: Observation
-) -> tuple[dict[tuple[int, str], kinks.Spread], list[str]]:
+def _find_kinks(source: Source, settings: Settings, eager: Observation) -> tuple[dict[Key, Spread], list[str]]:
     """Return between which elements gradients move with the arguments of kinks, and the operators whose gradients these
     are."""
     runs: list[Observation] = []
     names: set[str] = set()
     amounts: list[torch.Tensor | None] | None = None
     for number in range(FIRST_MOVED, FIRST_MOVED + thresholds.KINK_RUNS.value):
-        observation, mode = _run(source, settings, kinks.Kinks(Draw(number), amounts), [])
+        observation, mode = _run(source, settings, Kinks(Draw(number), amounts), [])
         amounts = mode.amounts if amounts is None else amounts
         if not mode.has_kinks:
             return {}, []
         names.update(mode.kink_names)
         runs.append(observation)
-    return kinks.spreads_of(eager, runs) if names else {}, sorted(names)
+    return spreads_of(eager, runs) if names else {}, sorted(names)
 
 
 def disagreement_of_same_choices(

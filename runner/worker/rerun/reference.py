@@ -16,7 +16,6 @@ from runner.worker.program.load import Source
 from runner.worker.program.observe import CallRecord, Observation, Settings, end_if_lost, observe, originals
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.program.walk import flatten
-from runner.worker.rerun.wide_values import WideValues
 from runner.worker.rounding import sensitivity
 from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
 from runner.worker.tensors import finite_difference, finite_part, planes, tolerance_for
@@ -57,68 +56,50 @@ Run = list[dict[str, Leaf]]
 """Leaves by path, of each call."""
 
 
-class Reference(WideValues):
-    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
+class WideValues:
+    """Float64 and complex128 values of leaves, and how far roundings move them.
 
-    ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
+    With no model to run again, the values are those that are given, and the movements are unknown.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        settings: Settings,
-        eager: Observation,
-        enabled: bool,
-        begin: Callable[[str], None],
-    ) -> None:
-        """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
-        super().__init__()
+    overflow = ""
+    """The first operator by which eager alone has NaN or an infinity."""
+
+    def __init__(self, leaves: Run | None) -> None:
+        """Keep the leaves; without any, tolerances alone decide. None stands for those of a run, which is made when it
+        is asked about."""
         self.notes: list[str] = []
-        self._source, self._settings, self._eager = source, settings, eager
-        self._enabled = enabled
-        self._begin = begin
-        self._leaves: Run | None = None if enabled else []
-        self._originals: dict[tuple[int, str], Leaf] | None = None
+        """Why there are no values, or no movements."""
+        self._leaves = leaves
         self._rounded: list[dict[str, torch.dtype]] = []
         self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
 
-    def leaf(self, call: int, path: str) -> Leaf | None:
-        """Return the reference's leaf of that path (an output, a gradient, an input or state after the call)."""
+    def _known(self) -> Run:
+        """Return the leaves: outputs, gradients, inputs and state after the call."""
         if self._leaves is None:
             self._leaves = []
             try:
-                if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
-                    raise NoReference("nothing that is compared is floating")
                 self._leaves = self._run(Perturbation())
             except NoReference as reason:
                 self.notes.append(f"no float64 reference: {reason}")
-        return _leaf_at(self._leaves, call, path)
+        return self._leaves
 
     def tensor(self, call: int, path: str) -> torch.Tensor | None:
-        """Return the leaf's elements, float64 or complex128; a Python number's too.
+        """Return a leaf's elements, float64 or complex128; a Python number's too.
 
         None means that it is no floating tensor, or that there is no reference.
         """
-        self.leaf(call, path)
-        tensor = _elements_at(self._leaves or [], call, path)
-        return tensor if tensor is not None and tensor.dtype in (torch.float64, torch.complex128) else None
+        tensor = _elements_at(self._known(), call, path)
+        return tensor if tensor is not None and tensor.dtype in sensitivity.WIDEST else None
 
     def original(self, call: int, path: str) -> Leaf | None:
-        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any
-        other leaf.
-
-        The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
-        """
-        if self._originals is None:
-            self._originals = {}
-            with contextlib.suppress(InvalidCase):
-                self._originals = originals(self._source.load(self._settings.seed), self._settings)
-        return self._originals.get((call, path))
+        """Return a leaf as it was before the call."""
+        return None
 
     def rounded_in(self, call: int, path: str) -> torch.dtype | None:
         """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was
         rounded."""
-        self.leaf(call, path)
+        self._known()
         return self._rounded[call].get(path) if call < len(self._rounded) else None
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
@@ -133,22 +114,13 @@ class Reference(WideValues):
     def measure_domain(self, call: int, path: str) -> sensitivity.Domain | None:
         """Return what roundings make of each element of a leaf, such as NaN; None where there is no reference."""
         exact = self.tensor(call, path)
-        pairs = self._pairs(exact, call, path, None) if exact is not None else []
-        if exact is None or not pairs:
+        if exact is None or not (pairs := self._pairs(exact, call, path, None)):
             return None
         return sensitivity.domain(exact, [side for pair in pairs for side in pair])
 
     def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
-
-        It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be
-        had.
-        """
-        result = _elements_at([call_leaves(record) for record in self._eager.calls], call, path)
-        if result is None or not self._enabled or sensitivity.unit(dtype) is None:
-            return None
-        response = self._response(result.to(wide_dtype(result.dtype)), call, path, dtype)
-        return None if response is None else response / sensitivity.steps(dtype)
+        """Return how far one rounding of the inputs in ``dtype`` moves each element of eager's result."""
+        return None
 
     def _response(self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None) -> torch.Tensor | None:
         pairs = self._pairs(exact, call, path, dtype)
@@ -177,11 +149,66 @@ class Reference(WideValues):
         return pairs
 
     def _run(self, perturbation: Perturbation) -> Run:
+        """Return the leaves of a run.
+
+        Raises:
+            NoReference: there are no such leaves.
+        """
+        raise NoReference("there is no model to run")
+
+
+class Reference(WideValues):
+    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
+
+    ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        settings: Settings,
+        eager: Observation,
+        enabled: bool,
+        begin: Callable[[str], None],
+    ) -> None:
+        """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
+        super().__init__(None if enabled else [])
+        self._source, self._settings, self._eager = source, settings, eager
+        self._enabled, self._begin = enabled, begin
+        self._originals: dict[tuple[int, str], Leaf] | None = None
+
+    def original(self, call: int, path: str) -> Leaf | None:
+        """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any
+        other leaf.
+
+        The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
+        """
+        if self._originals is None:
+            self._originals = {}
+            with contextlib.suppress(InvalidCase):
+                self._originals = originals(self._source.load(self._settings.seed), self._settings)
+        return self._originals.get((call, path))
+
+    def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
+
+        It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be
+        had.
+        """
+        result = _elements_at([call_leaves(record) for record in self._eager.calls], call, path)
+        if result is None or not self._enabled or sensitivity.unit(dtype) is None:
+            return None
+        response = self._response(result.to(wide_dtype(result.dtype)), call, path, dtype)
+        return None if response is None else response / sensitivity.steps(dtype)
+
+    def _run(self, perturbation: Perturbation) -> Run:
         """Return the shadows of a run; its own leaves where the perturbation has a dtype.
 
         Raises:
             NoReference: there are no shadows.
         """
+        if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
+            raise NoReference("nothing that is compared is floating")
         self._begin("float64")
         shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None
         try:
@@ -236,21 +263,18 @@ class Reference(WideValues):
             return wide_leaves
         shadows = {}
         for path, leaf in wide_leaves.items():
-            own = isinstance(leaf.value, torch.Tensor)
-            given = eager_leaves.get(path)
-            rounded = shadow.rounded_in(leaf.value) if own else None
-            if own and given is not None and not _agree(given.value, leaf.value, rounded):
-                self._note(f"no float64 reference for {path}: the run gives other numbers than eager's")
+            if not isinstance(leaf.value, torch.Tensor):
+                shadows[path] = leaf
                 continue
+            given = eager_leaves.get(path)
             try:
-                shadows[path] = replace(leaf, value=shadow.of(leaf.value)) if own else leaf
+                if given is not None and not _agree(given.value, leaf.value, shadow.rounded_in(leaf.value)):
+                    raise NoShadow("the run gives other numbers than eager's")
+                shadows[path] = replace(leaf, value=shadow.of(leaf.value))
             except NoShadow as reason:
-                self._note(f"no float64 reference for {path}: {reason}")
+                if (note := f"no float64 reference for {path}: {reason}") not in self.notes:
+                    self.notes.append(note)
         return shadows
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
 
 
 def call_leaves(record: CallRecord) -> dict[str, Leaf]:
@@ -268,9 +292,11 @@ def _state(model: torch.nn.Module) -> list[Any]:
 
 def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
     """Return the dtype of the coarsest rounding behind each leaf of a call that has any."""
-    leaves = ((path, leaf.value) for path, leaf in call_leaves(record).items() if isinstance(leaf.value, torch.Tensor))
-    roundings = ((path, shadow.rounded_in(value)) for path, value in leaves)
-    return {path: dtype for path, dtype in roundings if dtype is not None}
+    return {
+        path: dtype
+        for path, leaf in call_leaves(record).items()
+        if isinstance(leaf.value, torch.Tensor) and (dtype := shadow.rounded_in(leaf.value)) is not None
+    }
 
 
 def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | None) -> bool:
@@ -290,13 +316,9 @@ def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | Non
     return bool(distance <= thresholds.RUN_DISTANCE.value * unit * size)
 
 
-def _leaf_at(run: Run, call: int, path: str) -> Leaf | None:
-    return run[call].get(path) if call < len(run) else None
-
-
 def _elements_at(run: Run, call: int, path: str) -> torch.Tensor | None:
-    leaf = _leaf_at(run, call, path)
-    return elements(leaf) if leaf is not None else None
+    leaf = run[call].get(path) if call < len(run) else None
+    return None if leaf is None else elements(leaf)
 
 
 def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
@@ -311,5 +333,5 @@ def _as_eager(maker: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
 
 def _is_floating(leaf: Leaf) -> bool:
     if leaf.metadata is None:
-        return isinstance(leaf.value, (float, complex)) and not isinstance(leaf.value, bool)
+        return isinstance(leaf.value, (float, complex))
     return bool(leaf.metadata.dtype.is_floating_point or leaf.metadata.dtype.is_complex)

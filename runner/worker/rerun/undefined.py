@@ -1,21 +1,31 @@
-"""What is undefined of a case, and which definitions still hold."""
+"""What is undefined of a case: where legal runs of eager differ, what still holds there, and what elements may be.
+
+Operators may pick one of some equal elements, or one of several writes to one place. Such an element has a finite
+number of legal values: eager runs once for each position that may be the first, and every value of an element that
+depends on one pick is among these runs.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from runner.worker import thresholds
-from runner.worker.operators.choices import Call, aten
-from runner.worker.operators.freedoms import Freedom
-from runner.worker.program.snapshot import Leaf, Tree
+from runner.worker.comparison.compare import same_python
+from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, aten
+from runner.worker.operators.freedoms import FREEDOMS, ROUNDED, Freedom
+from runner.worker.program.observe import Observation
+from runner.worker.program.snapshot import Leaf, Tree, elements
 from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
-from runner.worker.rerun.kinks import Spread
-from runner.worker.rerun.picks import Picks
-from runner.worker.tensors import planes, tolerance_for
+from runner.worker.rerun.reference import call_leaves
+from runner.worker.rounding import sensitivity
+from runner.worker.tensors import classes, finite_difference, finite_part, largest, norm, planes, tolerance_for
+
+Key = tuple[int, str]
+"""A call, and the path of a leaf in it."""
 
 STEPS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten._to_copy.default)
 """Operators that step by one at each whole number, or half."""
@@ -84,6 +94,148 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """The lowest and the highest of each element of a leaf in several runs, as planes; without bounds where one is not
+    finite."""
+
+    shape: torch.Size
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def open_elements(self) -> torch.Tensor:
+        """Return which elements were not the same in all runs, in the leaf's shape."""
+        return (self.low != self.high).any(dim=1).view(self.shape)
+
+    def reaches(self, compiled: torch.Tensor, beyond: torch.Tensor | float = thresholds.BEYOND.value) -> torch.Tensor:
+        """Return which elements lie among those of the runs, or ``beyond`` by so many times their range, in the leaf's
+        shape."""
+        if compiled.shape != self.shape:
+            return torch.zeros(self.shape, dtype=torch.bool)
+        reach, flat = torch.as_tensor(beyond).reshape(-1, 1) * (self.high - self.low), planes(compiled)
+        near = (flat >= self.low - reach) & (flat <= self.high + reach)
+        return (near | (self.high.isinf() & self.low.isinf())).all(dim=1).view(self.shape)
+
+    def joined(self, other: Spread | None) -> Spread:
+        """Return the spread of the runs of both."""
+        if other is None or other.shape != self.shape:
+            return self
+        return Spread(self.shape, torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
+
+
+def spread_of(values: torch.Tensor) -> Spread:
+    """Return the spread of one run's elements."""
+    flat = planes(values)
+    return Spread(
+        values.shape,
+        torch.where(flat.isfinite(), flat, -torch.inf),
+        torch.where(flat.isfinite(), flat, torch.inf),
+    )
+
+
+def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[Key, Spread]:
+    """Return the spreads of the gradients that are not the same in all runs, by call and path. A call that raised in
+    one has none.
+
+    NaN and infinity of a moved run say nothing: the gradient of a maximum divides by the number of elements that equal
+    it, and none of the moved ones may.
+    """
+    spreads = {}
+    for call, (own, *moved_records) in enumerate(zip(eager.calls, *(run.calls for run in runs), strict=False)):
+        if any(record.error is not None for record in (own, *moved_records)):
+            break
+        for path, leaf in own.gradients.items():
+            first, *moved_elements = (
+                elements(each) if each is not None else None
+                for each in (leaf, *(record.gradients.get(path) for record in moved_records))
+            )
+            if first is None:
+                continue
+            flat = [planes(first)]
+            flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
+            runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
+            moved = runs_of_leaf[1:]  # these alone: eager itself may have run before a function was replaced
+            is_open = (moved != moved[:1]).any(dim=0)
+            sides = (torch.where(is_open, side, flat[0]) for side in (runs_of_leaf.amin(0), runs_of_leaf.amax(0)))
+            spread = Spread(first.shape, *sides)
+            if bool(spread.open_elements().any()):
+                spreads[call, path] = spread
+    return spreads
+
+
+def is_pick(name: str, sentence: str) -> bool:
+    """Return whether an operator that is free by a sentence of torch's documentation chooses among given elements."""
+    return sentence != ROUNDED and FREEDOMS[name].definition in ("indices", "set", "writes")
+
+
+class Picks:
+    """The legal values of elements, from further runs of eager, which are made when a value is asked about."""
+
+    def __init__(self, run: Callable[[Draw], Observation], positions: int) -> None:
+        """Keep the function that runs eager under a draw, and among how many ``positions`` an operator picks at
+        most."""
+        self._run, self._positions = run, positions
+        self._turned: dict[Key, list[torch.Tensor]] | None = None
+        self._drawn: dict[Key, list[torch.Tensor]] = {}
+
+    def breach(self, key: Key, mask: torch.Tensor, compiled: torch.Tensor) -> str:
+        """Return which element of a mask no operator may pick, or nothing; also where the runs do not show all values.
+
+        Runs at random tell that: an element that depends on several picks has more values than turns show.
+        """
+        if self._turned is None:
+            self._make_runs()
+        turned, drawn = (runs.get(key, ()) for runs in (self._turned or {}, self._drawn))
+        if not drawn or any(each.shape != compiled.shape for each in (*turned, *drawn)):
+            return ""
+        outside = mask & ~_is_among(compiled, turned)
+        for each in drawn if bool(outside.any()) else ():
+            outside &= _is_among(each, turned)
+        if not bool(outside.any()):
+            return ""
+        legal = sorted({str(each[outside][0].item()) for each in turned})
+        return f"an element that may hold several values is {compiled[outside][0].item():.6g}; legal ones are " + (
+            ", ".join(legal[:5]) + (" and others" if legal[5:] else "")
+        )
+
+    def _make_runs(self) -> None:
+        """Run eager with each turn, then at random; not at all where that would take too long, or a run raises."""
+        self._turned, first = {}, self._run(Draw(1))
+        turns = range(1, self._positions)
+        number = len(turns) + thresholds.PICK_RUNS.value
+        size = sum(values.numel() for _, values in elements_of(first))
+        if len(turns) >= thresholds.PICK_TURNS.value or number * size > thresholds.MOST_PAIRS.value:
+            return
+        turned = [first, *(self._run(Draw(1, turn)) for turn in turns)]
+        after = FIRST_MOVED + thresholds.LEGAL_RUNS.value
+        drawn = [self._run(Draw(after + draw)) for draw in range(thresholds.PICK_RUNS.value)]
+        if not any(run.error for run in (*turned, *drawn)):
+            self._turned, self._drawn = _by_key(turned), _by_key(drawn)
+
+
+def _by_key(runs: Sequence[Observation]) -> dict[Key, list[torch.Tensor]]:
+    tables: dict[Key, list[torch.Tensor]] = {}
+    for run in runs:
+        for key, values in elements_of(run):
+            tables.setdefault(key, []).append(values)
+    return tables
+
+
+def _is_among(values: torch.Tensor, legal: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return which elements are those of one of ``legal``, up to a rounding of the largest."""
+    near = torch.zeros(values.numel(), dtype=torch.bool)
+    for each in legal:
+        first, second = planes(each), planes(values)
+        bound = torch.zeros(())
+        if each.is_floating_point() or each.is_complex():
+            tolerance = tolerance_for(each.dtype)
+            size = torch.where(first.isfinite(), first, 0)
+            bound = tolerance.atol + tolerance.rtol * norm(size) + sensitivity.small(each.dtype) * largest(size)
+        same_class = (classes(first) == classes(second)).all(dim=1)
+        near |= same_class & (norm(finite_difference(first, second)) <= bound)
+    return near.view(values.shape)
+
+
+@dataclass(frozen=True)
 class Undefined:
     """What is undefined of a case.
 
@@ -92,11 +244,11 @@ class Undefined:
     ``ranges`` say where legal elements lie; it is empty where an operator may give anything.
     """
 
-    masks: Mapping[tuple[int, str], torch.Tensor | None]
-    results: Mapping[tuple[int, str], Result]
+    masks: Mapping[Key, torch.Tensor | None]
+    results: Mapping[Key, Result]
     operators: Mapping[str, str]
-    ranges: Mapping[tuple[int, str], Range] = field(default_factory=dict)
-    spreads: Mapping[tuple[int, str], Spread] = field(default_factory=dict)
+    ranges: Mapping[Key, Range] = field(default_factory=dict)
+    spreads: Mapping[Key, Spread] = field(default_factory=dict)
     """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal
     values."""
     picks: Picks | None = None
@@ -177,3 +329,52 @@ class Undefined:
         result = self.results.get((call, path))
         certain = result is not None and result.use.certain
         return DEFINITIONS.get(result.use.freedom.definition) if result is not None and certain else None
+
+
+def mark(masks: dict[Key, torch.Tensor | None], eager: Observation, legal: Observation) -> None:
+    """Add to ``masks`` where a legal run differs from eager. One that raised says nothing from that call on."""
+    for call, (first, second) in enumerate(zip(eager.calls, legal.calls)):  # noqa: B905  either may have raised
+        if first.error is not None or second.error is not None:
+            return
+        others = call_leaves(second)
+        for path, leaf in call_leaves(first).items():
+            if path not in others:
+                continue
+            difference = _difference(leaf, others[path])
+            key = call, path
+            if difference is None or (key in masks and masks[key] is None):
+                masks[key] = None
+            elif bool(difference.any()):
+                known = masks.get(key)
+                masks[key] = difference if known is None else known | difference
+
+
+def elements_of(run: Observation) -> Iterator[tuple[Key, torch.Tensor]]:
+    """Yield the elements of each leaf of a run, by call and path. A run that raised says nothing from that call on."""
+    for call, record in enumerate(run.calls):
+        if record.error is not None:
+            return
+        for path, leaf in call_leaves(record).items():
+            values = elements(leaf)
+            if values is not None:
+                yield (call, path), values
+
+
+def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
+    """Return which elements differ, beyond the tolerance of the dtype; None where the leaves cannot be paired."""
+    if first.kind != second.kind or first.type != second.type:
+        return None
+    one, other = elements(first), elements(second)
+    if one is None or other is None:
+        same = first.problem is not None or same_python(first.value, second.value)
+        return torch.tensor(False) if same else None
+    if (one.shape, one.dtype) != (other.shape, other.dtype):
+        return None
+    if not (one.is_floating_point() or one.is_complex()):
+        return one != other
+    tolerance = tolerance_for(one.dtype)
+    first_planes, second_planes = planes(one), planes(other)
+    far = norm(finite_difference(first_planes, second_planes)) > tolerance.atol + tolerance.rtol * norm(
+        finite_part(first_planes, second_planes)
+    )
+    return (far | (classes(first_planes) != classes(second_planes)).any(dim=1)).view(one.shape)

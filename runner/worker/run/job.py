@@ -40,11 +40,19 @@ from runner.worker.program.observe import (
 )
 from runner.worker.program.reach import Reach
 from runner.worker.program.snapshot import Tree
-from runner.worker.rerun.agreement import VARIES, Agreement, find_disagreement, note_varying, tree_disagreement
+from runner.worker.rerun.agreement import (
+    VARIES,
+    Agreement,
+    find_disagreement,
+    note_varying,
+    traced_state,
+    tree_disagreement,
+    varying_state,
+)
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
-from runner.worker.rerun.unstable_state import traced_state, varying_state
+from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import batch, vary
 from runner.worker.tensors import missing_place

@@ -8,7 +8,7 @@ import pytest
 import torch
 from worker_jobs import oracles, run, source
 
-from runner.worker.rerun.kinks import Spread
+from runner.worker.rerun.undefined import Spread
 
 F = "torch.nn.functional"
 INPUTS = "torch.tensor([3.0, 5.0], requires_grad=True)"
