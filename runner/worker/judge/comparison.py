@@ -106,7 +106,7 @@ def _observed(value: Any) -> Observation:
 def _wide(eager: Observation, reference: Any) -> WideValues:
     """Return the float64 values of a result that was computed elsewhere."""
     if reference is None:
-        return WideValues([])
+        return WideValues({})
     expected, actual = eager.calls[0].outputs, snapshot(reference, "output", copy=False)
     if expected.structure != actual.structure:
         raise ValueError(f"the reference is {actual.structure}, and eager's result {expected.structure}")
@@ -120,5 +120,5 @@ def _wide(eager: Observation, reference: Any) -> WideValues:
         if values.is_floating_point() > wide.is_floating_point() or values.is_complex() > wide.is_complex():
             raise ValueError(f"{leaf.path}: the reference has {wide.dtype}, which is no wider form of {values.dtype}")
         wide = wide.to(torch.complex128 if wide.is_complex() else torch.float64)
-        leaves[leaf.path] = wide_leaf if wide_leaf.metadata is None else replace(wide_leaf, value=wide)
-    return WideValues([leaves])
+        leaves[0, leaf.path] = wide_leaf if wide_leaf.metadata is None else replace(wide_leaf, value=wide)
+    return WideValues(leaves)

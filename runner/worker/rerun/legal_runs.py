@@ -28,8 +28,8 @@ from runner.worker.program.observe import Observation, Settings, end_if_lost, ob
 from runner.worker.program.snapshot import storage_key
 from runner.worker.program.walk import flatten
 from runner.worker.rerun.kinks import Kinks
+from runner.worker.rerun.reference import Key
 from runner.worker.rerun.undefined import (
-    Key,
     Picks,
     Range,
     Result,
@@ -181,7 +181,7 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     has_moved, largest = False, 0
 
     def widen(legal: Observation) -> None:
-        for key, values in elements_of(legal):
+        for key, values in elements_of(legal).items():
             ranges[key].extend(values)
             spreads[key] = spread_of(values).joined(spreads.get(key))
 
@@ -279,13 +279,8 @@ def _run(
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
     """Return the tensors that an operator writes to."""
     names = names_of_written(func)
-    if not names:
-        return []
-    given = [
-        (argument.name in names, args[n] if n < len(args) else kwargs.get(argument.name))
-        for n, argument in enumerate(func._schema.arguments)
-    ]
-    return [value for writes, value in given if writes and isinstance(value, torch.Tensor)]
+    given = Call.bind(func, tuple(args), kwargs).arguments if names else {}
+    return [value for name, value in given.items() if name in names and isinstance(value, torch.Tensor)]
 
 
 def _read_first(
@@ -300,33 +295,27 @@ def _read_first(
     if row_of(func).no_values:
         return None
     pointwise = torch.Tag.pointwise in func.tags or func is torch.ops.aten.copy_.default
-    copies = 0
-
-    def copy(leaf: Any) -> Any:
-        nonlocal copies
-        if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
-            return leaf
-        shared = [target for target in written if storage_key(target) == storage_key(leaf) is not None]
-        if not any(share_elements(target, leaf) and not (pointwise and _is_alike(target, leaf)) for target in shared):
-            return leaf
-        copies += 1
-        return leaf.clone()
-
     writes = names_of_written(func)
     earlier: list[torch.Tensor] = []
+    copies: list[torch.Tensor] = []
 
     def separate(name: str, value: Any) -> Any:
-        nonlocal copies
-        if name not in writes:
-            return tree_map(copy, value)
-        if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            return value
-        key = storage_key(value)
-        if any(key == storage_key(target) is not None and share_elements(target, value) for target in earlier):
-            copies += 1
-            return value.clone()
-        earlier.append(value)
-        return value
+        is_written = name in writes
+
+        def copy(leaf: Any) -> Any:
+            if not isinstance(leaf, torch.Tensor) or leaf.layout != torch.strided:
+                return leaf
+            targets = earlier if is_written else written
+            shared = [target for target in targets if storage_key(target) == storage_key(leaf) is not None]
+            may_share = pointwise and not is_written
+            if any(share_elements(target, leaf) and not (may_share and _is_alike(target, leaf)) for target in shared):
+                copies.append(leaf.clone())
+                return copies[-1]
+            if is_written:
+                earlier.append(leaf)
+            return leaf
+
+        return value if is_written and not isinstance(value, torch.Tensor) else tree_map(copy, value)
 
     apart = map_arguments(func, args, kwargs, separate)
     return apart if copies else None

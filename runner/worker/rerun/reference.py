@@ -52,8 +52,9 @@ class Perturbation:
         return sensitivity.blur(self.draw + 2 * thresholds.ROUNDING_DRAWS.value, self.sign) if self.sign else None
 
 
-Run = list[dict[str, Leaf]]
-"""Leaves by path, of each call."""
+Key = tuple[int, str]
+"""A call, and the path of a leaf in it."""
+Run = dict[Key, Leaf]
 
 
 class WideValues:
@@ -71,13 +72,13 @@ class WideValues:
         self.notes: list[str] = []
         """Why there are no values, or no movements."""
         self._leaves = leaves
-        self._rounded: list[dict[str, torch.dtype]] = []
+        self._rounded: dict[Key, torch.dtype] = {}
         self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
 
     def _known(self) -> Run:
         """Return the leaves: outputs, gradients, inputs and state after the call."""
         if self._leaves is None:
-            self._leaves = []
+            self._leaves = {}
             try:
                 self._leaves = self._run(Perturbation())
             except NoReference as reason:
@@ -100,7 +101,7 @@ class WideValues:
         """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was
         rounded."""
         self._known()
-        return self._rounded[call].get(path) if call < len(self._rounded) else None
+        return self._rounded.get((call, path))
 
     def measure_sensitivity(self, call: int, path: str) -> torch.Tensor | None:
         """Return how far roundings move each element: of inputs and parameters, of what operators read, of halves as
@@ -172,10 +173,10 @@ class Reference(WideValues):
         begin: Callable[[str], None],
     ) -> None:
         """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
-        super().__init__(None if enabled else [])
+        super().__init__(None if enabled else {})
         self._source, self._settings, self._eager = source, settings, eager
         self._enabled, self._begin = enabled, begin
-        self._originals: dict[tuple[int, str], Leaf] | None = None
+        self._originals: Run | None = None
 
     def original(self, call: int, path: str) -> Leaf | None:
         """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any
@@ -195,7 +196,7 @@ class Reference(WideValues):
         It stands in for a reference. Inputs of a dtype that cannot hold the movement stay. None means that it cannot be
         had.
         """
-        result = _elements_at([call_leaves(record) for record in self._eager.calls], call, path)
+        result = _elements_at(run_leaves(self._eager), call, path)
         if result is None or not self._enabled or sensitivity.unit(dtype) is None:
             return None
         response = self._response(result.to(wide_dtype(result.dtype)), call, path, dtype)
@@ -207,7 +208,7 @@ class Reference(WideValues):
         Raises:
             NoReference: there are no shadows.
         """
-        if not any(_is_floating(leaf) for call in self._eager.calls for leaf in call_leaves(call).values()):
+        if not any(_is_floating(leaf) for leaf in run_leaves(self._eager).values()):
             raise NoReference("nothing that is compared is floating")
         self._begin("float64")
         shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None
@@ -230,9 +231,14 @@ class Reference(WideValues):
                 raise NoReference(f"the run raised {observation.error.summary}")
             if shadow is not None and not perturbation.sign:
                 self.overflow = shadow.overflow
-                self._rounded = [_roundings(record, shadow) for record in observation.calls]
-            pairs = zip(self._eager.calls, observation.calls)  # noqa: B905  either may have raised
-            return [self._matched(eager, wide, shadow) for eager, wide in pairs]
+                self._rounded = {
+                    key: dtype
+                    for key, leaf in run_leaves(observation).items()
+                    if isinstance(leaf.value, torch.Tensor) and (dtype := shadow.rounded_in(leaf.value)) is not None
+                }
+            pairs = enumerate(zip(self._eager.calls, observation.calls))  # noqa: B905  either may have raised
+            matched = ((call, self._matched(eager, wide, shadow)) for call, (eager, wide) in pairs)
+            return {(call, path): leaf for call, leaves in matched for path, leaf in leaves.items()}
         except NoReference:
             raise
         except InvalidCase as error:
@@ -284,19 +290,16 @@ def call_leaves(record: CallRecord) -> dict[str, Leaf]:
     return leaves
 
 
+def run_leaves(run: Observation) -> Run:
+    """Return every leaf of a run. A run that raised says nothing from that call on."""
+    calls = enumerate(record for record in run.calls if record.error is None)
+    return {(call, path): leaf for call, record in calls for path, leaf in call_leaves(record).items()}
+
+
 def _state(model: torch.nn.Module) -> list[Any]:
     """Return parameters, buffers and what other attributes hold."""
     attributes = [value for part in model.modules() for name, value in vars(part).items() if not name.startswith("_")]
     return [*model.parameters(), *model.buffers(), *attributes]
-
-
-def _roundings(record: CallRecord, shadow: Shadow) -> dict[str, torch.dtype]:
-    """Return the dtype of the coarsest rounding behind each leaf of a call that has any."""
-    return {
-        path: dtype
-        for path, leaf in call_leaves(record).items()
-        if isinstance(leaf.value, torch.Tensor) and (dtype := shadow.rounded_in(leaf.value)) is not None
-    }
 
 
 def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | None) -> bool:
@@ -317,7 +320,7 @@ def _agree(first: torch.Tensor, second: torch.Tensor, rounded: torch.dtype | Non
 
 
 def _elements_at(run: Run, call: int, path: str) -> torch.Tensor | None:
-    leaf = run[call].get(path) if call < len(run) else None
+    leaf = run.get((call, path))
     return None if leaf is None else elements(leaf)
 
 

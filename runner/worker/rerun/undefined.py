@@ -8,8 +8,9 @@ depends on one pick is among these runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -19,13 +20,12 @@ from runner.worker.operators.choices import FIRST_MOVED, Call, Draw, aten
 from runner.worker.operators.freedoms import FREEDOMS, ROUNDED, Freedom
 from runner.worker.program.observe import Observation
 from runner.worker.program.snapshot import Leaf, Tree, elements
-from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition
-from runner.worker.rerun.reference import call_leaves
+from runner.worker.rerun.definitions import DEFINITIONS, JOINTS, Definition, Joint
+from runner.worker.rerun.reference import Key, run_leaves
 from runner.worker.rounding import sensitivity
 from runner.worker.tensors import classes, finite_difference, finite_part, largest, norm, planes, tolerance_for
 
-Key = tuple[int, str]
-"""A call, and the path of a leaf in it."""
+D = TypeVar("D", Definition, Joint)
 
 STEPS = (aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default, aten._to_copy.default)
 """Operators that step by one at each whole number, or half."""
@@ -53,8 +53,7 @@ class Use:
         return torch.where(is_known, 0.0, thresholds.BEYOND.value).expand(x.shape)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """An output of the model that is the result of a use itself: the use, and the place among its results."""
 
     use: Use
@@ -174,8 +173,8 @@ class Picks:
         """Keep the function that runs eager under a draw, and among how many ``positions`` an operator picks at
         most."""
         self._run, self._positions = run, positions
-        self._turned: dict[Key, list[torch.Tensor]] | None = None
-        self._drawn: dict[Key, list[torch.Tensor]] = {}
+        self._turned: list[dict[Key, torch.Tensor]] | None = None
+        self._drawn: list[dict[Key, torch.Tensor]] = []
 
     def breach(self, key: Key, mask: torch.Tensor, compiled: torch.Tensor) -> str:
         """Return which element of a mask no operator may pick, or nothing; also where the runs do not show all values.
@@ -184,7 +183,7 @@ class Picks:
         """
         if self._turned is None:
             self._make_runs()
-        turned, drawn = (runs.get(key, ()) for runs in (self._turned or {}, self._drawn))
+        turned, drawn = ([run[key] for run in runs if key in run] for runs in (self._turned or (), self._drawn))
         if not drawn or any(each.shape != compiled.shape for each in (*turned, *drawn)):
             return ""
         outside = mask & ~_is_among(compiled, turned)
@@ -199,25 +198,17 @@ class Picks:
 
     def _make_runs(self) -> None:
         """Run eager with each turn, then at random; not at all where that would take too long, or a run raises."""
-        self._turned, first = {}, self._run(Draw(1))
+        self._turned, first = [], self._run(Draw(1))
         turns = range(1, self._positions)
         number = len(turns) + thresholds.PICK_RUNS.value
-        size = sum(values.numel() for _, values in elements_of(first))
+        size = sum(values.numel() for values in elements_of(first).values())
         if len(turns) >= thresholds.PICK_TURNS.value or number * size > thresholds.MOST_PAIRS.value:
             return
         turned = [first, *(self._run(Draw(1, turn)) for turn in turns)]
         after = FIRST_MOVED + thresholds.LEGAL_RUNS.value
         drawn = [self._run(Draw(after + draw)) for draw in range(thresholds.PICK_RUNS.value)]
         if not any(run.error for run in (*turned, *drawn)):
-            self._turned, self._drawn = _by_key(turned), _by_key(drawn)
-
-
-def _by_key(runs: Sequence[Observation]) -> dict[Key, list[torch.Tensor]]:
-    tables: dict[Key, list[torch.Tensor]] = {}
-    for run in runs:
-        for key, values in elements_of(run):
-            tables.setdefault(key, []).append(values)
-    return tables
+            self._turned, self._drawn = ([elements_of(run) for run in runs] for runs in (turned, drawn))
 
 
 def _is_among(values: torch.Tensor, legal: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -281,7 +272,7 @@ class Undefined:
         return self._breach_alone(call, path, compiled) or self._breach_together(call, path, outputs)
 
     def _breach_alone(self, call: int, path: str, compiled: torch.Tensor) -> str:
-        definition = self._definition(call, path)
+        definition = self._certain(DEFINITIONS, call, path)
         if definition is None:
             mask, legal = self.masks.get((call, path), False), self.ranges.get((call, path))
             if mask is False or legal is None or not isinstance(compiled, torch.Tensor) or compiled.dtype == torch.bool:
@@ -292,7 +283,7 @@ class Undefined:
                 return ""
             reason = legal.breach(compiled[mask])
             return reason if reason or self.picks is None else self.picks.breach((call, path), mask, compiled)
-        use, place = self.results[call, path].use, self.results[call, path].place
+        use, place = self.results[call, path]
         if (use.results[place].shape, use.results[place].dtype) != (compiled.shape, compiled.dtype):
             return ""
         reason = definition(use.call, use.results, place, compiled)
@@ -303,15 +294,14 @@ class Undefined:
 
         Those that are wrong by themselves are left out.
         """
-        result = self.results.get((call, path))
-        joint = JOINTS.get(result.use.freedom.definition) if result is not None and result.use.certain else None
-        if result is None or joint is None:
+        joint = self._certain(JOINTS, call, path)
+        if joint is None:
             return ""
-        use = result.use
+        use, own_place = self.results[call, path]
         paths = {other.place: key for key, other in self.results.items() if key[0] == call and other.use is use}
         values = {leaf.path: leaf.value for leaf in outputs.leaves}
         parts = {}
-        for place, (_, name) in {**paths, result.place: (call, path)}.items():
+        for place, (_, name) in {**paths, own_place: (call, path)}.items():
             own, value = use.results[place], values.get(name)
             if not isinstance(value, torch.Tensor) or (value.dtype, value.dim()) != (own.dtype, own.dim()):
                 continue
@@ -323,41 +313,30 @@ class Undefined:
 
     def is_checked(self, call: int, path: str) -> bool:
         """Return whether an output is held against a definition."""
-        return self._definition(call, path) is not None
+        return self._certain(DEFINITIONS, call, path) is not None
 
-    def _definition(self, call: int, path: str) -> Definition | None:
+    def _certain(self, definitions: Mapping[str, D], call: int, path: str) -> D | None:
+        """Return the one of the operator that an output surely is the result of."""
         result = self.results.get((call, path))
-        certain = result is not None and result.use.certain
-        return DEFINITIONS.get(result.use.freedom.definition) if result is not None and certain else None
+        return None if result is None or not result.use.certain else definitions.get(result.use.freedom.definition)
 
 
 def mark(masks: dict[Key, torch.Tensor | None], eager: Observation, legal: Observation) -> None:
     """Add to ``masks`` where a legal run differs from eager. One that raised says nothing from that call on."""
-    for call, (first, second) in enumerate(zip(eager.calls, legal.calls)):  # noqa: B905  either may have raised
-        if first.error is not None or second.error is not None:
-            return
-        others = call_leaves(second)
-        for path, leaf in call_leaves(first).items():
-            if path not in others:
-                continue
-            difference = _difference(leaf, others[path])
-            key = call, path
-            if difference is None or (key in masks and masks[key] is None):
+    others = run_leaves(legal)
+    for key, leaf in run_leaves(eager).items():
+        if key in others:
+            difference = _difference(leaf, others[key])
+            known = masks.get(key, difference)
+            if difference is None or known is None:
                 masks[key] = None
             elif bool(difference.any()):
-                known = masks.get(key)
-                masks[key] = difference if known is None else known | difference
+                masks[key] = known | difference
 
 
-def elements_of(run: Observation) -> Iterator[tuple[Key, torch.Tensor]]:
-    """Yield the elements of each leaf of a run, by call and path. A run that raised says nothing from that call on."""
-    for call, record in enumerate(run.calls):
-        if record.error is not None:
-            return
-        for path, leaf in call_leaves(record).items():
-            values = elements(leaf)
-            if values is not None:
-                yield (call, path), values
+def elements_of(run: Observation) -> dict[Key, torch.Tensor]:
+    """Return the elements of each leaf of a run, by call and path."""
+    return {key: values for key, leaf in run_leaves(run).items() if (values := elements(leaf)) is not None}
 
 
 def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
