@@ -12,9 +12,8 @@ from typing import Any
 
 import torch
 
-from runner.contract.finding import index_of
-from runner.worker.comparison.compare import Comparison, Difference
-from runner.worker.tensors import classes, different_bits, error_of, number, own_bounds, planes
+from runner.worker.comparison.compare import Comparison, Difference, error_at, numbers_at, sentence
+from runner.worker.tensors import classes, different_bits, number, own_bounds, planes
 
 STEPS = (0.5, 1.0, 2.0, 4.0, 16.0, 256.0)
 """Upper bounds of the histogram's parts, in units in the last place. A result that is rounded once is off by 0.5."""
@@ -132,16 +131,16 @@ def compare_units(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tens
     for oracle, wrong in kinds.items():
         if bool(wrong.any()):
             worst = int(ulps.masked_fill(~wrong, -1).argmax())
-            numbers = _numbers({"eager": eager, "compiled": compiled, "reference": exact}, wrong, worst)
+            numbers = numbers_at(int(wrong.sum()), worst, eager, compiled=compiled, reference=exact)
             numbers.update(
                 eager_ulps=number(float(own.ulps[worst])),
                 compiled_ulps=number(float(ulps[worst])),
                 ulps_allowed=bound,
             )
             if oracle == "value":
-                errors_there = error_of(*(side.reshape(-1)[worst].item() for side in (eager, compiled)))
-                numbers["abs_error"], numbers["rel_error"] = map(number, errors_there)
-            differences.append(Difference(oracle, _sentence(numbers, oracle), numbers))
+                numbers["abs_error"], numbers["rel_error"] = map(number, error_at(eager, compiled, worst))
+            remark = f", off by {ulps[worst]:.4g} units in the last place" if oracle == "value" else ""
+            differences.append(Difference(oracle, sentence(numbers, _VERBS[oracle], remark), numbers))
     return Comparison(tuple(differences))
 
 
@@ -152,40 +151,18 @@ def compare_noise(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tens
     NaN and infinities must be eager's.
     """
     other_class = (classes(planes(eager)) != classes(planes(compiled))).any(dim=1)
-    sides = {"eager": eager, "compiled": compiled}
     if bool(other_class.any()):
-        numbers = _numbers(sides, other_class, int(other_class.nonzero()[0]))
-        return Comparison((Difference("nonfinite", _sentence(numbers, "nonfinite"), numbers),))
+        numbers = numbers_at(int(other_class.sum()), int(other_class.nonzero()[0]), eager, compiled=compiled)
+        return Comparison((Difference("nonfinite", sentence(numbers, _VERBS["nonfinite"]), numbers),))
     ratio = signal_to_noise(eager, compiled)
-    nearer = exact is not None and signal_to_noise(exact, compiled) >= signal_to_noise(exact, eager)
-    if ratio >= bound or nearer:
+    if ratio >= bound or (exact is not None and signal_to_noise(exact, compiled) >= signal_to_noise(exact, eager)):
         return Comparison()
     worst = int((planes(eager) - planes(compiled)).abs().nan_to_num(0.0).amax(dim=1).argmax())
-    numbers = _numbers(sides, different_bits(eager, compiled), worst)
+    numbers = numbers_at(int(different_bits(eager, compiled).sum()), worst, eager, compiled=compiled)
     numbers.update(sqnr=number(ratio), sqnr_wanted=bound)
     message = f"the ratio of signal to noise is {ratio:.4g} dB, and {bound:g} dB are wanted"
     return Comparison((Difference("value", message, numbers),))
 
 
-def _numbers(sides: Mapping[str, torch.Tensor], wrong: torch.Tensor, worst: int) -> dict[str, Any]:
-    """Return how many elements are wrong, and what each side holds at the worst."""
-    return {
-        "elements": wrong.numel(),
-        "mismatched": int(wrong.sum()),
-        "worst_index": index_of(worst, sides["eager"].shape),
-        **{name: number(side.reshape(-1)[worst].item()) for name, side in sides.items()},
-    }
-
-
 _VERBS = {"nonfinite": "have another NaN or infinity", "value": "are further off than allowed",
           "sign-of-zero": "are zeros of the other sign"}  # fmt: skip
-
-
-def _sentence(numbers: Mapping[str, Any], oracle: str) -> str:
-    units = numbers.get("compiled_ulps")
-    off = f", off by {units:.4g} units in the last place" if oracle == "value" and isinstance(units, float) else ""
-    where = f" at {numbers['worst_index']}" if numbers["worst_index"] else ""
-    return (
-        f"{numbers['mismatched']} of {numbers['elements']} elements {_VERBS[oracle]}; "
-        f"eager {numbers['eager']}, compiled {numbers['compiled']}{off}{where}"
-    )

@@ -90,10 +90,9 @@ def compare_values(
     if identical(eager, compiled):
         return Comparison()
     scan = _scan(eager, compiled, tolerance)
-    if not scan.other_class and not scan.mismatched:
+    if scan.is_within:
         return Comparison()
     exact = reference()
-    numbers: dict[str, Any] = {"elements": eager.numel()}
     adjudication = None if exact is None else adjudicate(eager, compiled, exact, tolerance, measure_conditioning)
     differences = []
     labels = []
@@ -101,30 +100,29 @@ def compare_values(
         if adjudication is not None and adjudication.classes_right:
             labels.append(OVERFLOWED if scan.overflowed else NEARER)
         else:
-            place = _at(eager, compiled, exact, scan.first_other_class)
-            details = {**numbers, "mismatched": scan.other_class, **place, "same": ask_same(eager, compiled, exact)}
-            differences.append(Difference("nonfinite", _sentence(details, "have another NaN or infinity"), details))
+            details = numbers_at(scan.other_class, scan.first_other_class, eager, compiled=compiled, reference=exact)
+            details["same"] = ask_same(eager, compiled, exact)
+            differences.append(Difference("nonfinite", sentence(details, "have another NaN or infinity"), details))
     if scan.mismatched:
         if adjudication is not None and adjudication.passed:
             labels.append(adjudication.label)
-        elif (
-            adjudication is not None
-            and adjudication.numbers
-            and adjudication.place is None
-            and _is_rounding(eager, compiled, exact, measure_sensitivity, tolerance)
-        ) or _is_movement(eager, compiled, measure_movement, tolerance):
+        elif _is_rounding(eager, compiled, exact, adjudication, tolerance, measure_sensitivity, measure_movement):
             labels.append(ROUNDING)
         else:
             worst = scan.worst if adjudication is None or adjudication.place is None else adjudication.place
-            place = _at(eager, compiled, exact, worst)
-            error, relative = error_of(_item(eager, worst), _item(compiled, worst))
-            details = {**numbers, "mismatched": scan.mismatched, **place}
-            details.update(abs_error=number(float(error)), rel_error=number(float(relative)))
-            details.update(abs_error_max=number(scan.largest_error), scale=number(scan.scale))
-            details.update(rtol=tolerance.rtol, atol=tolerance.atol)
-            details.update(adjudication.numbers if adjudication is not None else {})
-            details["same"] = ask_same(eager, compiled, exact)
-            differences.append(Difference("value", _sentence(details, "differ"), details))
+            error, relative = map(float, error_at(eager, compiled, worst))
+            details = numbers_at(scan.mismatched, worst, eager, compiled=compiled, reference=exact)
+            details.update(
+                abs_error=number(error),
+                rel_error=number(relative),
+                abs_error_max=number(scan.largest_error),
+                scale=number(scan.scale),
+                rtol=tolerance.rtol,
+                atol=tolerance.atol,
+                **(adjudication.numbers if adjudication is not None else {}),
+                same=ask_same(eager, compiled, exact),
+            )
+            differences.append(Difference("value", sentence(details, "differ"), details))
     if differences:
         return Comparison(tuple(differences))
     return Comparison(label=next(label for label in (OVERFLOWED, ROUNDING, NOISE, NEARER) if label in labels))
@@ -133,8 +131,7 @@ def compare_values(
 def lies_within(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> bool:
     """Return whether NaN and infinities have the same places, and all other elements lie within the tolerance of
     eager's."""
-    scan = _scan(eager, compiled, tolerance)
-    return not scan.other_class and not scan.mismatched
+    return _scan(eager, compiled, tolerance).is_within
 
 
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
@@ -156,6 +153,11 @@ class _Scan:
     largest_error: float = 0.0  # anywhere
     scale: float = 0.0  # eager's largest element
     overflowed: bool = False  # eager has NaN or an infinity where the compiled element is finite
+
+    @property
+    def is_within(self) -> bool:
+        """Return whether nothing is found."""
+        return not self.other_class and not self.mismatched
 
 
 def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> _Scan:
@@ -186,28 +188,20 @@ def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> 
 def _is_rounding(
     eager: torch.Tensor,
     compiled: torch.Tensor,
-    reference: torch.Tensor | None,
+    exact: torch.Tensor | None,
+    adjudication: Adjudication | None,
+    tolerance: Tolerance,
     measure_sensitivity: Callable[[], Movement | None],
-    tolerance: Tolerance,
-) -> bool:
-    """Return whether the sensitivity to roundings explains the mismatch. Asked last, since it takes a dozen runs."""
-    response = measure_sensitivity() if reference is not None else None
-    return response is not None and sensitivity.explains(
-        eager, compiled, reference, *response, tolerance.rtol, tolerance.atol
-    )
-
-
-def _is_movement(
-    eager: torch.Tensor,
-    compiled: torch.Tensor,
     measure_movement: Callable[[], Movement | None],
-    tolerance: Tolerance,
 ) -> bool:
-    """Return whether a rounding of the inputs moves eager's elements as far as the mismatch. It takes a dozen runs."""
+    """Return whether roundings explain a mismatch: those of the reference, or a rounding of the inputs. Asked last,
+    since each takes a dozen runs."""
+    is_asked = adjudication is not None and adjudication.numbers and adjudication.place is None
+    response = measure_sensitivity() if exact is not None and is_asked else None
+    if response is not None and sensitivity.explains(eager, compiled, exact, *response, tolerance):
+        return True
     movement = measure_movement()
-    return movement is not None and sensitivity.movement_explains(
-        eager, compiled, *movement, tolerance.rtol, tolerance.atol
-    )
+    return movement is not None and sensitivity.movement_explains(eager, compiled, *movement, tolerance)
 
 
 def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
@@ -225,46 +219,43 @@ def _compare_exactly(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
             "value": different & ~other_class & ~zeros,
             "sign-of-zero": different & zeros,
         }
-    differences = []
-    for oracle, wrong in kinds.items():
-        if bool(wrong.any()):
-            differences.append(_exact_difference(oracle, eager, compiled, wrong))
-    return Comparison(tuple(differences))
+    return Comparison(
+        tuple(_exact_difference(oracle, eager, compiled, wrong) for oracle, wrong in kinds.items() if bool(wrong.any()))
+    )
 
 
 def _exact_difference(oracle: str, eager: torch.Tensor, compiled: torch.Tensor, wrong: torch.Tensor) -> Difference:
     first = int(wrong.nonzero()[0])
-    eager_value, compiled_value = _item(eager, first), _item(compiled, first)
-    numbers: dict[str, Any] = {
-        "elements": eager.numel(),
-        "mismatched": int(wrong.sum()),
-        "worst_index": index_of(first, eager.shape),
-        "eager": number(eager_value),
-        "compiled": number(compiled_value),
-        "rtol": 0.0,
-        "atol": 0.0,
-    }
+    numbers = {**numbers_at(int(wrong.sum()), first, eager, compiled=compiled), "rtol": 0.0, "atol": 0.0}
     if oracle == "value":
-        numbers["abs_error"], numbers["rel_error"] = map(number, error_of(eager_value, compiled_value))
+        numbers["abs_error"], numbers["rel_error"] = map(number, error_at(eager, compiled, first))
     numbers["same"] = ask_same(eager, compiled, None)
-    return Difference(oracle, _sentence(numbers, "differ"), numbers)
+    return Difference(oracle, sentence(numbers, "differ"), numbers)
 
 
-def _sentence(numbers: Mapping[str, Any], verb: str) -> str:
+def numbers_at(mismatched: int, worst: int, eager: torch.Tensor, **sides: torch.Tensor | None) -> dict[str, Any]:
+    """Return how many elements are wrong, and what each side holds at the worst, whose index is flat."""
+    return {
+        "elements": eager.numel(),
+        "mismatched": mismatched,
+        "worst_index": index_of(worst, eager.shape),
+        "eager": number(_item(eager, worst)),
+        **{name: None if side is None else number(_item(side, worst)) for name, side in sides.items()},
+    }
+
+
+def error_at(eager: torch.Tensor, compiled: torch.Tensor, flat: int) -> tuple[Any, float]:
+    """Return the absolute and the relative error of one element."""
+    return error_of(_item(eager, flat), _item(compiled, flat))
+
+
+def sentence(numbers: Mapping[str, Any], verb: str, remark: str = "") -> str:
+    """Return a sentence of the numbers of ``numbers_at``. A remark follows what both sides hold."""
     where = f" at {numbers['worst_index']}" if numbers["worst_index"] else ""
     return (
         f"{numbers['mismatched']} of {numbers['elements']} elements {verb}; "
-        f"eager {numbers['eager']}, compiled {numbers['compiled']}{where}"
+        f"eager {numbers['eager']}, compiled {numbers['compiled']}{remark}{where}"
     )
-
-
-def _at(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Tensor | None, flat: int) -> dict[str, Any]:
-    return {
-        "worst_index": index_of(flat, eager.shape),
-        "eager": number(_item(eager, flat)),
-        "compiled": number(_item(compiled, flat)),
-        "reference": None if reference is None else number(_item(reference, flat)),
-    }
 
 
 def _item(tensor: torch.Tensor, flat: int) -> Any:
@@ -370,8 +361,8 @@ def adjudicate(
     classes_right = measured = within = True
     eager_errors, compiled_errors = _Errors(), _Errors()
     misplaced, doubts, medians = _Doubts(), _Doubts(), []
-    rounded_reference = reference.to(eager.dtype)
-    for start, eager_planes, compiled_planes, exact, rounded in pieces(eager, compiled, reference, rounded_reference):
+    sides = eager, compiled, reference, reference.to(eager.dtype)
+    for start, eager_planes, compiled_planes, exact, rounded in pieces(*sides):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
         allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, compiled_planes))
         unit = _units(allowed, norm(finite_part(exact, exact)), eager.dtype, tolerance)
@@ -380,8 +371,7 @@ def adjudicate(
         distance = norm(finite_difference(exact, compiled_planes))
         misplaced.add(start, ~same_class & (distance > multiplier * unit), distance, unit)
 
-        sides = (eager_planes, compiled_planes, exact)
-        finite = torch.stack([plane.isfinite().all(dim=1) for plane in sides]).all(dim=0)
+        finite = torch.cat([eager_planes, compiled_planes, exact], dim=1).isfinite().all(dim=1)
         limit = tolerance.atol + tolerance.rtol * norm(finite_part(eager_planes, compiled_planes))
         mismatched = same_class & (norm(finite_difference(eager_planes, compiled_planes)) > limit)
         measured &= not bool((mismatched & ~finite).any())
@@ -395,10 +385,8 @@ def adjudicate(
         medians.append(float((own / unit)[finite].median()))
     typical = sorted(medians)[len(medians) // 2] if medians else 0.0
     needed = max(_ratio(compiled_errors.rmse, eager_errors.rmse), _ratio(compiled_errors.worst, eager_errors.worst))
-    finite_sums = all(
-        math.isfinite(side) for errors in (eager_errors, compiled_errors) for side in (errors.rmse, errors.worst)
-    )
-    passed = measured and (within or (finite_sums and needed <= multiplier))
+    sums = (eager_errors.rmse, eager_errors.worst, compiled_errors.rmse, compiled_errors.worst)
+    passed = measured and (within or (all(map(math.isfinite, sums)) and needed <= multiplier))
     measure = functools.cache(measure_conditioning)
     classes_right = classes_right and misplaced.worst(multiplier, typical, measure) is None
     if not measured:
@@ -461,21 +449,18 @@ def compare_small_tensors(
     scale, (least, step) = _largest(eager), _smallest(dtype, tolerance)
     gross = thresholds.GROSS_FACTOR.value * (sensitivity.small(dtype) * scale + step)
     # atol + rtol * scale is what the difference can be at most, and no pass over the elements is needed above it.
-    if scale < least or tolerance.atol + tolerance.rtol * scale <= gross:
-        return Comparison()
-    if _largest(eager, compiled) <= gross:
-        return Comparison()
-    exact = reference()
+    is_seen = scale < least or tolerance.atol + tolerance.rtol * scale <= gross or _largest(eager, compiled) <= gross
+    exact = None if is_seen else reference()
     if exact is None:
         return Comparison()
     right = sensitivity.small(precision()) * scale + step
     if _largest(eager, exact) > right or _largest(compiled, exact) <= thresholds.GROSS_FACTOR.value * right:
         return Comparison()
     response = measure_response()
-    atol = tolerance.atol * scale + step
-    if response is None or sensitivity.explains(eager, compiled, exact, response, precision(), tolerance.rtol, atol):
+    tolerance = replace(tolerance, atol=tolerance.atol * scale + step)
+    if response is None or sensitivity.explains(eager, compiled, exact, response, precision(), tolerance):
         return Comparison()
-    return compare_values(eager, compiled, replace(tolerance, atol=atol), lambda: exact)
+    return compare_values(eager, compiled, tolerance, lambda: exact)
 
 
 def _smallest(dtype: torch.dtype, tolerance: Tolerance) -> tuple[float, float]:

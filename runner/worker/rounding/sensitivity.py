@@ -21,6 +21,7 @@ import torch
 
 from runner.worker import thresholds
 from runner.worker.rounding.shadow import Blur, plain, whole
+from runner.worker.tensors import Tolerance
 
 UNIT = 2.0**-24
 """Unit roundoff of float32."""
@@ -170,20 +171,19 @@ def explains(
     exact: torch.Tensor,
     response: torch.Tensor,
     dtype: torch.dtype,
-    rtol: float,
-    atol: float,
+    tolerance: Tolerance,
 ) -> bool:
     """Return whether both results lie within the tolerance plus a multiple of the sensitivity, everywhere.
 
     ``dtype`` is that of the coarsest rounding behind them.
     """
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
-    allowed = (atol + rtol * exact.abs() + factor(dtype) * response)[finite]
+    allowed = (tolerance.atol + tolerance.rtol * exact.abs() + factor(dtype) * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
 
 
 def movement_explains(
-    eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, rtol: float, atol: float
+    eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance
 ) -> bool:
     """Return whether two results that no wider one judges differ by no more than the movement of eager's explains,
     everywhere.
@@ -196,6 +196,6 @@ def movement_explains(
     first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
     if not first.numel():
         return True
-    gap, allowed = (first - second).abs(), atol + rtol * first.abs()
+    gap, allowed = (first - second).abs(), tolerance.atol + tolerance.rtol * first.abs()
     near = gap <= allowed + factor(dtype) * movement[finite]
     return bool((gap <= allowed).logical_or(near & (gap <= small(dtype) * first.abs().max())).all())

@@ -7,6 +7,7 @@ import torch
 from worker_jobs import oracles, passes, run, source
 
 from runner.worker.rounding.sensitivity import UNIT, blur, element_sensitivity, explains, is_small, perturb
+from runner.worker.tensors import Tolerance
 from runner.worker.thresholds import ROUNDING_FACTOR
 
 SUM = source("return x.sum(0)", "torch.randn(4096, 8)")
@@ -183,7 +184,7 @@ def test_both_must_lie_within_it():
         torch.tensor([10.0 + 0.9 * ROUNDING_FACTOR.value * 1e-5]),
         torch.tensor([10.0 + 1.2 * ROUNDING_FACTOR.value * 1e-5]),
     )
-    response = exact, movement, torch.float32, 0.0, 0.0
+    response = exact, movement, torch.float32, Tolerance(0.0, 0.0)
     assert explains(near, near, *response)
     assert not explains(near, far, *response) and not explains(far, near, *response)
     single = exact, torch.float32
