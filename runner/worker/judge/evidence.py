@@ -52,7 +52,7 @@ class Evidence:
     def where(self, call: int, path: str = "") -> str:
         """Return the path, with the call's number if there are several."""
         several = max(len(self.eager.calls), len(self.compiled.calls)) > 1
-        return ", ".join(part for part in (f"call {call}" if several else "", path) if part)
+        return ", ".join(filter(None, (f"call {call}" if several else "", path)))
 
     def count(self, kind: str, oracle: str = "", number: int = 1) -> None:
         """Count what was compared, unless the case ignores the oracle that would speak of it."""

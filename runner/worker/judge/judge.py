@@ -67,7 +67,6 @@ def judge(evidence: Evidence) -> list[Finding]:
     Raises:
         ValueError: a function names an oracle that it is not registered for.
     """
-    ignored = set(evidence.job.ignore)
     findings = []
     for look, oracles in CHECKS.items():
         for finding in look(evidence):
@@ -76,7 +75,7 @@ def judge(evidence: Evidence) -> list[Finding]:
                     f"{look.__module__}.{look.__qualname__} is registered for no oracle {finding.oracle!r}"
                 )
             findings.append(finding)
-    return [finding for finding in findings if finding.oracle not in ignored]
+    return [finding for finding in findings if finding.oracle not in evidence.job.ignore]
 
 
 # --- gate 1: behaviour ----------------------------------------------------------------------
@@ -121,18 +120,16 @@ def _errors_of_one_phase(
 
 def _classify(error: ErrorRecord, launched: bool = False) -> tuple[str, str]:
     """Return the oracle of an error that only the compiled side raised, and the message's beginning."""
-    moment = " in the backward" if error.during == "backward" else ""
-    if error.unsupported:
-        return "graph-break", f"the graph broke where it may not{moment}"
-    if error.recompiled:
-        return "recompile", f"recompiled where it may not{moment}"
-    if error.memory:
-        return "memory", f"out of memory{moment}"
-    if error.compiling:
-        return "compile-error", f"raised while compiling{moment}"
-    if launched:
-        return "runtime-error", f"launching the kernels raised{moment}"
-    return "runtime-error", f"the compiled code raised{moment}"
+    kinds = (
+        (error.unsupported, "graph-break", "the graph broke where it may not"),
+        (error.recompiled, "recompile", "recompiled where it may not"),
+        (error.memory, "memory", "out of memory"),
+        (error.compiling, "compile-error", "raised while compiling"),
+        (launched, "runtime-error", "launching the kernels raised"),
+        (True, "runtime-error", "the compiled code raised"),
+    )
+    oracle, message = next((oracle, message) for is_one, oracle, message in kinds if is_one)
+    return oracle, message + (" in the backward" if error.during == "backward" else "")
 
 
 @check("out-of-bounds", "race", "unwritten")
@@ -171,24 +168,18 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
         if eager.metadata is None or compiled.metadata is None:
             continue
         where = evidence.where(call, eager.path)
-        if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
-            same_rank = len(eager.metadata.shape) == len(compiled.metadata.shape)
-            for oracle, message in metadata_differences(evidence, where, eager, compiled):
-                if oracle != "stride" and not (oracle == "shape" and same_rank):
-                    yield Finding(oracle, message, where)
-            continue
-        if fixed_strides(evidence, eager) and eager.metadata.shape == compiled.metadata.shape:
+        has_shape = evidence.undefined is None or evidence.undefined.has_shape(call, eager.path)
+        same_rank = len(eager.metadata.shape) == len(compiled.metadata.shape)
+        open_oracles = () if has_shape else ("stride", "shape") if same_rank else ("stride",)
+        if has_shape and fixed_strides(evidence, eager) and eager.metadata.shape == compiled.metadata.shape:
             evidence.count("strides", "stride")
         for oracle, message in metadata_differences(evidence, where, eager, compiled):
-            yield Finding(oracle, message, where)
-        both_alias = any("input" in text for text in evidence.eager.calls[call].aliases.get(eager.path, ())) and any(
-            "input" in text for text in evidence.compiled.calls[call].aliases.get(eager.path, ())
-        )
-        if both_alias and eager.metadata.offset != compiled.metadata.offset:
-            message = (
-                f"eager starts at element {eager.metadata.offset} of the storage, compiled at "
-                f"{compiled.metadata.offset}"
-            )
+            if oracle not in open_oracles:
+                yield Finding(oracle, message, where)
+        offsets = eager.metadata.offset, compiled.metadata.offset
+        aliases = (side.calls[call].aliases.get(eager.path, ()) for side in (evidence.eager, evidence.compiled))
+        if has_shape and offsets[0] != offsets[1] and all(any("input" in text for text in texts) for texts in aliases):
+            message = "eager starts at element {} of the storage, compiled at {}".format(*offsets)
             yield Finding("offset", message, where)
 
 
@@ -208,21 +199,19 @@ def aliases(evidence: Evidence) -> Iterator[Finding]:
             evidence.count("aliases", "alias")
             yield from _relation_findings(evidence, call, path, relations, compiled_relations)
         for path, again in _repeated(compiled.repeated - eager.repeated, evidence.compiled).items():
-            message = f"eager: memory of its own; compiled: {', '.join(again)}"
-            yield Finding("alias", message, evidence.where(call, path))
+            yield Finding("alias", f"eager: memory of its own; compiled: {again}", evidence.where(call, path))
         for path, again in _repeated(eager.repeated - compiled.repeated, evidence.eager).items():
             if path in eager.aliases and eager.aliases[path] == compiled.aliases.get(path):  # else that is the finding
-                message = f"eager: {', '.join(again)}; compiled: memory of its own"
-                yield Finding("alias", message, evidence.where(call, path))
+                yield Finding("alias", f"eager: {again}; compiled: memory of its own", evidence.where(call, path))
 
 
-def _repeated(places: Iterable[tuple[str, int, str]], run: Observation) -> dict[str, list[str]]:
+def _repeated(places: Iterable[tuple[str, int, str]], run: Observation) -> dict[str, str]:
     """Return by path with what of earlier calls it shares memory. A write into that by a later call is a finding."""
     repeated: dict[str, list[str]] = {}
     for path, number, same in sorted(places):
         if same not in run.calls[number].overwritten:
             repeated.setdefault(path, []).append(f"shares memory with {same} of call {number}")
-    return repeated
+    return {path: ", ".join(texts) for path, texts in repeated.items()}
 
 
 @check("alias")
@@ -267,12 +256,12 @@ def mutation(evidence: Evidence) -> Iterator[Finding]:
         yield from behind
         for part, eager_tree, compiled_tree in (
             ("inputs", eager.inputs, compiled.inputs),
-            ("state", eager.state, compiled.state),
+            ("", eager.state, compiled.state),
         ):
             if eager_tree.structure != compiled_tree.structure:
-                name, eager_part, compiled_part = _first_difference(eager_tree.structure, compiled_tree.structure)
-                message = f"after the call: eager {eager_part}, compiled {compiled_part}"
-                yield Finding("mutation", message, evidence.where(call, name if part == "state" else part))
+                name, *sides = _first_difference(eager_tree.structure, compiled_tree.structure)
+                message = "after the call: eager {}, compiled {}".format(*sides)
+                yield Finding("mutation", message, evidence.where(call, part or name))
                 continue
             yield from place_findings(evidence, call, eager_tree.replaced, compiled_tree.replaced)
             for eager_leaf, compiled_leaf in zip(eager_tree.leaves, compiled_tree.leaves, strict=True):
@@ -304,8 +293,8 @@ def generator(evidence: Evidence) -> Iterator[Finding]:
         evidence.comparisons += 1
         if eager.generator is None or compiled.generator is None or torch.equal(eager.generator, compiled.generator):
             continue
-        eager_text, compiled_text = ("drew" if record.drew_random else "drew none" for record in (eager, compiled))
-        message = f"the generator's state after the call differs (eager {eager_text}, compiled {compiled_text})"
+        sides = ("drew" if record.drew_random else "drew none" for record in (eager, compiled))
+        message = "the generator's state after the call differs (eager {}, compiled {})".format(*sides)
         yield Finding("rng", message, evidence.where(call))
 
 
@@ -379,17 +368,12 @@ def gradients(evidence: Evidence) -> Iterator[Finding]:
         for path in dict.fromkeys([*eager.gradients, *compiled.gradients]):
             eager_leaf, compiled_leaf = eager.gradients.get(path), compiled.gradients.get(path)
             evidence.comparisons += 1
-            if eager_leaf is None or compiled_leaf is None:
-                if eager_leaf is not compiled_leaf:
-                    eager_text, compiled_text = (
-                        "no gradient" if leaf is None else "a gradient" for leaf in (eager_leaf, compiled_leaf)
-                    )
-                    yield Finding(
-                        "grad", f"eager gives {eager_text}, compiled {compiled_text}", evidence.where(call, path)
-                    )
-                continue
-            evidence.count("gradients", "grad")
-            yield from leaf_findings(evidence, call, eager_leaf, compiled_leaf, "grad")
+            if eager_leaf is not None and compiled_leaf is not None:
+                evidence.count("gradients", "grad")
+                yield from leaf_findings(evidence, call, eager_leaf, compiled_leaf, "grad")
+            elif eager_leaf is not compiled_leaf:
+                sides = ("no gradient" if leaf is None else "a gradient" for leaf in (eager_leaf, compiled_leaf))
+                yield Finding("grad", "eager gives {}, compiled {}".format(*sides), evidence.where(call, path))
 
 
 def _output_leaves(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
@@ -409,8 +393,7 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
     """Check upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
     if evidence.compiled.error is not None:
         return
-    expect = evidence.job.expect
-    for key, bound in expect.items():
+    for key, bound in evidence.job.expect.items():
         if key not in BUDGETS or bound is None:
             continue
         count = getattr(evidence.compiled, key)

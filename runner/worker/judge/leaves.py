@@ -28,9 +28,10 @@ from runner.worker.program.memory import Gaps
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import Leaf, elements, owner
 from runner.worker.rounding import sensitivity
-from runner.worker.tensors import Tolerance, different_bits, identical, number, own_bounds, tolerance_for
+from runner.worker.tensors import Tolerance, different_bits, identical, own_bounds, tolerance_for
 
 _BITS = 14_000  # of an integer that str takes: it has less than 4300 digits
+EXACT = Tolerance(0.0, 0.0, exact=True)
 
 
 def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: Leaf) -> Iterator[tuple[str, str]]:
@@ -106,16 +107,14 @@ def needless_writes(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) 
     No tolerance applies to them, since nothing was computed. Where eager writes, equal bits may come from a rounding.
     """
     sides = (eager.value, compiled.value)
-    if not all(isinstance(side, torch.Tensor) for side in sides) or equal_bits(*sides):
+    are_equal = not all(isinstance(side, torch.Tensor) for side in sides) or equal_bits(*sides)
+    if are_equal or eager.path in evidence.eager.calls[call].written:
         return
-    if eager.path in evidence.eager.calls[call].written:
-        return
-    runs = ((evidence.eager, eager), (evidence.compiled, compiled))
     # What an earlier call computed was compared after that call.
-    kept = [_is_as_before(evidence, run, call, leaf) for run, leaf in runs]
-    if kept != [True, False]:
+    runs = ((evidence.eager, eager), (evidence.compiled, compiled))
+    if [_is_as_before(evidence, run, call, leaf) for run, leaf in runs] != [True, False]:
         return
-    for difference in compare_values(*sides, Tolerance(0.0, 0.0, exact=True)).differences:
+    for difference in compare_values(*sides, EXACT).differences:
         message = f"{difference.oracle}: eager does not write to it; {difference.message}"
         yield Finding("mutation", message, evidence.where(call, eager.path), difference.numbers)
 
@@ -133,9 +132,8 @@ def late_writes(evidence: Evidence, call: int, eager: CallRecord, compiled: Call
     for path, expected in eager.overwritten.items():
         value = kept.get(path)
         is_alike = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (expected.shape, expected.dtype)
-        if not is_alike or (call, path) in undefined:
-            continue
-        if compare_values(expected, value, tolerance_for(expected.dtype, evidence.job.tolerance, path)).differences:
+        bounds = tolerance_for(expected.dtype, evidence.job.tolerance, path)
+        if is_alike and (call, path) not in undefined and compare_values(expected, value, bounds).differences:
             message = "eager's holds other values after the backward or a later call; compiled stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
 
@@ -143,10 +141,10 @@ def late_writes(evidence: Evidence, call: int, eager: CallRecord, compiled: Call
 def spoilt_paths(eager: CallRecord, compiled: CallRecord) -> frozenset[str]:
     """Return the paths of tensors that compiled code has written into, and eager has not."""
     trees = ((eager.inputs, compiled.inputs), (eager.state, compiled.state))
-    pairs = [pair for mine, others in trees for pair in zip(mine.leaves, others.leaves)]  # noqa: B905  may differ
     return frozenset(compiled.overwritten).union(
         one.path
-        for one, other in pairs
+        for mine, others in trees
+        for one, other in zip(mine.leaves, others.leaves)  # noqa: B905  may differ
         if one.path == other.path and one.path not in eager.written
         if isinstance(one.value, torch.Tensor) and isinstance(other.value, torch.Tensor)
         if not equal_bits(one.value, other.value)
@@ -160,14 +158,13 @@ def place_findings(
 
     The outermost ones are reported.
     """
-    differing = sorted(eager.keys() ^ compiled.keys())
-    for path in differing:
-        if owner(path, [other for other in differing if other != path]):
-            continue
-        if path in compiled:
-            message = f"eager keeps what stood there before the call; compiled code puts {compiled[path]} in its place"
-        else:
-            message = f"eager puts {eager[path]} in place of what stood there; compiled code keeps that"
+    differing = eager.keys() ^ compiled.keys()
+    for path in sorted(path for path in differing if not owner(path, differing - {path})):
+        message = (
+            f"eager keeps what stood there before the call; compiled code puts {compiled[path]} in its place"
+            if path in compiled
+            else f"eager puts {eager[path]} in place of what stood there; compiled code keeps that"
+        )
         yield Finding("mutation", message, evidence.where(call, path))
 
 
@@ -192,10 +189,6 @@ def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Findin
     yield Finding("mutation", message, evidence.where(call, eager.path), severity=METADATA if unchanged else None)
 
 
-BEHIND = "in the memory behind it, between its elements"
-"""How the message of a finding about gaps goes on."""
-
-
 def gap_findings(evidence: Evidence, call: int, path: str, eager: Gaps, compiled: Gaps) -> Iterator[Finding]:
     """Compare what two calls write into memory behind an input or state.
 
@@ -209,10 +202,9 @@ def gap_findings(evidence: Evidence, call: int, path: str, eager: Gaps, compiled
     written, touched = different_bits(eager_before, eager_after), different_bits(compiled_before, compiled_after)
     expected = torch.where(written, eager_after, compiled_before)
     touched |= written
-    exact = Tolerance(0.0, 0.0, exact=True)
-    bounds = tolerance_for(eager_after.dtype, evidence.job.tolerance, path) if bool(written.any()) else exact
+    bounds = tolerance_for(eager_after.dtype, evidence.job.tolerance, path) if bool(written.any()) else EXACT
     for difference in compare_values(expected[touched], compiled_after[touched], bounds).differences:
-        message = f"{difference.oracle}: {BEHIND}: {difference.message}"
+        message = f"{difference.oracle}: in the memory behind it, between its elements: {difference.message}"
         yield Finding("mutation", message, evidence.where(call, path), difference.numbers)
 
 
@@ -275,91 +267,83 @@ def _element_findings(
     """
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
-    where = evidence.where(call, eager_leaf.path)
+    where, path = evidence.where(call, eager_leaf.path), eager_leaf.path
+    wide, tolerance = evidence.reference, evidence.job.tolerance or {}
     evidence.comparisons += int(eager.numel() > 0)
-    tolerance = evidence.job.tolerance
-    kind = eager.shape, eager.is_complex()
 
     def reference() -> torch.Tensor | None:
-        tensor = evidence.reference.tensor(call, eager_leaf.path)
-        if tensor is None or (tensor.shape, tensor.is_complex()) != kind:
+        tensor = wide.tensor(call, path)
+        if tensor is None or (tensor.shape, tensor.is_complex()) != (eager.shape, eager.is_complex()):
             return None
         return tensor if undefined is None else torch.where(undefined, eager.to(tensor.dtype), tensor)
 
-    rule = (tolerance or {}).get("values")
-    if rule and eager.numel() and eager_leaf.path.startswith(("output", "gradient of ")):
+    if tolerance.get("values") and eager.numel() and path.startswith(("output", "gradient of ")):
         evidence.accuracy.append({"path": where, **measure(eager, compiled, reference())})
-    compare = bounded_rule(tolerance, eager, eager_leaf.path)
+    compare = bounded_rule(tolerance, eager, path)
     if compare is not None:
         for difference in compare(eager, compiled, reference(), float(tolerance["bound"])).differences:
             yield Finding(difference.oracle, difference.message, where, difference.numbers)
         return
-    # Who names a tolerance has said how much may be rounded away.
-    named = (tolerance or {}).get("by_dtype") or own_bounds(tolerance, eager_leaf.path)
 
     def precision() -> torch.dtype:
         """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more
         exact."""
-        if sensitivity.unit(dtype) is None:
-            return dtype
-        rounded = evidence.reference.rounded_in(call, eager_leaf.path)
+        rounded = None if sensitivity.unit(dtype) is None else wide.rounded_in(call, path)
         return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
 
     def is_measured() -> bool:
         return reference() is not None and sensitivity.is_measured(precision())
 
-    def measure_sensitivity() -> Movement | None:
-        exact = reference()
-        if named or exact is None or not is_measured() or not sensitivity.is_small(eager, compiled, exact, precision()):
-            return None
-        response = evidence.reference.measure_sensitivity(call, eager_leaf.path)
+    def with_precision(response: torch.Tensor | None) -> Movement | None:
         return None if response is None else (response, precision())
 
-    def measure_movement() -> Movement | None:
-        if named or is_measured():
+    def measure_sensitivity() -> Movement | None:
+        exact = None if named or not is_measured() else reference()
+        if exact is None or not sensitivity.is_small(eager, compiled, exact, precision()):
             return None
-        movement = evidence.reference.measure_movement(call, eager_leaf.path, precision())
-        return None if movement is None else (movement, precision())
+        return with_precision(wide.measure_sensitivity(call, path))
+
+    def measure_movement() -> Movement | None:
+        return None if named or is_measured() else with_precision(wide.measure_movement(call, path, precision()))
 
     def measure_conditioning() -> Movement | None:
-        rounded = precision()
-        if rounded in sensitivity.WIDEST:
-            response = evidence.reference.measure_movement(call, eager_leaf.path, rounded)
-        else:
-            response = evidence.reference.measure_sensitivity(call, eager_leaf.path)
-        return None if response is None else (response, rounded)
+        if precision() in sensitivity.WIDEST:
+            return with_precision(wide.measure_movement(call, path, precision()))
+        return with_precision(wide.measure_sensitivity(call, path))
 
     measures = reference, measure_sensitivity, measure_movement, measure_conditioning
-    bounds = tolerance_for(dtype, tolerance, eager_leaf.path)
+    # Who names a tolerance has said how much may be rounded away.
+    named = tolerance.get("by_dtype") or own_bounds(tolerance, path)
+    bounds = tolerance_for(dtype, tolerance, path)
+    is_default = not (named or bounds.exact)
     result = compare_values(eager, compiled, bounds, *measures)
-    if result.differences and not (named or bounds.exact) and precision() != dtype:
-        bounds = tolerance_for(precision(), tolerance, eager_leaf.path)
+    if result.differences and is_default and precision() != dtype:
+        bounds = tolerance_for(precision(), tolerance, path)
         result = compare_values(eager, compiled, bounds, *measures)
-    outside = any(difference.oracle == "nonfinite" for difference in result.differences)
-    if outside and not (named or bounds.exact) and is_measured():
-        domain = evidence.reference.measure_domain(call, eager_leaf.path)
+    if is_default and any(difference.oracle == "nonfinite" for difference in result.differences) and is_measured():
+        domain = wide.measure_domain(call, path)
         if domain is not None:
             plausible = domain.holds(compiled, dtype)
             undefined = plausible if undefined is None else undefined | plausible
             compiled = torch.where(undefined, eager, compiled)
             result = compare_values(eager, compiled, bounds, *measures)
             result = result if result.differences else Comparison(label=ROUNDING)
-    if result == Comparison() and eager.numel() and not (named or bounds.exact) and sensitivity.is_measured(dtype):
-        respond = functools.partial(evidence.reference.measure_sensitivity, call, eager_leaf.path)
+    if is_default and result == Comparison() and eager.numel() and sensitivity.is_measured(dtype):
+        respond = functools.partial(wide.measure_sensitivity, call, path)
         result = compare_small_tensors(eager, compiled, dtype, bounds, reference, precision, respond)
-    label, overflow = result.label, evidence.reference.overflow
-    if overflow and label in (NEARER, OVERFLOWED):
+    label = result.label
+    if wide.overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED
-        evidence.note(f"eager overflows in {overflow}, where float64 has numbers")
+        evidence.note(f"eager overflows in {wide.overflow}, where float64 has numbers")
     if label is not None and label not in evidence.labels:
         evidence.labels.append(label)
     name = str(dtype).removeprefix("torch.")
-    claimed = ((tolerance or {}).get("precision") or {}).get(name)
+    claimed = (tolerance.get("precision") or {}).get(name)
     for difference in result.differences:
         numbers = difference.numbers
-        if claimed and difference.oracle == "value":
-            within = lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
-            numbers = {**numbers, **({"precision": f"{name} beyond {claimed}"} if within else {})}
+        is_claimed = claimed and difference.oracle == "value"
+        if is_claimed and lies_within(eager, compiled, tolerance_for(getattr(torch, claimed))):
+            numbers = {**numbers, "precision": f"{name} beyond {claimed}"}
         yield Finding(difference.oracle, difference.message, where, numbers)
 
 
@@ -372,16 +356,12 @@ def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf)
     evidence.comparisons += 1
     if eager.type != compiled.type or same_python(eager.value, compiled.value):
         return
-    texts = [_text(leaf.value) for leaf in (eager, compiled)]
-    message = f"eager {texts[0]}, compiled {texts[1]}"
     if not isinstance(eager.value, (float, complex)):
-        numbers: dict[str, Any] = {"eager": texts[0], "compiled": texts[1]}
+        numbers: dict[str, Any] = {"eager": _text(eager.value), "compiled": _text(compiled.value)}
+        message = "eager {eager}, compiled {compiled}".format(**numbers)
         if type(eager.value) is int and max(eager.value.bit_length(), compiled.value.bit_length()) < _BITS:
-            numbers = {
-                "eager": eager.value,
-                "compiled": compiled.value,
-                "abs_error": number(abs(eager.value - compiled.value)),
-            }
+            error = abs(eager.value - compiled.value)
+            numbers = {"eager": eager.value, "compiled": compiled.value, "abs_error": error}
         yield Finding("value", message, evidence.where(call, eager.path), numbers)
         return
     dtype = getattr(torch, evidence.job.dtype.removeprefix("torch."))
@@ -398,11 +378,10 @@ def _text(value: Any) -> str:
 
 def _are_near(first: Any, second: Any) -> bool:
     """Return whether two quantizers are equal, but for the rounding of a scale that was computed."""
-    if isinstance(first, float) and isinstance(second, float):
-        return math.isclose(first, second, rel_tol=thresholds.SCALE_PART.value)
     if isinstance(first, (tuple, list)) and isinstance(second, (tuple, list)):
         return len(first) == len(second) and all(map(_are_near, first, second))
-    return bool(first == second)
+    are_floats = isinstance(first, float) and isinstance(second, float)
+    return math.isclose(first, second, rel_tol=thresholds.SCALE_PART.value) if are_floats else bool(first == second)
 
 
 def _plain(value: Any) -> str:

@@ -27,8 +27,7 @@ def may_be_undefined(finding: Finding) -> bool:
 def _refuses_overlap(finding: Finding) -> bool:
     """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let
     pass."""
-    message = str((finding.error or {}).get("message", ""))
-    return row_of(finding.oracle).crash and REFUSAL in message
+    return row_of(finding.oracle).crash and REFUSAL in str((finding.error or {}).get("message", ""))
 
 
 def judge_defined(
@@ -60,9 +59,7 @@ def judge_defined(
         evidence, labels=[], notes=[], comparisons=0, compared=Counter(), accuracy=[], defined=0, undefined=undefined
     )
     findings = judge(again)
-    if OVERLAP in undefined.operators:
-        refused = [finding for finding in findings if _refuses_overlap(finding)]
-        findings = [finding for finding in findings if finding not in refused]
-        for finding in refused:
-            again.excuse(finding.path or "the call", 0, 0)
-    return again, findings
+    refused = [finding for finding in findings if OVERLAP in undefined.operators and _refuses_overlap(finding)]
+    for finding in refused:
+        again.excuse(finding.path or "the call", 0, 0)
+    return again, [finding for finding in findings if finding not in refused]

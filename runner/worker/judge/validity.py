@@ -32,12 +32,11 @@ def note_autocast(evidence: Evidence, findings: Iterable[Finding]) -> None:
     The comment at that switch says it: unless it is "off", the backward is traced under the autocast of the forward.
     Cases run theirs outside, since torch's page on autocast advises against a backward inside.
     """
-    job = evidence.job
-    if not job.autocast or BACKWARD_AUTOCAST in job.config:
-        return
-    module, _, switch = BACKWARD_AUTOCAST.rpartition(".")
-    if any(finding.oracle == "grad" for finding in findings) and hasattr(importlib.import_module(module), switch):
-        evidence.note(ASSUMED_AUTOCAST)
+    is_asked = evidence.job.autocast and BACKWARD_AUTOCAST not in evidence.job.config
+    if is_asked and any(finding.oracle == "grad" for finding in findings):
+        module, _, switch = BACKWARD_AUTOCAST.rpartition(".")
+        if hasattr(importlib.import_module(module), switch):
+            evidence.note(ASSUMED_AUTOCAST)
 
 
 def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> str | None:
@@ -57,23 +56,22 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
         if graphs:
             return reason
         evidence.note(reason)
-    uncompiled = launches is None and evidence.compiled.graphs == 0 and evidence.compiled.error is None
-    if uncompiled and graphs:
-        return ": ".join(filter(None, ("no graph was compiled", evidence.compiled.uncompiled)))
-    if evidence.eager.compilations:
-        return f"eager is no reference: it ran compiled code ({', '.join(evidence.eager.compilations)})"
+    eager, compiled = evidence.eager, evidence.compiled
+    if graphs and launches is None and compiled.graphs == 0 and compiled.error is None:
+        return ": ".join(filter(None, ("no graph was compiled", compiled.uncompiled)))
+    if eager.compilations:
+        return f"eager is no reference: it ran compiled code ({', '.join(eager.compilations)})"
     if evidence.comparisons == 0:
         return "nothing was compared"
-    problem = _incomparable(evidence.eager, settings.device)
-    if problem:
+    if problem := _incomparable(eager, settings.device):
         return f"no output can be compared: {problem}"
     if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
         return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
-    eager = evidence.eager
-    if eager.error is None and (reason := blind_bounds(evidence)):
+    if eager.error is not None:
+        return None
+    if reason := blind_bounds(evidence):
         return reason
-    is_meant = evidence.job.expect.get("constant")
-    if eager.error is None and not is_meant and is_saturated(eager, source, settings):
+    if not evidence.job.expect.get("constant") and is_saturated(eager, source, settings):
         evidence.note("a case whose point is a constant says so: expect: {constant: true}")
         return "every output is one constant whatever the inputs hold, though it is computed from them"
     return None
@@ -87,12 +85,12 @@ def _incomparable(observation: Observation, device: str) -> str:
     """
     calls = observation.calls
     leaves = [leaf for call in calls for leaf in call.outputs.leaves]
-    compared = (leaf is not None and not leaf.problem for call in calls for leaf in call.gradients.values())
-    if observation.error is not None or any(call.mutated for call in calls) or any(compared):
-        return ""
+    gradients = (leaf for call in calls for leaf in call.gradients.values() if leaf is not None and not leaf.problem)
     of_meta = device == "meta" or any(_is_meta(leaf) for call in calls for leaf in call.inputs.leaves)
-    comparable = (not leaf.problem or (of_meta and _is_meta(leaf)) for leaf in leaves)
-    return leaves[0].problem or "" if leaves and not any(comparable) else ""
+    comparable = (leaf for leaf in leaves if not leaf.problem or (of_meta and _is_meta(leaf)))
+    if not leaves or observation.error is not None or any(call.mutated for call in calls) or [*gradients, *comparable]:
+        return ""
+    return leaves[0].problem or ""
 
 
 def _is_meta(leaf: Leaf) -> bool:
@@ -116,26 +114,21 @@ def blind_bounds(evidence: Evidence) -> str:
             if tensor is None or not (tensor.is_floating_point() or tensor.is_complex()) or not tensor.numel():
                 continue
             bounds = tolerance_for(tensor.dtype, tolerance, leaf.path)
-            entry = bounds.entry
-            if entry is None:
+            if bounds.entry is None:
                 continue
             is_output = leaf.path.startswith("output") and leaf.metadata is not None
-            if (
-                (entry not in sighted or is_output)
-                and _passes_zeros(tensor, bounds)
-                and not _is_noise(evidence, call, leaf, tensor)
-            ):
-                name = f"tolerance of {entry}" if entry else "tolerance"
-                reason = (
+            is_asked = bounds.entry not in sighted or is_output
+            if is_asked and _passes_zeros(tensor, bounds) and not _is_noise(evidence, call, leaf, tensor):
+                name = f"tolerance of {bounds.entry}" if bounds.entry else "tolerance"
+                blind[bounds.entry] = (
                     f"the {name} (rtol {bounds.rtol:g}, atol {bounds.atol:g}) would pass zeros in place of all "
                     "numbers at "
                     f"{evidence.where(call, leaf.path)}, of which the largest is {_largest(tensor):g}"
                 )
-                blind[entry] = reason
                 if is_output:
-                    outputs.setdefault(leaf.path, reason)
+                    outputs.setdefault(leaf.path, blind[bounds.entry])
             else:
-                sighted.add(entry)
+                sighted.add(bounds.entry)
                 outputs[leaf.path] = ""
     vacuous = next((reason for entry, reason in blind.items() if entry not in sighted), "")
     for reason in () if vacuous else filter(None, outputs.values()):
