@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,39 +17,13 @@ from runner.worker.program.observe import CallRecord, Observation, Settings, end
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.program.walk import flatten
 from runner.worker.rounding import sensitivity
-from runner.worker.rounding.shadow import Blur, NoShadow, Shadow, wide_dtype
+from runner.worker.rounding.shadow import NoShadow, Shadow, wide_dtype
 from runner.worker.tensors import finite_difference, finite_part, planes, tolerance_for
 from runner.worker.torch_private.dispatch import disable_modes
 
 
 class NoReference(Exception):
     """The reference cannot be had; the text says why."""
-
-
-@dataclass(frozen=True)
-class Perturbation:
-    """Perturbs what enters a run by ``unit`` (see ``sensitivity.perturb``); sign 0 leaves it."""
-
-    draw: int = 0
-    sign: int = 0
-    unit: float = sensitivity.UNIT
-    dtype: torch.dtype | None = None
-    """Of the narrowest tensors that can hold the movement; None for all."""
-
-    def __call__(self, values: Sequence[Any], draw: int, shadow: Shadow | None = None) -> None:
-        """Perturb the tensors among ``values`` in place, or their shadows."""
-        if not self.sign:
-            return
-        tensors = [leaf for _, leaf in flatten(list(values), "")[1] if isinstance(leaf, torch.Tensor)]
-        if self.dtype is not None:
-            tensors = [tensor for tensor in tensors if sensitivity.holds(tensor.dtype, self.dtype)]
-        if shadow is not None:
-            tensors = [shadow.of(tensor) for tensor in tensors]
-        sensitivity.perturb(tensors, self.draw + draw, self.sign, self.unit)
-
-    def blur(self) -> Blur | None:
-        """Return what perturbs the numbers of operators, in another way than state and arguments; None for sign 0."""
-        return sensitivity.blur(self.draw + 2 * thresholds.ROUNDING_DRAWS.value, self.sign) if self.sign else None
 
 
 Key = tuple[int, str]
@@ -80,7 +54,7 @@ class WideValues:
         if self._leaves is None:
             self._leaves = {}
             try:
-                self._leaves = self._run(Perturbation())
+                self._leaves = self._run()
             except NoReference as reason:
                 self.notes.append(f"no float64 reference: {reason}")
         return self._leaves
@@ -136,7 +110,7 @@ class WideValues:
             unit = sensitivity.UNIT if dtype is None else (sensitivity.unit(dtype) or 0.0) * sensitivity.steps(dtype)
             try:
                 self._perturbed[dtype] = [
-                    [self._run(Perturbation(draw, sign, unit, dtype)) for sign in (1, -1)]
+                    [self._run(draw, sign, unit, dtype) for sign in (1, -1)]
                     for draw in range(thresholds.ROUNDING_DRAWS.value)
                 ]
             except NoReference as reason:
@@ -149,8 +123,11 @@ class WideValues:
             pairs.append((up.to(exact.dtype), down.to(exact.dtype)))
         return pairs
 
-    def _run(self, perturbation: Perturbation) -> Run:
-        """Return the leaves of a run.
+    def _run(self, draw: int = 0, sign: int = 0, unit: float = 0.0, dtype: torch.dtype | None = None) -> Run:
+        """Return the leaves of a run. What enters it is perturbed by ``unit``, unless the sign is 0.
+
+        ``sensitivity.perturb`` explains draw, sign and unit. With a ``dtype``, tensors that can hold the movement are
+        perturbed; without, the shadows of all.
 
         Raises:
             NoReference: there are no such leaves.
@@ -202,8 +179,8 @@ class Reference(WideValues):
         response = self._response(result.to(wide_dtype(result.dtype)), call, path, dtype)
         return None if response is None else response / sensitivity.steps(dtype)
 
-    def _run(self, perturbation: Perturbation) -> Run:
-        """Return the shadows of a run; its own leaves where the perturbation has a dtype.
+    def _run(self, draw: int = 0, sign: int = 0, unit: float = 0.0, dtype: torch.dtype | None = None) -> Run:
+        """Return the shadows of a run; its own leaves where there is a dtype.
 
         Raises:
             NoReference: there are no shadows.
@@ -211,25 +188,30 @@ class Reference(WideValues):
         if not any(_is_floating(leaf) for leaf in run_leaves(self._eager).values()):
             raise NoReference("nothing that is compared is floating")
         self._begin("float64")
-        shadow = Shadow(self._settings.device, perturbation.blur()) if perturbation.dtype is None else None
+        # Numbers of operators move in another way than state and arguments.
+        blur = sensitivity.blur(draw + 2 * thresholds.ROUNDING_DRAWS.value, sign) if sign else None
+        shadow = Shadow(self._settings.device, blur) if dtype is None else None
+
+        def change(args: list[Any]) -> list[Any]:
+            if sign:
+                with disable_modes():
+                    tensors = _movable(args, dtype, shadow)
+                    sensitivity.perturb(tensors, draw + thresholds.ROUNDING_DRAWS.value, sign, unit)
+            return args
+
         try:
             loaded = self._source.load(self._settings.seed)
             makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))
             loaded = replace(loaded, makers=makers, cotangents=cotangents)
-            perturbation(_state(loaded.model), 0, shadow)
-
-            def change(args: list[Any]) -> list[Any]:
-                with disable_modes():
-                    perturbation(args, thresholds.ROUNDING_DRAWS.value, shadow)
-                return args
-
+            if sign:
+                sensitivity.perturb(_movable(_state(loaded.model), dtype, shadow), draw, sign, unit)
             with shadow.running() if shadow is not None else contextlib.nullcontext():
                 observation = observe(loaded, loaded.model, self._settings, change_inputs=change)
             if shadow is not None and shadow.problem:
                 raise NoReference(shadow.problem)
             if observation.error is not None and self._eager.error is None:
                 raise NoReference(f"the run raised {observation.error.summary}")
-            if shadow is not None and not perturbation.sign:
+            if shadow is not None and not sign:
                 self.overflow = shadow.overflow
                 self._rounded = {
                     key: dtype
@@ -294,6 +276,13 @@ def run_leaves(run: Observation) -> Run:
     """Return every leaf of a run. A run that raised says nothing from that call on."""
     calls = enumerate(record for record in run.calls if record.error is None)
     return {(call, path): leaf for call, record in calls for path, leaf in call_leaves(record).items()}
+
+
+def _movable(values: Sequence[Any], dtype: torch.dtype | None, shadow: Shadow | None) -> list[torch.Tensor]:
+    """Return the tensors among values that can hold a rounding of ``dtype``, or the shadows of all."""
+    tensors = [leaf for _, leaf in flatten(list(values), "")[1] if isinstance(leaf, torch.Tensor)]
+    tensors = [tensor for tensor in tensors if dtype is None or sensitivity.holds(tensor.dtype, dtype)]
+    return tensors if shadow is None else [shadow.of(tensor) for tensor in tensors]
 
 
 def _state(model: torch.nn.Module) -> list[Any]:

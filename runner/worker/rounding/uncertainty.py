@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +24,7 @@ from runner.worker.tensors import largest, tolerance_for
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten
 
-Key = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+Layout = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 class Pair(NamedTuple):
@@ -42,6 +43,16 @@ class Pair(NamedTuple):
         return Pair(up, down, eps)
 
 
+@dataclass
+class _Memory:
+    """What is known of one memory, by the layouts of the tensors that lie in it."""
+
+    reference: StorageWeakRef  # keeps another storage from the address
+    largest: float = 0.0  # amount of all, for other views
+    amounts: dict[Layout, torch.Tensor] = field(default_factory=dict)
+    pairs: dict[Layout, Pair] = field(default_factory=dict)
+
+
 class Uncertainties:
     """Follows operators, and knows of each computed tensor how far a unit roundoff in each of them moves its elements.
 
@@ -50,9 +61,7 @@ class Uncertainties:
 
     def __init__(self) -> None:
         """Know nothing: all tensors are exact."""
-        self._amounts: dict[Key, tuple[StorageWeakRef, torch.Tensor]] = {}
-        self._storages: dict[int, tuple[StorageWeakRef, float]] = {}  # the largest in each, for other views of it
-        self._pairs: dict[Key, tuple[StorageWeakRef, Pair]] = {}
+        self._memories: dict[int, _Memory] = {}
         self._count = 0
 
     def of(self, *tensors: Any) -> torch.Tensor | None:
@@ -80,17 +89,18 @@ class Uncertainties:
         return torch.where(amount == 0, torch.nan, amount)
 
     def _pair_of(self, tensor: Any) -> Pair | None:
-        entry = self._pairs.get(_key(tensor)) if _is_plain(tensor) else None
-        return None if entry is None else entry[1]
+        memory = self._memory(tensor)
+        return None if memory is None else memory.pairs.get(_layout(tensor))
 
     def _of(self, tensor: Any) -> torch.Tensor | None:
-        if not _is_plain(tensor):
+        memory = self._memory(tensor)
+        if memory is None:
             return None
-        entry = self._amounts.get(_key(tensor))
-        if entry is not None:
-            return entry[1]
-        storage = self._storages.get(tensor.untyped_storage()._cdata)
-        return None if storage is None else _full(tensor, storage[1])
+        amount = memory.amounts.get(_layout(tensor))
+        return _full(tensor, memory.largest) if amount is None else amount
+
+    def _memory(self, tensor: Any) -> _Memory | None:
+        return self._memories.get(tensor.untyped_storage()._cdata) if _is_plain(tensor) else None
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Any], None]:
         """Look at a call before it is made; return what is to be given its result afterwards."""
@@ -120,39 +130,30 @@ class Uncertainties:
                     size = tensor.detach().abs().to(torch.float64) if local else _full(tensor, largest(tensor))
                     own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
                     amount = torch.maximum(amount, own)
-                self._store(tensor, amount, view and fits)
+                memory = self._store(tensor, amount, view and fits)
                 known = copies[place].stored(tensor.dtype) if len(copies) == len(results) else None
                 pair = known if exact else _moved(tensor, amount, self._count)
-                self._store_pair(tensor, pair, written=func._schema.is_mutable)
+                if func._schema.is_mutable:
+                    memory.pairs.clear()
+                memory.pairs.pop(_layout(tensor), None)
+                if pair is not None and pair.up.shape == tensor.shape:
+                    memory.pairs[_layout(tensor)] = pair
 
         return record
 
-    def _store(self, tensor: torch.Tensor, amount: torch.Tensor, view: bool) -> None:
-        storage, key = tensor.untyped_storage(), _key(tensor)
-        reference = StorageWeakRef(storage)  # keeps another storage from the address
-        if key in self._amounts and self._amounts[key][1] is not amount:
-            self._amounts[key][1].copy_(amount)  # views have their amounts in the same memory
+    def _store(self, tensor: torch.Tensor, amount: torch.Tensor, view: bool) -> _Memory:
+        storage, layout = tensor.untyped_storage(), _layout(tensor)
+        memory = self._memories.setdefault(storage._cdata, _Memory(StorageWeakRef(storage)))
+        if memory.amounts.get(layout, amount) is not amount:
+            memory.amounts[layout].copy_(amount)  # views have their amounts in the same memory
         else:
             own = amount if view else torch.empty_like(tensor, dtype=torch.float64, requires_grad=False).copy_(amount)
-            self._amounts[key] = reference, own
-        known = self._storages.get(storage._cdata, (reference, 0.0))
-        self._storages[storage._cdata] = known[0], max(known[1], float(amount.max()))
+            memory.amounts[layout] = own
+        memory.largest = max(memory.largest, float(amount.max()))
         self._count += 1
         if self._count % _SWEEP == 0:
-            self._amounts = {key: entry for key, entry in self._amounts.items() if not entry[0].expired()}
-            self._storages = {key: place for key, place in self._storages.items() if not place[0].expired()}
-            self._pairs = {key: entry for key, entry in self._pairs.items() if not entry[0].expired()}
-
-    def _store_pair(self, tensor: torch.Tensor, pair: Pair | None, written: bool) -> None:
-        """Keep what a tensor is with all roundings up and down; forget it of others in memory that was ``written``
-        to."""
-        storage = tensor.untyped_storage()
-        if written:
-            self._pairs = {key: entry for key, entry in self._pairs.items() if key[0] != storage._cdata}
-        if pair is not None and pair.up.shape == tensor.shape:
-            self._pairs[_key(tensor)] = StorageWeakRef(storage), pair
-        else:
-            self._pairs.pop(_key(tensor), None)
+            self._memories = {key: known for key, known in self._memories.items() if not known.reference.expired()}
+        return memory
 
 
 def fitting(amount: torch.Tensor | None, x: Any) -> torch.Tensor | None:
@@ -275,8 +276,8 @@ def _full(tensor: torch.Tensor, amount: float) -> torch.Tensor:
     return torch.full((), amount, dtype=torch.float64, device=tensor.device).expand(tensor.shape)
 
 
-def _key(tensor: torch.Tensor) -> Key:
-    return tensor.untyped_storage()._cdata, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+def _layout(tensor: torch.Tensor) -> Layout:
+    return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
 def _is_plain(leaf: Any) -> bool:
