@@ -27,6 +27,13 @@ def pieces(*tensors: torch.Tensor) -> Iterator[tuple[Any, ...]]:
         yield (start, *(planes(tensor[start : start + PIECE]) for tensor in flat))
 
 
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return complex128 for a complex dtype, float64 for a floating one, else the dtype itself."""
+    if dtype.is_complex:
+        return torch.complex128
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
 def planes(tensor: torch.Tensor) -> torch.Tensor:
     """Return float64 [elements, 1], or [elements, 2] for complex. float64 holds narrower floats exactly."""
     if tensor.is_complex():

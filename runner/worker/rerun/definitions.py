@@ -15,7 +15,7 @@ import torch
 from runner.worker import thresholds
 from runner.worker.comparison.compare import compare_values
 from runner.worker.operators.choices import Call, dimension, symmetric_matrix, targets
-from runner.worker.tensors import tolerance_for
+from runner.worker.tensors import tolerance_for, wide_dtype
 
 Definition = Callable[[Call, Sequence[torch.Tensor], int, torch.Tensor], str]
 Joint = Callable[[Call, Sequence[torch.Tensor], Mapping[int, torch.Tensor]], str]
@@ -24,10 +24,8 @@ Joint = Callable[[Call, Sequence[torch.Tensor], Mapping[int, torch.Tensor]], str
 def _differ(expected: torch.Tensor, actual: torch.Tensor, uncertainty: torch.Tensor | None = None) -> bool:
     """Return whether elements differ beyond the tolerance of their dtype and twice the ``uncertainty`` of both."""
     if uncertainty is not None and expected.is_floating_point():
-        near = (
-            actual.to(torch.float64) - expected.to(torch.float64)
-        ).abs() <= thresholds.OWN_FACTOR.value * uncertainty
-        actual = torch.where(near, expected, actual)
+        distance = (actual.to(torch.float64) - expected.to(torch.float64)).abs()
+        actual = torch.where(distance <= thresholds.OWN_FACTOR.value * uncertainty, expected, actual)
     return bool(compare_values(expected, actual.contiguous(), tolerance_for(expected.dtype)).differences)
 
 
@@ -36,9 +34,10 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     if not compiled.numel():
         return ""
     if call.arguments.get("dim", 0) is None:  # of all elements
-        flat = {**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0}
         call = replace(
-            call, arguments=flat, uncertainty=None if call.uncertainty is None else call.uncertainty.reshape(-1)
+            call,
+            arguments={**call.arguments, "self": call.arguments["self"].reshape(-1), "dim": 0},
+            uncertainty=None if call.uncertainty is None else call.uncertainty.reshape(-1),
         )
         results, compiled = [part.reshape(()) for part in results], compiled.reshape(())
     x, dim = call.arguments["self"], dimension(call)
@@ -60,8 +59,7 @@ def _indices(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     own, indices = _along(own, x, dim), _along(compiled, x, dim)
     expected, actual = x.gather(dim, own), x.gather(dim, indices)
     if kind in ("sort", "argsort", "topk"):
-        steps = indices.sort(dim).values.diff(dim=dim)
-        if bool((steps == 0).any()):
+        if bool((indices.sort(dim).values.diff(dim=dim) == 0).any()):
             return "one index stands there twice"
         if call.arguments.get("sorted") is False:
             expected, actual = expected.sort(dim).values, actual.sort(dim).values
@@ -89,17 +87,13 @@ def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: t
     if writes is None:
         return ""
     positions, values = writes
-    flat = compiled.reshape(-1)
-    tolerance = tolerance_for(compiled.dtype)
-    wide = (
-        torch.complex128 if compiled.is_complex() else torch.float64 if compiled.is_floating_point() else compiled.dtype
-    )
-    chosen, values = flat[positions].to(wide), values.to(wide)
+    tolerance, wide = tolerance_for(compiled.dtype), wide_dtype(compiled.dtype)
+    chosen, values = compiled.reshape(-1)[positions].to(wide), values.to(wide)
     right = chosen == values
     if compiled.is_floating_point() or compiled.is_complex():
         right |= (chosen - values).abs() <= tolerance.atol + tolerance.rtol * values.abs()
         right |= chosen.isnan() & values.isnan()
-    hits = torch.zeros(flat.numel(), dtype=torch.int64).scatter_reduce_(0, positions, right.long(), "amax")
+    hits = torch.zeros(compiled.numel(), dtype=torch.int64).scatter_reduce_(0, positions, right.long(), "amax")
     wrong = (hits[positions] == 0).nonzero()
     return f"element {int(positions[wrong[0]])} holds no value that was written there" if len(wrong) else ""
 
@@ -127,14 +121,10 @@ def _numbers_of_set(call: Call, results: Sequence[torch.Tensor], place: int, com
     lowest, highest = int(compiled.min()), int(compiled.max())
     if lowest < least or (place == 1 and highest >= count):
         return f"{lowest if lowest < least else highest} is no {'place in the set' if place == 1 else 'count'}"
-    if call.uncertainty is not None:
-        return ""  # which elements are equal is not known
-    own, other = (
-        part.flatten().bincount(minlength=count) if place == 1 else part for part in (results[place], compiled)
-    )
-    return (
-        "" if torch.equal(own.sort().values, other.sort().values) else "its elements are not named as often as in eager"
-    )
+    sides = (part.flatten().bincount(minlength=count) if place == 1 else part for part in (results[place], compiled))
+    # Of computed elements it is not known which are equal.
+    alike = call.uncertainty is not None or torch.equal(*(side.sort().values for side in sides))
+    return "" if alike else "its elements are not named as often as in eager"
 
 
 def _off(actual: torch.Tensor, expected: torch.Tensor | float, scale: torch.Tensor | float, size: int) -> bool:
@@ -146,8 +136,9 @@ def _off(actual: torch.Tensor, expected: torch.Tensor | float, scale: torch.Tens
 
 def _orthonormal(vectors: torch.Tensor) -> bool:
     """Return whether the columns are."""
-    unit = torch.eye(vectors.size(-1), dtype=vectors.dtype)
-    return not _off(vectors.mH @ vectors, unit, 1.0, max(vectors.shape[-2:]))
+    return not _off(
+        vectors.mH @ vectors, torch.eye(vectors.size(-1), dtype=vectors.dtype), 1.0, max(vectors.shape[-2:])
+    )
 
 
 def _are_others(own: torch.Tensor, compiled: torch.Tensor, matrix: torch.Tensor) -> bool:
@@ -170,17 +161,16 @@ def _vectors(call: Call, results: Sequence[torch.Tensor], place: int, compiled: 
     if kind == "_linalg_svd":
         if place == 1:
             return "these are not its singular values" if _are_others(results[1], compiled, matrix) else ""
-        vectors, values = (compiled, results[1]) if place == 0 else (compiled.mH, results[1])
+        vectors = compiled if place == 0 else compiled.mH
         square = matrix @ matrix.mH if place == 0 else matrix.mH @ matrix
-        stretched = values**2
+        stretched = results[1] ** 2
     else:
         if place == 0:
             return "these are not its eigenvalues" if _are_others(results[0], compiled, matrix) else ""
         square, vectors, stretched = symmetric_matrix(call), compiled, results[0]
     if not _orthonormal(vectors):
         return "its vectors are not orthonormal"
-    count = stretched.size(-1)
-    main = vectors[..., :count]
+    main = vectors[..., : stretched.size(-1)]
     off = _off(square @ main, main * stretched.unsqueeze(-2), stretched.abs().max(), max(matrix.shape[-2:]))
     return "its vectors do not belong to the matrix" if off else ""
 
@@ -191,8 +181,8 @@ def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str
     if place == 0:
         if not _orthonormal(compiled):
             return "Q is not orthonormal"
-        off = _off(compiled @ (compiled.mH @ matrix), matrix, matrix.abs().max(), size)
-        return "Q does not span the matrix" if off else ""
+        spans = not _off(compiled @ (compiled.mH @ matrix), matrix, matrix.abs().max(), size)
+        return "" if spans else "Q does not span the matrix"
     if bool((compiled.tril(-1) != 0).any()):
         return "R is not triangular"
     square = matrix.mH @ matrix
@@ -201,26 +191,20 @@ def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str
 
 def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
     """Eigenvalues are those of the matrix, in any order; eigenvectors have length one and are only stretched."""
-    matrix = call.arguments["self"]
-    values = results[0]
-    size = matrix.size(-1)
+    values, size = results[0], call.arguments["self"].size(-1)
     if not compiled.numel():
         return ""
-    wide = matrix.to(compiled.dtype)
+    wide = call.arguments["self"].to(compiled.dtype)
     if place == 1:
         image = wide @ compiled
-        stretch = (compiled.conj() * image).sum(-2, keepdim=True)
-        off = _off(image, compiled * stretch, wide.abs().max(), size) or _off(
-            compiled.abs().square().sum(-2).sqrt(), 1.0, 1.0, size
-        )
+        stretched = compiled * (compiled.conj() * image).sum(-2, keepdim=True)
+        lengths = compiled.abs().square().sum(-2).sqrt()
+        off = _off(image, stretched, wide.abs().max(), size) or _off(lengths, 1.0, 1.0, size)
         return "its vectors do not belong to the matrix" if off else ""
     gaps = (compiled.unsqueeze(-1) - values.unsqueeze(-2)).abs()
     near = torch.maximum(gaps.amin(-1).max(), gaps.amin(-2).max())
-    return (
-        "these are not its eigenvalues"
-        if _off(near, 0.0, values.abs().max(), thresholds.EIGENVALUE_FACTOR.value * size)
-        else ""
-    )
+    off = _off(near, 0.0, values.abs().max(), thresholds.EIGENVALUE_FACTOR.value * size)
+    return "these are not its eigenvalues" if off else ""
 
 
 DEFINITIONS: Mapping[str, Definition] = {

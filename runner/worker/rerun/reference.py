@@ -17,8 +17,8 @@ from runner.worker.program.observe import CallRecord, Observation, Settings, end
 from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.program.walk import flatten
 from runner.worker.rounding import sensitivity
-from runner.worker.rounding.shadow import NoShadow, Shadow, wide_dtype
-from runner.worker.tensors import finite_difference, finite_part, planes, tolerance_for
+from runner.worker.rounding.shadow import NoShadow, Shadow
+from runner.worker.tensors import finite_difference, finite_part, planes, tolerance_for, wide_dtype
 from runner.worker.torch_private.dispatch import disable_modes
 
 

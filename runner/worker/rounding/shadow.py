@@ -26,6 +26,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker.operators.choices import overlaps_itself
 from runner.worker.operators.table import is_exact, map_arguments, names_of_written, row_of
+from runner.worker.tensors import wide_dtype
 from runner.worker.torch_private.dispatch import HigherOrderOperator, current_mode, disable_modes, run_branches
 
 aten = torch.ops.aten
@@ -338,13 +339,6 @@ def _rounding(result: Any) -> torch.dtype | None:
     parts = {leaf.dtype.to_real() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
     floating = [dtype for dtype in parts if dtype.is_floating_point]
     return max([torch.float32, *floating], key=lambda dtype: torch.finfo(dtype).eps) if floating else None
-
-
-def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return complex128 for a complex dtype, float64 for a floating one, else the dtype itself."""
-    if dtype.is_complex:
-        return torch.complex128
-    return torch.float64 if dtype.is_floating_point else dtype
 
 
 def whole(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:

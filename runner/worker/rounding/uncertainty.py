@@ -18,8 +18,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from runner.worker import thresholds
 from runner.worker.operators.table import gives_whole_numbers, is_exact, is_view, rounds_nothing, row_of
-from runner.worker.rounding.shadow import wide_dtype
-from runner.worker.tensors import largest, tolerance_for
+from runner.worker.tensors import largest, tolerance_for, wide_dtype
 
 _MOST = 1e38
 _SWEEP = 512  # results after which those of tensors that are gone are forgotten

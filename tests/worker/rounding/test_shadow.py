@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from runner.worker.rounding.sensitivity import blur
-from runner.worker.rounding.shadow import NoShadow, Shadow, whole, wide_dtype
+from runner.worker.rounding.shadow import NoShadow, Shadow, whole
+from runner.worker.tensors import wide_dtype
 
 F = torch.nn.functional
 torch.manual_seed(0)
