@@ -137,6 +137,10 @@ class Tolerance:
     exact: bool = False
     entry: str | None = field(default=None, compare=False)
 
+    def allowed(self, sizes: torch.Tensor) -> torch.Tensor:
+        """Return how far off elements of these sizes may be."""
+        return self.atol + self.rtol * sizes
+
 
 GRADIENTS = "gradients"
 """The place that stands for every gradient."""

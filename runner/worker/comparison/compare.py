@@ -165,7 +165,7 @@ def _scan(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> 
     for start, eager_planes, compiled_planes in pieces(eager, compiled):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
         size = norm(finite_part(eager_planes, compiled_planes))
-        limit = tolerance.atol + tolerance.rtol * size
+        limit = tolerance.allowed(size)
         error = norm(finite_difference(eager_planes, compiled_planes))
         mismatched = same_class & (error > limit)
         scan.scale = max(scan.scale, float(size.max()))
@@ -364,7 +364,7 @@ def adjudicate(
     sides = eager, compiled, reference, reference.to(eager.dtype)
     for start, eager_planes, compiled_planes, exact, rounded in pieces(*sides):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
-        allowed = tolerance.atol + tolerance.rtol * norm(finite_part(exact, compiled_planes))
+        allowed = tolerance.allowed(norm(finite_part(exact, compiled_planes)))
         unit = _units(allowed, norm(finite_part(exact, exact)), eager.dtype, tolerance)
         right = (classes(rounded) == classes(compiled_planes)).all(dim=1)
         classes_right &= bool((same_class | right).all())
@@ -372,7 +372,7 @@ def adjudicate(
         misplaced.add(start, ~same_class & (distance > multiplier * unit), distance, unit)
 
         finite = torch.cat([eager_planes, compiled_planes, exact], dim=1).isfinite().all(dim=1)
-        limit = tolerance.atol + tolerance.rtol * norm(finite_part(eager_planes, compiled_planes))
+        limit = tolerance.allowed(norm(finite_part(eager_planes, compiled_planes)))
         mismatched = same_class & (norm(finite_difference(eager_planes, compiled_planes)) > limit)
         measured &= not bool((mismatched & ~finite).any())
         if not bool(finite.any()):

@@ -8,6 +8,7 @@ Of a computed argument it is not known on which side it lies: ``compare_rounded`
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,18 +40,12 @@ class Call:
     @staticmethod
     def bind(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
         """Return the call of an overload, with the schema's defaults."""
-        given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False))
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        return Call(func, {**defaults, **given, **kwargs})
+        return Call(func, {**defaults, **dict(zip(defaults, args, strict=False)), **kwargs})
 
     def run(self, /, **changes: Any) -> Any:
         """Call the operator, with some of its arguments replaced."""
-        arguments = {**self.arguments, **changes}
-        plain = [arguments[argument.name] for argument in self.func._schema.arguments if not argument.kwarg_only]
-        named = {
-            argument.name: arguments[argument.name] for argument in self.func._schema.arguments if argument.kwarg_only
-        }
-        return self.func(*plain, **named)
+        return self.func(**{**self.arguments, **changes})
 
 
 @dataclass
@@ -95,8 +90,7 @@ class Draw:
         Later draws move each at random, so that they change places. The absolute part of the tolerance counts too: a
         sum of large numbers that is nearly zero has either sign.
         """
-        tolerance = tolerance_for(x.dtype)
-        amount = tolerance.atol + tolerance.rtol * x.abs() + torch.as_tensor(uncertainty).to(x.device, x.dtype)
+        amount = tolerance_for(x.dtype).allowed(x.abs()) + torch.as_tensor(uncertainty).to(x.device, x.dtype)
         return self.move(x, other, amount)
 
     def move(self, x: torch.Tensor, other: Any, amount: torch.Tensor) -> torch.Tensor:
@@ -146,14 +140,14 @@ def sort_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     own = call.run()
     if call.arguments.get("stable") or x.dim() == 0:
         return own, False
-    order = draw.order(x.size(dim), x.device)
-    descending = call.arguments["descending"]
+    order, descending = draw.order(x.size(dim), x.device), call.arguments["descending"]
     values, indices = aten.sort.stable(x.index_select(dim, order), stable=True, dim=dim, descending=descending)
+    indices = order[indices]
     if isinstance(own, torch.Tensor):  # argsort
-        free = unequal(order[indices], own)
-        return own.copy_(order[indices]), free
-    free = unequal(order[indices], own[1])
-    return into(own, (values, order[indices])), free
+        free = unequal(indices, own)
+        return own.copy_(indices), free
+    free = unequal(indices, own[1])
+    return into(own, (values, indices)), free
 
 
 def index_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
@@ -161,12 +155,13 @@ def index_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     x, own = call.arguments["self"], call.run()
     if x.dim() == 0 or x.numel() == 0:
         return own, False
-    order = draw.order(x.size(dimension(call)), x.device)
-    values, indices = call.run(self=x.index_select(dimension(call), order))
+    dim = dimension(call)
+    order = draw.order(x.size(dim), x.device)
+    values, indices = call.run(self=x.index_select(dim, order))
     indices = order[indices]
     if call.arguments.get("sorted") is False:
-        turn = draw.order(values.size(dimension(call)), x.device)
-        values, indices = (part.index_select(dimension(call), turn) for part in (values, indices))
+        turn = draw.order(values.size(dim), x.device)
+        values, indices = values.index_select(dim, turn), indices.index_select(dim, turn)
     free = unequal(indices, own[1])
     return into(own, (values, indices)), free
 
@@ -179,25 +174,20 @@ def accumulate_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
         return (values, indices), False
     rows, extremes = x.movedim(dim, -1).unsqueeze(-2), values.movedim(dim, -1).unsqueeze(-1)
     equal = ((rows == extremes) | (rows.isnan() & extremes.isnan())).tril()
-    rank = draw.order(x.size(dim), x.device) + 1
-    other = torch.where(equal, rank, 0).argmax(-1).movedim(-1, dim)
+    other = torch.where(equal, draw.order(x.size(dim), x.device) + 1, 0).argmax(-1).movedim(-1, dim)
     return (values, other), unequal(other, indices)
 
 
 def list_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     """List unique elements in another order."""
-    own = values, inverse, counts = call.run()
+    values, inverse, counts = call.run()
     if call.arguments["sorted"]:
-        return own, False
+        return (values, inverse, counts), False
     dim = call.arguments.get("dim", 0)
     order = draw.order(values.size(dim), values.device)
-    place = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-    chosen = (
-        values.index_select(dim, order),
-        place[inverse] if inverse.numel() else inverse,
-        counts[order] if counts.numel() else counts,
-    )
-    return chosen, unequal(chosen[0], values)
+    chosen = values.index_select(dim, order)
+    places = order.argsort()[inverse] if inverse.numel() else inverse
+    return (chosen, places, counts[order] if counts.numel() else counts), unequal(chosen, values)
 
 
 def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
@@ -211,8 +201,7 @@ def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
         return None
     places = torch.arange(x.numel(), device=x.device).view(x.shape)
     if "indices" in given:
-        indices = [index for index in given["indices"] if index is not None]
-        if all(index.dtype in (torch.bool, torch.uint8) for index in indices):
+        if all(index.dtype in (torch.bool, torch.uint8) for index in given["indices"] if index is not None):
             return None
         written = aten.index(places, given["indices"])
         return written.reshape(-1), given["values"].expand(written.shape).reshape(-1)
@@ -220,8 +209,8 @@ def targets(call: Call) -> tuple[torch.Tensor, torch.Tensor] | None:
         index, source = given["index"], given["src"]
         if index.dim() != x.dim() or source.dim() != x.dim():
             return None
-        written = places.gather(given["dim"], index)
-        return written.reshape(-1), source[tuple(slice(size) for size in index.shape)].reshape(-1)
+        values = source[tuple(slice(size) for size in index.shape)]
+        return places.gather(given["dim"], index).reshape(-1), values.reshape(-1)
     if "dim" in given:
         written = places.index_select(given["dim"], given["index"].reshape(-1))
         return written.reshape(-1), given["source"].expand(written.shape).reshape(-1)
@@ -240,8 +229,7 @@ def write_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     positions, values = (part.clone() for part in writes)
     rank = draw.order(len(positions), positions.device)
     last = torch.full((before.numel(),), -1, device=rank.device).scatter_reduce_(0, positions, rank, "amax")
-    write_of_rank = torch.empty_like(rank).scatter_(0, rank, torch.arange(len(rank), device=rank.device))
-    chosen = values[write_of_rank[last.clamp_min(0)]].to(before.dtype)
+    chosen = values[rank.argsort()[last.clamp_min(0)]].to(before.dtype)
     chosen = torch.where(last >= 0, chosen, before.reshape(-1)).view(before.shape)
     free = bool(((result != chosen) & ~((result != result) & (chosen != chosen))).any())
     if free:
@@ -259,8 +247,7 @@ def leave_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 def grow_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Put something else into the memory by which a tensor grew."""
-    x = call.arguments["self"]
-    size = x.untyped_storage().nbytes()
+    size = call.arguments["self"].untyped_storage().nbytes()
     result = call.run()
     storage = result.untyped_storage()
     new = (storage.nbytes() - size) // result.element_size()
@@ -377,9 +364,9 @@ def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
         free = unequal(chosen, own)
         return (own.copy_(chosen) if call.func._schema.is_mutable else chosen), free
     if len(chosen) == 2 and x.dim() and chosen[1].dtype == torch.int64:  # values, and where they stand
-        indices = chosen[1] if chosen[1].dim() == x.dim() else chosen[1].unsqueeze(dimension(call))
-        chosen = into(own, (x.gather(dimension(call), indices).view(chosen[1].shape), chosen[1].clone()))
-        return chosen, True
+        indices, dim = chosen[1], dimension(call)
+        values = x.gather(dim, indices if indices.dim() == x.dim() else indices.unsqueeze(dim)).view(indices.shape)
+        chosen = into(own, (values, indices.clone()))
     return chosen, True
 
 
@@ -449,13 +436,9 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     """Return whether two elements of a tensor are one place in memory."""
     if tensor.layout != torch.strided or tensor.numel() < 2 or tensor.device.type == "meta":
         return False
-    reach = 0
     steps = sorted((step, size) for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1)
-    for step, size in steps:
-        if step <= reach:
-            break
-        reach += step * (size - 1)
-    else:
+    reaches = itertools.accumulate((step * (size - 1) for step, size in steps), initial=0)
+    if all(step > reach for (step, _), reach in zip(steps, reaches, strict=False)):
         return False  # each dimension steps over all that the smaller ones reach
     if steps[0][0] == 0 or tensor.numel() > thresholds.MOST_PAIRS.value:
         return bool(steps[0][0] == 0)

@@ -87,11 +87,11 @@ def _writes(call: Call, results: Sequence[torch.Tensor], place: int, compiled: t
     if writes is None:
         return ""
     positions, values = writes
-    tolerance, wide = tolerance_for(compiled.dtype), wide_dtype(compiled.dtype)
+    wide = wide_dtype(compiled.dtype)
     chosen, values = compiled.reshape(-1)[positions].to(wide), values.to(wide)
     right = chosen == values
     if compiled.is_floating_point() or compiled.is_complex():
-        right |= (chosen - values).abs() <= tolerance.atol + tolerance.rtol * values.abs()
+        right |= (chosen - values).abs() <= tolerance_for(compiled.dtype).allowed(values.abs())
         right |= chosen.isnan() & values.isnan()
     hits = torch.zeros(compiled.numel(), dtype=torch.int64).scatter_reduce_(0, positions, right.long(), "amax")
     wrong = (hits[positions] == 0).nonzero()

@@ -47,8 +47,7 @@ class Use:
         if not self.certain or self.call.func not in STEPS or self.call.uncertainty is None:
             return thresholds.BEYOND.value
         x = self.call.arguments["self"]
-        tolerance = tolerance_for(x.dtype)
-        amount = tolerance.atol + tolerance.rtol * x.abs() + self.call.uncertainty
+        amount = tolerance_for(x.dtype).allowed(x.abs()) + self.call.uncertainty
         is_known = thresholds.BEYOND.value * amount < 1  # not where it is NaN: the step was taken before
         return torch.where(is_known, 0.0, thresholds.BEYOND.value).expand(x.shape)
 
@@ -218,9 +217,8 @@ def _is_among(values: torch.Tensor, legal: Sequence[torch.Tensor]) -> torch.Tens
         first, second = planes(each), planes(values)
         bound = torch.zeros(())
         if each.is_floating_point() or each.is_complex():
-            tolerance = tolerance_for(each.dtype)
             size = torch.where(first.isfinite(), first, 0)
-            bound = tolerance.atol + tolerance.rtol * norm(size) + sensitivity.small(each.dtype) * largest(size)
+            bound = tolerance_for(each.dtype).allowed(norm(size)) + sensitivity.small(each.dtype) * largest(size)
         same_class = (classes(first) == classes(second)).all(dim=1)
         near |= same_class & (norm(finite_difference(first, second)) <= bound)
     return near.view(values.shape)
@@ -351,9 +349,6 @@ def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
         return None
     if not (one.is_floating_point() or one.is_complex()):
         return one != other
-    tolerance = tolerance_for(one.dtype)
-    first_planes, second_planes = planes(one), planes(other)
-    far = norm(finite_difference(first_planes, second_planes)) > tolerance.atol + tolerance.rtol * norm(
-        finite_part(first_planes, second_planes)
-    )
-    return (far | (classes(first_planes) != classes(second_planes)).any(dim=1)).view(one.shape)
+    sides = planes(one), planes(other)
+    far = norm(finite_difference(*sides)) > tolerance_for(one.dtype).allowed(norm(finite_part(*sides)))
+    return (far | (classes(sides[0]) != classes(sides[1])).any(dim=1)).view(one.shape)

@@ -178,7 +178,7 @@ def explains(
     ``dtype`` is that of the coarsest rounding behind them.
     """
     finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
-    allowed = (tolerance.atol + tolerance.rtol * exact.abs() + factor(dtype) * response)[finite]
+    allowed = (tolerance.allowed(exact.abs()) + factor(dtype) * response)[finite]
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
 
 
@@ -196,6 +196,6 @@ def movement_explains(
     first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
     if not first.numel():
         return True
-    gap, allowed = (first - second).abs(), tolerance.atol + tolerance.rtol * first.abs()
-    near = gap <= allowed + factor(dtype) * movement[finite]
-    return bool((gap <= allowed).logical_or(near & (gap <= small(dtype) * first.abs().max())).all())
+    gap, allowed = (first - second).abs(), tolerance.allowed(first.abs())
+    moved = torch.minimum(allowed + factor(dtype) * movement[finite], small(dtype) * first.abs().max())
+    return bool(((gap <= allowed) | (gap <= moved)).all())
