@@ -53,17 +53,14 @@ class Agreement:
 
 Agree = Callable[[torch.Tensor, torch.Tensor, str], bool]
 """Whether two tensors at a path are the same."""
-
-
-def _agree_exactly(first: torch.Tensor, second: torch.Tensor, path: str) -> bool:
-    return equal_bits(first, second)
+EXACTLY = Agreement("cpu", None)
 
 
 def find_disagreement(
     first: Observation,
     second: Observation,
     compare_elements: bool = True,
-    agree: Agree = _agree_exactly,
+    agree: Agree = EXACTLY,
 ) -> str | None:
     """Return where two eager runs, made alike, disagree; None if nowhere.
 
@@ -72,28 +69,28 @@ def find_disagreement(
     """
     if len(first.calls) != len(second.calls):
         return "the number of calls before the first error"
-    several = len(first.calls) > 1
-    for call, (first_call, second_call) in enumerate(zip(first.calls, second.calls, strict=True)):
-        where = f"call {call}, " if several else ""
-        if (first_call.error is None) != (second_call.error is None):
+    for call, records in enumerate(zip(first.calls, second.calls, strict=True)):
+        where = f"call {call}, " if len(first.calls) > 1 else ""
+        kinds = [record.error and record.error.bases[0] for record in records]
+        if (kinds[0] is None) != (kinds[1] is None):
             return f"{where}whether it raises"
-        if first_call.error is not None and second_call.error is not None:
-            if first_call.error.bases[0] != second_call.error.bases[0]:
-                return f"{where}what it raises"
-            continue
-        for first_tree, second_tree in zip(_trees(first_call), _trees(second_call), strict=True):
-            place = tree_disagreement(first_tree, second_tree, compare_elements, agree)
+        if kinds[0] != kinds[1]:
+            return f"{where}what it raises"
+        for trees in zip(*map(_trees, records), strict=True):
+            place = tree_disagreement(*trees, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
 
 
 def _trees(record: CallRecord) -> tuple[Tree, ...]:
+    """Return what two calls must leave alike; nothing of one that raised."""
     gradients = {path: leaf for path, leaf in record.gradients.items() if leaf is not None}
-    return record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
+    trees = record.outputs, record.inputs, record.state, Tree(", ".join(gradients), tuple(gradients.values()))
+    return trees if record.error is None else ()
 
 
-def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = _agree_exactly) -> str | None:
+def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: Agree = EXACTLY) -> str | None:
     """Return where two trees disagree, as ``find_disagreement`` does; None if nowhere."""
     if first.structure != second.structure:
         return "the structure of what it gives"
@@ -106,10 +103,12 @@ def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: 
             return f"{first_leaf.path}, type or metadata"
         if not compare_elements or first_leaf.problem is not None:
             continue
-        if first_leaf.kind == "tensor":
-            if not agree(first_leaf.value, second_leaf.value, first_leaf.path):
-                return first_leaf.path
-        elif not same_python(first_leaf.value, second_leaf.value):
+        is_same = (
+            agree(first_leaf.value, second_leaf.value, first_leaf.path)
+            if first_leaf.kind == "tensor"
+            else same_python(first_leaf.value, second_leaf.value)
+        )
+        if not is_same:
             return first_leaf.path
     return None
 
@@ -117,7 +116,7 @@ def tree_disagreement(first: Tree, second: Tree, compare_elements: bool, agree: 
 def note_varying(first: Observation, second: Observation) -> None:
     """Note in calls of ``first`` what another eager run sets or says in another way, such as the time."""
     for one, other in zip(first.calls, second.calls):  # noqa: B905  either may have raised
-        names = {**one.settings, **other.settings}
+        names = one.settings.keys() | other.settings.keys()
         varying = {name for name in names if one.settings.get(name) != other.settings.get(name)}
         one.varying = frozenset(varying | ({MESSAGES} if one.messages != other.messages else set()))
 
@@ -188,5 +187,5 @@ def _traced(source: Source, settings: Settings) -> tuple[Tree, Tree] | None:
     except Exception:  # noqa: BLE001  a model may need the elements
         return None
     state = loaded.state_leaves()
-    after = snapshot_state(loaded, state)
-    return original, replace(after, replaced=before.replaced(Places.of(state.leaves, state.containers)))
+    places = Places.of(state.leaves, state.containers)
+    return original, replace(snapshot_state(loaded, state), replaced=before.replaced(places))

@@ -81,7 +81,9 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         own, name = call.run(), kink_of(call.func)
         x, other = call.arguments[name], call.arguments.get("other", call.arguments.get("threshold", 0))
         amount = self._amount(x, other)
-        if amount is None or not _is_plain(x) or isinstance(other, complex) or self._is_result(x):
+        if amount is None or not _is_plain(x) or isinstance(other, complex):
+            return own
+        if x.untyped_storage()._cdata in self._results:  # a result that its backward asks for
             return own
         self.has_kinks = True
         reach = _reach(x, amount)
@@ -90,14 +92,9 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             if call.func.overloadpacket in (aten.eq, aten.ne)
             else call.run(**{name: self._draw.move(x, other, reach)})
         )
-        pairs = list(zip(tree_leaves(own), tree_leaves(moved), strict=True))
-        if any(not torch.equal(first, second) for first, second in pairs):
+        if not all(map(torch.equal, tree_leaves(own), tree_leaves(moved))):
             self.kink_names.add(call.func.overloadpacket.__name__)
         return moved
-
-    def _is_result(self, x: torch.Tensor) -> bool:
-        """Return whether a tensor is a result that its backward asks for."""
-        return x.untyped_storage()._cdata in self._results
 
     def _relu(self, func: Any, x: torch.Tensor) -> torch.Tensor:
         """Return the result for the moved argument, where it may lie on either side of zero."""
@@ -126,8 +123,8 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
 def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
     """Return by how much each element is moved, given what a unit roundoff moves it by."""
-    own = torch.finfo(x.dtype).eps * x.abs()
-    return thresholds.KINK_FACTOR.value * torch.maximum(own, amount.to(x.device, x.dtype))
+    amount = amount.to(x.device, x.dtype)
+    return thresholds.KINK_FACTOR.value * torch.maximum(torch.finfo(x.dtype).eps * x.abs(), amount)
 
 
 def _is_plain(leaf: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.weak import WeakIdKeyDictionary
 
 from runner.worker import thresholds
@@ -88,13 +88,12 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             if freedom is None
             else self._choose(freedom, Call.bind(func, args, kwargs), not overlapping)
         )
-        if self._draw.number % 2:  # every other time the write is lost
-            for tensor, before in zip(overlapping, memory, strict=True):
-                tensor.untyped_storage().copy_(before)
         if overlapping:
             self.free[OVERLAP] = FREEDOMS[OVERLAP].sentence
-        results = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
-        self._remember_views(results, args)
+        for tensor, before in zip(overlapping, memory, strict=True):
+            if self._draw.number % 2:  # every other time the write is lost
+                tensor.untyped_storage().copy_(before)
+        self._remember_views(_tensors(result), args)
         if record is not None:
             record(result)
         return result
@@ -113,16 +112,9 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         if self._draw.number == 0:
             arguments = tree_map(_copy, dict(call.arguments))
             result = call.run()
-            tensors = [leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)]
-            self._uses.append(
-                Use(
-                    freedom,
-                    Call(call.func, arguments, _copy(self._uncertainties.of_compared(call.arguments))),
-                    [_copy(tensor) for tensor in tensors],
-                    tensors,
-                    certain,
-                )
-            )
+            made = Call(call.func, arguments, _copy(self._uncertainties.of_compared(call.arguments)))
+            given = _tensors(result)
+            self._uses.append(Use(freedom, made, [_copy(tensor) for tensor in given], given, certain))
             return result
         if self._count < len(self._uses):
             use = self._uses[self._count]
@@ -173,7 +165,7 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
 def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
     """Return what other choices of the forward's operators change; None where none has one."""
     uses: list[Use] = []
-    outputs: list[list[tuple[str, torch.Tensor]]] = []
+    outputs: list[dict[str, Any]] = []
     operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
     masks: dict[Key, torch.Tensor | None] = {}
     ranges: defaultdict[Key, Range] = defaultdict(Range)
@@ -207,10 +199,10 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
     results = {
         (call, path): Result(use, place)
         for call, leaves in enumerate(outputs)
-        for path, tensor in leaves
+        for path, leaf in leaves.items()
         for use in uses
         for place, given in enumerate(use.given)
-        if given is tensor and equal_bits(use.results[place], _copy(tensor))
+        if given is leaf and equal_bits(use.results[place], _copy(given))
     }
     if any(FREEDOMS[name].anything and sentence != ROUNDED for name, sentence in operators.items()):
         ranges.clear()
@@ -255,17 +247,14 @@ def disagreement_of_same_choices(
     return place if first.error is not None else find(first, second)
 
 
-def _run(
-    source: Source, settings: Settings, mode: M, outputs: list[list[tuple[str, torch.Tensor]]]
-) -> tuple[Observation, M]:
+def _run(source: Source, settings: Settings, mode: M, outputs: list[dict[str, Any]]) -> tuple[Observation, M]:
     """Run eager under a mode. ``outputs`` is given the tensors that each call returned."""
     loaded = source.load(settings.seed)
 
     def target(*args: Any, **keywords: Any) -> Any:
         with mode:
             result = loaded.model(*args, **keywords)
-        leaves = flatten(result, "output", loaded.module.__name__)[1]
-        outputs.append([(path, leaf) for path, leaf in leaves if isinstance(leaf, torch.Tensor)])
+        outputs.append(dict(flatten(result, "output", loaded.module.__name__)[1]))
         return result
 
     with warnings.catch_warnings():
@@ -321,6 +310,10 @@ def _read_first(
     return apart if copies else None
 
 
+def _tensors(result: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+
+
 def _is_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two tensors of one storage are the same elements in the same order."""
     return (first.storage_offset(), first.shape, first.stride()) == (
@@ -339,14 +332,12 @@ def _copy(value: Any) -> Any:
 
 def _agree(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether the tensors among two calls' arguments are the same within the tolerance."""
-    pairs = list(zip(tree_flatten(dict(first))[0], tree_flatten(dict(second))[0], strict=False))
-    for one, other in pairs:
+    for one, other in zip(tree_leaves(dict(first)), tree_leaves(dict(second)), strict=False):
         if isinstance(one, torch.Tensor) != isinstance(other, torch.Tensor):
             return False
         if not isinstance(one, torch.Tensor) or one.layout != torch.strided or one.device.type == "meta":
             continue
-        if (one.shape, one.dtype) != (other.shape, other.dtype):
-            return False
-        if compare_values(one, other, tolerance_for(one.dtype)).differences:
+        is_alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+        if not is_alike or compare_values(one, other, tolerance_for(one.dtype)).differences:
             return False
     return True

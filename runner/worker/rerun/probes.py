@@ -42,21 +42,17 @@ def varied_output(observation: Observation) -> str:
 def _looks_saturated(observation: Observation) -> bool:
     """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was
     compared."""
-    for call in observation.calls:
-        if call.mutated or any(leaf is not None for leaf in call.gradients.values()) or not call.outputs.leaves:
-            return False
-        for leaf in call.outputs.leaves:
-            if leaf.kind != "tensor" or leaf.value is None or leaf.value.numel() < 2 or not _is_constant(leaf.value):
-                return False
-    return bool(observation.calls)
+    calls = observation.calls
+    if any(call.mutated or {*call.gradients.values()} - {None} or not call.outputs.leaves for call in calls):
+        return False
+    values = [leaf.value if leaf.kind == "tensor" else None for call in calls for leaf in call.outputs.leaves]
+    return bool(calls) and all(value is not None and value.numel() > 1 and _is_constant(value) for value in values)
 
 
 def _stays_constant(first: Observation, source: Source, settings: Settings) -> bool:
     """Return whether other random inputs give the same constant, and some filling of them another one."""
     other_seed = replace(settings, seed=settings.seed + SECOND_SEED)
-    if not _has_random_input(source, settings, other_seed):
-        return False
-    if _outputs_differ(first, _run(source, other_seed)):
+    if not _has_random_input(source, settings, other_seed) or _outputs_differ(first, _run(source, other_seed)):
         return False
     return any(_outputs_differ(first, _run(source, settings, fill)) for fill in FILLS)
 
@@ -66,9 +62,11 @@ def _has_random_input(source: Source, settings: Settings, other_settings: Settin
     for call in range(len(loaded.makers)):
         inputs = _floating(loaded.make_inputs(call, settings.seed + call))
         other_inputs = _floating(reseeded.make_inputs(call, other_settings.seed + call))
-        for first, second in zip(inputs, other_inputs):  # noqa: B905  a maker may make other inputs from another seed
-            if first.numel() >= 2 and not _is_constant(first) and not equal_bits(first, second):
-                return True
+        pairs = zip(inputs, other_inputs)  # noqa: B905  a maker may make other inputs from another seed
+        if any(
+            first.numel() >= 2 and not _is_constant(first) and not equal_bits(first, second) for first, second in pairs
+        ):
+            return True
     return False
 
 
@@ -81,9 +79,8 @@ def _run(source: Source, settings: Settings, fill: float | None = None) -> Obser
 def _filled(tensor: torch.Tensor, fill: float) -> torch.Tensor:
     if not tensor.is_floating_point() or tensor.device.type == "meta":
         return tensor
-    wide = (
-        torch.float32 if tensor.element_size() == 1 else tensor.dtype
-    )  # float8 is not filled with an infinity it lacks
+    # float8 is not filled with an infinity it lacks
+    wide = torch.float32 if tensor.element_size() == 1 else tensor.dtype
     filled = torch.full_like(tensor, fill, dtype=wide, requires_grad=False).to(tensor.dtype)
     return filled.requires_grad_(tensor.requires_grad)
 
