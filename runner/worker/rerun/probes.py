@@ -43,7 +43,8 @@ def _looks_saturated(observation: Observation) -> bool:
     """Return whether every output has two or more elements, all equal, and neither mutation nor gradient was
     compared."""
     calls = observation.calls
-    if any(call.mutated or {*call.gradients.values()} - {None} or not call.outputs.leaves for call in calls):
+    gradients = (leaf for call in calls for leaf in call.gradients.values() if leaf is not None)
+    if any(call.mutated or not call.outputs.leaves for call in calls) or any(gradients):
         return False
     values = [leaf.value if leaf.kind == "tensor" else None for call in calls for leaf in call.outputs.leaves]
     return bool(calls) and all(value is not None and value.numel() > 1 and _is_constant(value) for value in values)
@@ -62,11 +63,9 @@ def _has_random_input(source: Source, settings: Settings, other_settings: Settin
     for call in range(len(loaded.makers)):
         inputs = _floating(loaded.make_inputs(call, settings.seed + call))
         other_inputs = _floating(reseeded.make_inputs(call, other_settings.seed + call))
-        pairs = zip(inputs, other_inputs)  # noqa: B905  a maker may make other inputs from another seed
-        if any(
-            first.numel() >= 2 and not _is_constant(first) and not equal_bits(first, second) for first, second in pairs
-        ):
-            return True
+        for first, second in zip(inputs, other_inputs):  # noqa: B905  a maker may make other inputs from another seed
+            if first.numel() >= 2 and not _is_constant(first) and not equal_bits(first, second):
+                return True
     return False
 
 

@@ -188,23 +188,23 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
     def rounded_in(self, tensor: torch.Tensor) -> torch.dtype | None:
         """Return the dtype of the coarsest rounding behind a tensor's numbers, or None where there was no
         arithmetic."""
-        memory = self._storages.get(tensor.untyped_storage()._cdata) if _has_storage(tensor) else None
-        return memory.rounded if memory is not None else None
+        memory = self._memory(tensor)
+        return None if memory is None else memory.rounded
+
+    def _memory(self, tensor: torch.Tensor) -> _Memory | None:
+        return self._storages.get(tensor.untyped_storage()._cdata) if _has_storage(tensor) else None
 
     def _round(self, result: torch.Tensor, rounded: Sequence[torch.dtype]) -> None:
         """Note that an operator rounded a result, of arguments with these roundings behind them."""
-        memory = self._storages.get(result.untyped_storage()._cdata) if _has_storage(result) else None
-        dtype = result.dtype.to_real()
+        memory, dtype = self._memory(result), result.dtype.to_real()
         if memory is not None and dtype.is_floating_point:
-            known = [memory.rounded] if memory.rounded is not None else []
-            memory.rounded = max([dtype, *known, *rounded], key=lambda dtype: torch.finfo(dtype).eps)
+            memory.rounded = _coarsest([dtype, memory.rounded or dtype, *rounded])
 
     def _blur_stored(self, result: torch.Tensor) -> None:
         """Perturb the shadow of a result that the program rounded to a dtype narrower than float32."""
         dtype = _rounding(result)
-        if self._blur is None or dtype in (None, torch.float32):
-            return
-        if _has_storage(result) and not overlaps_itself(result):
+        is_narrow = dtype not in (None, torch.float32)
+        if self._blur is not None and is_narrow and _has_storage(result) and not overlaps_itself(result):
             shadow = self._of(result)
             shadow.copy_(self._blur(shadow, dtype))
 
@@ -338,7 +338,11 @@ def _rounding(result: Any) -> torch.dtype | None:
     """Return the coarsest floating dtype of a result, float32 at the finest; None where no tensor in it is floating."""
     parts = {leaf.dtype.to_real() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)}
     floating = [dtype for dtype in parts if dtype.is_floating_point]
-    return max([torch.float32, *floating], key=lambda dtype: torch.finfo(dtype).eps) if floating else None
+    return _coarsest([torch.float32, *floating]) if floating else None
+
+
+def _coarsest(dtypes: Sequence[torch.dtype]) -> torch.dtype:
+    return max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
 
 
 def whole(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -370,7 +374,5 @@ def _overflows(tensor: torch.Tensor, shadow: torch.Tensor) -> bool:
 
 def _is_view(func: Any) -> bool:
     """Return whether each result lies in an argument's memory, and nothing is written."""
-    schema = func._schema
-    return bool(schema.returns) and all(
-        value.alias_info is not None and not value.alias_info.is_write for value in schema.returns
-    )
+    returns = func._schema.returns
+    return bool(returns) and all(value.alias_info is not None and not value.alias_info.is_write for value in returns)
