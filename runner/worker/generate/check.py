@@ -13,6 +13,7 @@ from dataclasses import replace
 import torch
 
 from runner.contract.job import Job
+from runner.worker.judge.validity import is_saturated
 from runner.worker.operators.freedoms import OVERLAP
 from runner.worker.program import backends
 from runner.worker.program.errors import InvalidCase, refutation
@@ -22,7 +23,6 @@ from runner.worker.program.snapshot import Leaf, elements
 from runner.worker.program.walk import flatten
 from runner.worker.rerun.agreement import find_disagreement
 from runner.worker.rerun.legal_runs import find_undefined
-from runner.worker.rerun.probes import is_saturated
 from runner.worker.rerun.reference import Reference, call_leaves
 from runner.worker.run.job import observe_backend
 

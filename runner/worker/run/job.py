@@ -22,10 +22,8 @@ from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.judge.procedure import judge_defined
-from runner.worker.judge.validity import note_autocast, vacuity_reason
-from runner.worker.processes import temporary_folder
-from runner.worker.program import backends
-from runner.worker.program.eager import eagers_numbers, observe_eager, observe_further
+from runner.worker.judge.validity import note_autocast, vacuity_reason, varied_output
+from runner.worker.program import backends, replays
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
@@ -50,7 +48,6 @@ from runner.worker.rerun.agreement import (
     varying_state,
 )
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
-from runner.worker.rerun.probes import varied_output
 from runner.worker.rerun.reference import Reference
 from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
