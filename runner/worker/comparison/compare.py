@@ -285,36 +285,29 @@ class _Errors:
         return top * math.sqrt(squares / sum(count for _, count in self.pieces))
 
 
-class _Doubts:
-    """Elements that are further off than their own error in eager, or the tolerance, accounts for."""
+Doubts = list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+"""Elements that are further off than their own error in eager, or the tolerance, accounts for: flat indices, errors,
+and what each is measured in."""
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
 
-    def add(self, start: int, doubtful: torch.Tensor, errors: torch.Tensor, unit: torch.Tensor) -> None:
-        """Add those elements of a piece that begins at ``start``. All others have the piece's shape."""
-        if bool(doubtful.any()):
-            self._parts.append((start + doubtful.nonzero()[:, 0], errors[doubtful], unit[doubtful]))
+def _worst_doubt(
+    doubts: Doubts, multiplier: float, typical: float, measure: Callable[[], Movement | None]
+) -> tuple[int, float] | None:
+    """Return the element that is furthest off, and by how many units; None where roundings account for each of them.
 
-    def worst(
-        self, multiplier: float, typical: float, measure: Callable[[], Movement | None]
-    ) -> tuple[int, float] | None:
-        """Return the element that is furthest off, and by how many units; None where roundings account for each of
-        them.
-
-        How far roundings move the element itself tells; and ``typical``, eager's usual error in units: where most
-        elements are noise, so is one that eager has right by chance.
-        """
-        if not self._parts:
-            return None
-        index, error, unit = (torch.cat(part) for part in zip(*self._parts, strict=True))
-        limit = multiplier * unit * max(1.0, thresholds.TYPICAL_FACTOR.value * typical)
-        if bool((error > limit).any()) and (movement := measure()) is not None:
-            response, dtype = movement
-            limit = torch.maximum(limit, multiplier * unit + sensitivity.factor(dtype) * response.reshape(-1)[index])
-        ratio = torch.where(error > limit, error / unit, 0.0)
-        place = int(ratio.argmax())
-        return (int(index[place]), float(ratio[place])) if float(ratio[place]) else None
+    How far roundings move the element itself tells; and ``typical``, eager's usual error in units: where most
+    elements are noise, so is one that eager has right by chance.
+    """
+    if not any(len(index) for index, *_ in doubts):
+        return None
+    index, error, unit = (torch.cat(part) for part in zip(*doubts, strict=True))
+    limit = multiplier * unit * max(1.0, thresholds.TYPICAL_FACTOR.value * typical)
+    if bool((error > limit).any()) and (movement := measure()) is not None:
+        response, dtype = movement
+        limit = torch.maximum(limit, multiplier * unit + sensitivity.factor(dtype) * response.reshape(-1)[index])
+    ratio = torch.where(error > limit, error / unit, 0.0)
+    place = int(ratio.argmax())
+    return (int(index[place]), float(ratio[place])) if float(ratio[place]) else None
 
 
 @dataclass(frozen=True)
@@ -360,7 +353,9 @@ def adjudicate(
     multiplier = (thresholds.ERROR_FACTOR_NARROW if narrow else thresholds.ERROR_FACTOR).value
     classes_right = measured = within = True
     eager_errors, compiled_errors = _Errors(), _Errors()
-    misplaced, doubts, medians = _Doubts(), _Doubts(), []
+    misplaced: Doubts = []
+    doubts: Doubts = []
+    medians = []
     sides = eager, compiled, reference, reference.to(eager.dtype)
     for start, eager_planes, compiled_planes, exact, rounded in pieces(*sides):
         same_class = (classes(eager_planes) == classes(compiled_planes)).all(dim=1)
@@ -369,7 +364,8 @@ def adjudicate(
         right = (classes(rounded) == classes(compiled_planes)).all(dim=1)
         classes_right &= bool((same_class | right).all())
         distance = norm(finite_difference(exact, compiled_planes))
-        misplaced.add(start, ~same_class & (distance > multiplier * unit), distance, unit)
+        far = ~same_class & (distance > multiplier * unit)
+        misplaced.append((start + far.nonzero()[:, 0], distance[far], unit[far]))
 
         finite = torch.cat([eager_planes, compiled_planes, exact], dim=1).isfinite().all(dim=1)
         limit = tolerance.allowed(norm(finite_part(eager_planes, compiled_planes)))
@@ -379,7 +375,8 @@ def adjudicate(
             continue
         own = norm(finite_difference(exact, eager_planes))
         within &= bool((distance <= allowed)[finite].all())
-        doubts.add(start, finite & (distance > multiplier * torch.maximum(own, unit)), distance, unit)
+        far = finite & (distance > multiplier * torch.maximum(own, unit))
+        doubts.append((start + far.nonzero()[:, 0], distance[far], unit[far]))
         eager_errors.add(own[finite], unit[finite])
         compiled_errors.add(distance[finite], unit[finite])
         medians.append(float((own / unit)[finite].median()))
@@ -388,7 +385,7 @@ def adjudicate(
     sums = (eager_errors.rmse, eager_errors.worst, compiled_errors.rmse, compiled_errors.worst)
     passed = measured and (within or (all(map(math.isfinite, sums)) and needed <= multiplier))
     measure = functools.cache(measure_conditioning)
-    classes_right = classes_right and misplaced.worst(multiplier, typical, measure) is None
+    classes_right = classes_right and _worst_doubt(misplaced, multiplier, typical, measure) is None
     if not measured:
         return Adjudication(classes_right, False, "", {})
     numbers = {
@@ -398,7 +395,7 @@ def adjudicate(
         "compiled_error_rmse": number(compiled_errors.rmse),
         "multiplier": number(needed),
     }
-    wrong = doubts.worst(multiplier, typical, measure) if passed else None
+    wrong = _worst_doubt(doubts, multiplier, typical, measure) if passed else None
     if wrong is not None:
         return Adjudication(classes_right, False, "", {**numbers, "multiplier": number(wrong[1])}, wrong[0])
     nearer = compiled_errors.rmse <= eager_errors.rmse and compiled_errors.worst <= eager_errors.worst

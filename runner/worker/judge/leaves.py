@@ -288,8 +288,9 @@ def _element_findings(
     def precision() -> torch.dtype:
         """The dtype of the coarsest rounding behind the elements: a cast to a wider dtype does not make them more
         exact."""
-        rounded = None if sensitivity.unit(dtype) is None else wide.rounded_in(call, path)
-        return rounded if rounded is not None and sensitivity.is_coarser(rounded, dtype) else dtype
+        own = sensitivity.unit(dtype)
+        rounded = None if own is None else wide.rounded_in(call, path)
+        return dtype if own is None or rounded is None or (sensitivity.unit(rounded) or 0.0) <= own else rounded
 
     def is_measured() -> bool:
         return reference() is not None and sensitivity.is_measured(precision())

@@ -19,11 +19,6 @@ REFUSAL = "more than one element of the written-to tensor refers to a single mem
 """What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
 
 
-def may_be_undefined(finding: Finding) -> bool:
-    """Return whether a finding may speak of undefined values: of numbers, or of a shape that depends on them."""
-    return row_of(finding.oracle).numeric or finding.oracle == "shape" or _refuses_overlap(finding)
-
-
 def _refuses_overlap(finding: Finding) -> bool:
     """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let
     pass."""
@@ -47,7 +42,11 @@ def judge_defined(
         InvalidCase: the case cannot be loaded again.
     """
     findings = judge(evidence)
-    if not evidence.job.float64 or not (varies or any(may_be_undefined(f) for f in findings)):
+    # Findings about numbers, or about a shape that depends on them, may speak of undefined values.
+    may_be_undefined = varies or any(
+        row_of(finding.oracle).numeric or finding.oracle == "shape" or _refuses_overlap(finding) for finding in findings
+    )
+    if not evidence.job.float64 or not may_be_undefined:
         return evidence, findings
     begin("float64")
     exact = bool(evidence.job.tolerance.get("exact"))  # who says so means each side of a kink
