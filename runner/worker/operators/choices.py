@@ -115,8 +115,7 @@ Choose = Callable[[Call, Draw], tuple[Any, bool]]
 
 def dimension(call: Call) -> int:
     """Return the dimension that an operator works along, not negative."""
-    dim: int = (call.arguments.get("dim") or 0) % max(call.arguments["self"].dim(), 1)
-    return dim
+    return int(call.arguments.get("dim") or 0) % max(call.arguments["self"].dim(), 1)
 
 
 def into(own: tuple[torch.Tensor, ...], chosen: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
@@ -292,11 +291,10 @@ def search_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 def turn_singular_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Decompose with rows and columns in another order, and turn vectors around."""
-    matrix = call.arguments["A"]
+    matrix, own = call.arguments["A"], call.run()
     if not call.arguments["compute_uv"] or not matrix.numel():
-        return call.run(), False
+        return own, False
     rows, columns = (draw.order(matrix.size(dim), matrix.device) for dim in (-2, -1))
-    own = call.run()
     left, values, right = call.run(A=matrix.index_select(-2, rows).index_select(-1, columns))
     left, right = left.index_select(-2, rows.argsort()), right.index_select(-1, columns.argsort())
     signs, count = draw.signs(values), values.size(-1)
@@ -314,11 +312,10 @@ def symmetric_matrix(call: Call) -> torch.Tensor:
 
 def turn_symmetric_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Decompose with rows and columns in another order, and turn vectors around."""
-    matrix = call.arguments["A"]
+    matrix, own = call.arguments["A"], call.run()
     if not call.arguments["compute_v"] or not matrix.numel():
-        return call.run(), False
+        return own, False
     order = draw.order(matrix.size(-1), matrix.device)
-    own = call.run()
     values, vectors = call.run(A=symmetric_matrix(call).index_select(-2, order).index_select(-1, order))
     vectors = vectors.index_select(-2, order.argsort()) * draw.signs(values).unsqueeze(-2)
     return into(own, (values, vectors)), True

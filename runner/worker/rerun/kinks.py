@@ -61,8 +61,8 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             return self._cross(Call.bind(func, args, kwargs))
         record = self._uncertainties.follow(func, args, kwargs) if self._known is None else None
         by_result = row_of(func).by_result
-        moves = by_result == "moves" and not kwargs and _is_plain(args[0])
-        result = self._relu(func, *args) if moves else func(*args, **kwargs)
+        is_moved = by_result == "moves" and not kwargs and _is_plain(args[0])
+        result = self._relu(func, *args) if is_moved else func(*args, **kwargs)
         if by_result and _is_plain(result):
             self._results.add(result.untyped_storage()._cdata)
         if record is not None:
@@ -114,11 +114,10 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
         No moved one would.
         """
-        near = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
-        noise = self._draw.move(torch.zeros(own.shape), 0, torch.ones(own.shape)).to(near.device)
-        equal = near if self._draw.number == 5 else near & (noise > 0)
-        moved = equal if call.func.overloadpacket is aten.eq else ~equal
-        return torch.where(amount.isnan(), own, moved)
+        equal = (call.arguments["self"] - call.arguments["other"]).abs() <= amount
+        if self._draw.number != 5:
+            equal &= self._draw.move(torch.zeros(own.shape), 0, torch.ones(own.shape)).to(own.device) > 0
+        return torch.where(amount.isnan(), own, equal if call.func.overloadpacket is aten.eq else ~equal)
 
 
 def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:

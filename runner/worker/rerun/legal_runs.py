@@ -117,10 +117,8 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self._uses.append(Use(freedom, made, [_copy(tensor) for tensor in given], given, certain))
             return result
         if self._count < len(self._uses):
-            use = self._uses[self._count]
-            use.certain &= use.call.func == call.func and _agree(
-                use.call.arguments, tree_map(_copy, dict(call.arguments))
-            )
+            use, arguments = self._uses[self._count], tree_map(_copy, dict(call.arguments))
+            use.certain &= use.call.func == call.func and _agree(use.call.arguments, arguments)
             call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1
         blurred = freedom.compares and call.uncertainty is not None and self._draw.number >= FIRST_MOVED
@@ -149,16 +147,12 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
         return undefined
     undefined = undefined or Undefined({}, {}, {})
     known = undefined.spreads
-    joined = {
-        key: spread.joined(known.get(key))
-        for key, spread in spreads.items()
-        if key in known or key not in undefined.masks
-    }
+    joined = (key for key in spreads if key in known or key not in undefined.masks)
     return replace(
         undefined,
         masks={key: spread.open_elements() for key, spread in spreads.items()} | dict(undefined.masks),
         operators={**undefined.operators, **dict.fromkeys(names, ROUNDED)},
-        spreads={**known, **joined},
+        spreads={**known, **{key: spreads[key].joined(known.get(key)) for key in joined}},
     )
 
 

@@ -123,11 +123,7 @@ class Spread:
 def spread_of(values: torch.Tensor) -> Spread:
     """Return the spread of one run's elements."""
     flat = planes(values)
-    return Spread(
-        values.shape,
-        torch.where(flat.isfinite(), flat, -torch.inf),
-        torch.where(flat.isfinite(), flat, torch.inf),
-    )
+    return Spread(values.shape, *(torch.where(flat.isfinite(), flat, bound) for bound in (-torch.inf, torch.inf)))
 
 
 def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[Key, Spread]:
@@ -148,8 +144,7 @@ def spreads_of(eager: Observation, runs: Sequence[Observation]) -> dict[Key, Spr
             )
             if first is None:
                 continue
-            flat = [planes(first)]
-            flat += [planes(moved) for moved in moved_elements if moved is not None and moved.shape == first.shape]
+            flat = [planes(each) for each in (first, *moved_elements) if each is not None and each.shape == first.shape]
             runs_of_leaf = torch.stack([torch.where(plane.isfinite(), plane, flat[0]) for plane in flat])
             moved = runs_of_leaf[1:]  # these alone: eager itself may have run before a function was replaced
             is_open = (moved != moved[:1]).any(dim=0)
@@ -198,14 +193,12 @@ class Picks:
     def _make_runs(self) -> None:
         """Run eager with each turn, then at random; not at all where that would take too long, or a run raises."""
         self._turned, first = [], self._run(Draw(1))
-        turns = range(1, self._positions)
-        number = len(turns) + thresholds.PICK_RUNS.value
-        size = sum(values.numel() for values in elements_of(first).values())
-        if len(turns) >= thresholds.PICK_TURNS.value or number * size > thresholds.MOST_PAIRS.value:
+        turns, draws = range(1, self._positions), range(thresholds.PICK_RUNS.value)
+        size = sum(values.numel() for values in elements_of(first).values()) * (len(turns) + len(draws))
+        if len(turns) >= thresholds.PICK_TURNS.value or size > thresholds.MOST_PAIRS.value:
             return
         turned = [first, *(self._run(Draw(1, turn)) for turn in turns)]
-        after = FIRST_MOVED + thresholds.LEGAL_RUNS.value
-        drawn = [self._run(Draw(after + draw)) for draw in range(thresholds.PICK_RUNS.value)]
+        drawn = [self._run(Draw(FIRST_MOVED + thresholds.LEGAL_RUNS.value + draw)) for draw in draws]
         if not any(run.error for run in (*turned, *drawn)):
             self._turned, self._drawn = ([elements_of(run) for run in runs] for runs in (turned, drawn))
 
@@ -343,8 +336,8 @@ def _difference(first: Leaf, second: Leaf) -> torch.Tensor | None:
         return None
     one, other = elements(first), elements(second)
     if one is None or other is None:
-        same = first.problem is not None or same_python(first.value, second.value)
-        return torch.tensor(False) if same else None
+        is_same = first.problem is not None or same_python(first.value, second.value)
+        return torch.tensor(False) if is_same else None
     if (one.shape, one.dtype) != (other.shape, other.dtype):
         return None
     if not (one.is_floating_point() or one.is_complex()):

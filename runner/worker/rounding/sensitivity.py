@@ -136,8 +136,7 @@ class Domain(NamedTuple):
 
     def holds(self, compiled: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return which elements that are finite or not are of a kind that a run has, a finite one of its size."""
-        sizes = compiled.abs().to(self.largest.dtype)
-        finite = compiled.isfinite() & (sizes <= factor(dtype) * self.largest)
+        finite = compiled.isfinite() & (compiled.abs().to(self.largest.dtype) <= factor(dtype) * self.largest)
         return self.either & (finite | compiled.isnan() & self.nan | compiled.isinf() & self.infinite)
 
 

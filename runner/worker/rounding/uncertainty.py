@@ -103,8 +103,7 @@ class Uncertainties:
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Any], None]:
         """Look at a call before it is made; return what is to be given its result afterwards."""
-        leaves = tree_leaves((args, kwargs))
-        computed = [(leaf, amount) for leaf in leaves if (amount := self._of(leaf)) is not None]
+        computed = [(leaf, amount) for leaf in tree_leaves((args, kwargs)) if (amount := self._of(leaf)) is not None]
         exact, whole = is_exact(func, args, kwargs), gives_whole_numbers(func, kwargs)
         view = exact and is_view(func)
         call = _Trial(func, args, kwargs)
@@ -125,10 +124,10 @@ class Uncertainties:
                 if whole:
                     amount = torch.zeros_like(tensor, dtype=torch.float64, requires_grad=False)
                 elif not exact:
-                    local = call.pointwise or (fits and call.linear)
-                    size = tensor.detach().abs().to(torch.float64) if local else _full(tensor, largest(tensor))
-                    own = size.nan_to_num(nan=0.0, posinf=0.0) * torch.finfo(tensor.dtype).eps
-                    amount = torch.maximum(amount, own)
+                    is_local = call.pointwise or (fits and call.linear)
+                    size = tensor.detach().abs().to(torch.float64) if is_local else _full(tensor, largest(tensor))
+                    size = size.nan_to_num(nan=0.0, posinf=0.0)
+                    amount = torch.maximum(amount, size * torch.finfo(tensor.dtype).eps)
                 memory = self._store(tensor, amount, view and fits)
                 known = copies[place].stored(tensor.dtype) if len(copies) == len(results) else None
                 pair = known if exact else _moved(tensor, amount, self._count)
@@ -208,10 +207,9 @@ class _Trial:
         for leaf, amount in computed:
             for sign in [1.0, -1.0] if self.pointwise else [1.0, -1.0, _signs(leaf)]:
                 moved = self._run(_wide, leaf, _wide(leaf) + thresholds.TRIAL_FACTOR.value * sign * amount)
-                pairs = zip(amounts, own, moved, strict=True)
                 amounts = [
                     torch.maximum(old, (a - b).abs().nan_to_num(nan=0.0) / thresholds.TRIAL_FACTOR.value)
-                    for old, a, b in pairs
+                    for old, a, b in zip(amounts, own, moved, strict=True)
                 ]
         return [_finite(amount) for amount in amounts]
 
@@ -228,8 +226,7 @@ class _Trial:
             return side[id(leaf)].clone() if id(leaf) in side else _wide(leaf)
 
         up, down = (call._run(functools.partial(moved, side=side)) for side in sides)
-        eps = min(pair.eps for _, pair in pairs)
-        return [Pair(*both, eps) for both in zip(up, down, strict=True)]
+        return [Pair(*both, min(pair.eps for _, pair in pairs)) for both in zip(up, down, strict=True)]
 
     def _run(
         self, change: Callable[[torch.Tensor], torch.Tensor], leaf: Any = None, instead: torch.Tensor | None = None
