@@ -18,9 +18,6 @@ from runner.worker.tensors import classes, different_bits, number, own_bounds, p
 STEPS = (0.5, 1.0, 2.0, 4.0, 16.0, 256.0)
 """Upper bounds of the histogram's parts, in units in the last place. A result that is rounded once is off by 0.5."""
 
-QUANTIZED = (torch.int8, torch.uint8)
-"""Integers that stand for quantized numbers."""
-
 
 @dataclass(frozen=True)
 class Errors:
@@ -105,7 +102,7 @@ def bounded_rule(tolerance: Mapping[str, Any] | None, tensor: torch.Tensor, path
     is_floating = tensor.is_floating_point() or tensor.is_complex()
     if rule == "ulp":
         return compare_units if is_floating else None
-    return compare_noise if is_floating or tensor.dtype in QUANTIZED else None
+    return compare_noise if is_floating or tensor.dtype in (torch.int8, torch.uint8) else None  # quantized numbers
 
 
 def compare_units(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor | None, bound: float) -> Comparison:

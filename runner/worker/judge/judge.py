@@ -234,7 +234,9 @@ def _relation_findings(
     evidence: Evidence, call: int, path: str, eager: frozenset[str], compiled: frozenset[str]
 ) -> Iterator[Finding]:
     if eager != compiled:
-        message = f"eager: {_relations(eager)}; compiled: {_relations(compiled)}"
+        message = "eager: {}; compiled: {}".format(
+            *(", ".join(sorted(side)) or "shares nothing" for side in (eager, compiled))
+        )
         # No later write shows which object shares the same memory.
         severity = METADATA if memory_of(eager) == memory_of(compiled) else None
         yield Finding("alias", message, evidence.where(call, path), severity=severity)
@@ -406,7 +408,3 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
             cause = f": {reasons}" if reasons and key == "graph_breaks" else ""
             message = f"{count} {key.replace('_', ' ')}, at most {bound} allowed{cause}"
             yield Finding(BUDGETS[key], message, numbers={"count": count, "bound": bound})
-
-
-def _relations(relations: frozenset[str]) -> str:
-    return ", ".join(sorted(relations)) or "shares nothing"

@@ -228,8 +228,8 @@ def value_findings(
         mask = evidence.undefined_elements(call, eager, oracle)
         if mask is not None and bool(mask):
             evidence.excuse(where, int(not same_python(eager.value, compiled.value)), 1)
-            return
-        yield from _python_findings(evidence, call, eager, compiled)
+        else:
+            yield from _python_findings(evidence, call, eager, compiled)
         return
     if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
         breach = evidence.undefined.breach(call, eager.path, compiled.value, evidence.compiled.calls[call].outputs)

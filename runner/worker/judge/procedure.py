@@ -15,14 +15,13 @@ from runner.worker.program.load import Source
 from runner.worker.program.observe import Settings
 from runner.worker.rerun.legal_runs import find_undefined
 
-REFUSAL = "more than one element of the written-to tensor refers to a single memory location"
-"""What eager itself says of most writes through memory that overlaps itself. Some it lets pass, with a warning."""
-
 
 def _refuses_overlap(finding: Finding) -> bool:
     """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let
     pass."""
-    return row_of(finding.oracle).crash and REFUSAL in str((finding.error or {}).get("message", ""))
+    # So eager itself refuses most such writes. Some it lets pass, with a warning.
+    refusal = "more than one element of the written-to tensor refers to a single memory location"
+    return row_of(finding.oracle).crash and refusal in str((finding.error or {}).get("message", ""))
 
 
 def judge_defined(

@@ -315,12 +315,6 @@ NARROW = {
 }
 """For each dtype one with half as many bits, or fewer."""
 
-EXTREMES = (None, "amax", "amin", "max", "min")
-"""How an operator may reduce without a rounding."""
-
-RUNNING = ("running_mean", "running_var")
-"""Arguments that batch norms write to in training, also those whose schema does not say so."""
-
 
 @functools.cache
 def row_of(func: Any) -> Operator:
@@ -349,7 +343,8 @@ def names_of_written(func: Any) -> frozenset[str]:
     if schema is None:
         return frozenset()
     declared = (argument for argument in schema.arguments if argument.alias_info is not None)
-    undeclared = RUNNING if func.overloadpacket.__name__.endswith("batch_norm") else ()
+    # Batch norms write to these in training, also those whose schema does not say so.
+    undeclared = ("running_mean", "running_var") if func.overloadpacket.__name__.endswith("batch_norm") else ()
     return frozenset({argument.name for argument in declared if argument.alias_info.is_write}.union(undeclared))
 
 
@@ -379,7 +374,7 @@ def is_exact(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     if not row.exact:
         return is_view(func)
     given = Call.bind(func, tuple(args), kwargs).arguments
-    return not given.get("accumulate") and given.get("reduce") in EXTREMES
+    return not given.get("accumulate") and given.get("reduce") in (None, "amax", "amin", "max", "min")
 
 
 def gives_whole_numbers(func: Any, kwargs: Mapping[str, Any]) -> bool:

@@ -121,7 +121,6 @@ def note_varying(first: Observation, second: Observation) -> None:
         one.varying = frozenset(varying | ({MESSAGES} if one.messages != other.messages else set()))
 
 
-CALL = re.compile(r"call \d+, ")
 Disagrees = Callable[[Tree, Tree], bool]
 """Whether two parts of a state disagree."""
 
@@ -157,7 +156,7 @@ def traced_state(
         return frozenset()
     state = eager.calls[-1].state
     plain = [name for name, part in state.parts().items() if all(leaf.metadata is None for leaf in part.leaves)]
-    paths = [CALL.sub("", finding.path or "") for finding in findings if finding.oracle == "mutation"]
+    paths = [re.sub(r"call \d+, ", "", finding.path or "") for finding in findings if finding.oracle == "mutation"]
     suspects = {owner(path, plain) for path in paths} - {""}
     trees = _traced(source, settings) if suspects else None
     if trees is None:

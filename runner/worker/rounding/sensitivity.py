@@ -29,8 +29,6 @@ UNIT = 2.0**-24
 WIDEST = (torch.float64, torch.complex128)
 """Dtypes that no float64 run is wider than."""
 
-_KINDS = torch.isnan, torch.isinf
-
 UNITS = {torch.float64: 2.0**-53, torch.float32: UNIT, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 """Unit roundoff of the dtypes whose roundings are measured."""
 
@@ -149,7 +147,7 @@ def domain(exact: torch.Tensor, runs: Sequence[torch.Tensor]) -> Domain:
     """
     finite = torch.stack([run.isfinite() for run in runs])
     sizes = torch.stack([torch.where(run.isfinite(), run, 0).abs().to(torch.float64) for run in (exact, *runs)])
-    nan, infinite = (torch.stack([kind(run) for run in (exact, *runs)]).any(0) for kind in _KINDS)
+    nan, infinite = (torch.stack([kind(run) for run in (exact, *runs)]).any(0) for kind in (torch.isnan, torch.isinf))
     return Domain(finite.any(0) & ~(finite.all(0) & exact.isfinite()), sizes.amax(0), nan, infinite)
 
 

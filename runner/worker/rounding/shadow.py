@@ -31,11 +31,6 @@ from runner.worker.torch_private.dispatch import HigherOrderOperator, current_mo
 
 aten = torch.ops.aten
 
-READERS = (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__)
-"""What is read or written through these has no shadow."""
-
-OVERFLOWING = (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
-
 
 class Blur(Protocol):
     """Gives a tensor that is perturbed as by a rounding to a dtype."""
@@ -316,7 +311,8 @@ class _Numbers(TorchFunctionMode):  # type: ignore[misc,unused-ignore]
     ) -> Any:
         if func is torch.Tensor.tolist and (args[0].is_floating_point() or args[0].is_complex()):
             return self._shadow.of(args[0]).tolist()
-        if func in READERS:
+        # What is read or written through these has no shadow.
+        if func in (torch.Tensor.numpy, torch.Tensor.__array__, torch.Tensor.__dlpack__):
             raise self._shadow.failure(f"Tensor.{func.__name__} gives memory away")
         return func(*args, **(kwargs or {}))
 
@@ -367,7 +363,8 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 def _overflows(tensor: torch.Tensor, shadow: torch.Tensor) -> bool:
     """Return whether an element is NaN or infinite that is finite in the shadow."""
-    if tensor.dtype not in OVERFLOWING or not _has_storage(tensor) or tensor.is_meta or tensor.shape != shadow.shape:
+    may_overflow = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
+    if not may_overflow or not _has_storage(tensor) or tensor.is_meta or tensor.shape != shadow.shape:
         return False
     return bool((~tensor.isfinite() & shadow.isfinite()).any())
 
