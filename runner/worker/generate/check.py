@@ -147,7 +147,7 @@ def _fault_of_values(source: Source, eager: Observation, settings: Settings) -> 
     if conditions:
         return f"ill-conditioned: {conditions[0]}"
     undefined = find_undefined(source, settings, eager, gradients=False)
-    if undefined is not None and (undefined.masks or OVERLAP in undefined.operators):
+    if undefined.masks or OVERLAP in undefined.operators:
         return f"undefined: {', '.join(undefined.operators)}"
     return ""
 

@@ -38,7 +38,7 @@ class Evidence:
     """The numbers of outputs and gradients, where the job has a rule for values."""
     again: Sequence[Finding] = ()
     """What further compiled runs showed, where a rule for values asks for them."""
-    undefined: Undefined | None = None
+    undefined: Undefined = field(default_factory=Undefined)
     defined: int = 0
     """Elements with a defined value, or a definition to hold against, among outputs, gradients and what was mutated."""
 
@@ -61,9 +61,9 @@ class Evidence:
 
     def undefined_elements(self, call: int, eager: Leaf, oracle: str) -> torch.Tensor | None:
         """Return which elements of a leaf are undefined, None for none, and count the others."""
-        mask = self.undefined.mask(call, eager) if self.undefined is not None else None
+        mask = self.undefined.mask(call, eager)
         number = eager.value.numel() if eager.metadata is not None else 1
-        if mask is not None and self.undefined is not None and not self.undefined.is_checked(call, eager.path):
+        if mask is not None and not self.undefined.is_checked(call, eager.path):
             number -= int(mask.sum())
         self.count("elements", oracle, number)
         if oracle != "mutation" or self.eager.calls[call].mutated:
@@ -73,7 +73,7 @@ class Evidence:
     def excuse(self, where: str, count: int, number: int) -> None:
         """Note that ``count`` of ``number`` elements differ at a place, and are undefined; no elements at all: an
         error."""
-        if (not count and number) or self.undefined is None:
+        if not count and number:
             return
         if UNSPECIFIED not in self.labels:
             self.labels.append(UNSPECIFIED)

@@ -168,7 +168,7 @@ def metadata(evidence: Evidence) -> Iterator[Finding]:
         if eager.metadata is None or compiled.metadata is None:
             continue
         where = evidence.where(call, eager.path)
-        has_shape = evidence.undefined is None or evidence.undefined.has_shape(call, eager.path)
+        has_shape = evidence.undefined.has_shape(call, eager.path)
         same_rank = len(eager.metadata.shape) == len(compiled.metadata.shape)
         open_oracles = () if has_shape else ("stride", "shape") if same_rank else ("stride",)
         if has_shape and fixed_strides(evidence, eager) and eager.metadata.shape == compiled.metadata.shape:

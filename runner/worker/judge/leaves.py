@@ -128,12 +128,15 @@ def late_writes(evidence: Evidence, call: int, eager: CallRecord, compiled: Call
     if evidence.eager.error is not None or evidence.compiled.error is not None or "alias" in evidence.job.ignore:
         return
     kept = {leaf.path: leaf.value for leaf in compiled.leaves() if leaf.path not in compiled.overwritten}
-    undefined = evidence.undefined.masks if evidence.undefined is not None else {}
     for path, expected in eager.overwritten.items():
         value = kept.get(path)
         is_alike = isinstance(value, torch.Tensor) and (value.shape, value.dtype) == (expected.shape, expected.dtype)
         bounds = tolerance_for(expected.dtype, evidence.job.tolerance, path)
-        if is_alike and (call, path) not in undefined and compare_values(expected, value, bounds).differences:
+        if (
+            is_alike
+            and (call, path) not in evidence.undefined.masks
+            and compare_values(expected, value, bounds).differences
+        ):
             message = "eager's holds other values after the backward or a later call; compiled stays as it is"
             yield Finding("mutation", message, evidence.where(call, path))
 
@@ -176,7 +179,7 @@ def hidden_writes(evidence: Evidence, call: int, eager: Leaf) -> Iterator[Findin
     is_written, is_compiled = (eager.path in run.calls[call].written for run in (evidence.eager, evidence.compiled))
     if is_written == is_compiled or not isinstance(eager.value, torch.Tensor) or not eager.value.numel():
         return
-    if evidence.undefined is not None and (call, eager.path) in evidence.undefined.masks:
+    if (call, eager.path) in evidence.undefined.masks:
         return  # such as memory that overlaps itself: whether anything is written there is open
     unchanged = _is_as_before(evidence, evidence.eager, call, eager)
     if unchanged is None or (is_compiled and not unchanged):  # eager may have written by ``Tensor.data``
@@ -231,7 +234,7 @@ def value_findings(
         else:
             yield from _python_findings(evidence, call, eager, compiled)
         return
-    if evidence.undefined is not None and not evidence.undefined.has_shape(call, eager.path):
+    if not evidence.undefined.has_shape(call, eager.path):
         breach = evidence.undefined.breach(call, eager.path, compiled.value, evidence.compiled.calls[call].outputs)
         if breach:
             yield Finding("value", breach, where)
@@ -243,7 +246,7 @@ def value_findings(
         yield Finding("shape", f"eager {list(eager.value.shape)}, compiled {list(compiled.value.shape)}", where)
         return
     mask = evidence.undefined_elements(call, eager, oracle)
-    if mask is not None and evidence.undefined is not None:
+    if mask is not None:
         mask = evidence.undefined.reachable(call, eager.path, mask, compiled.value)
         breach = evidence.undefined.breach(call, eager.path, compiled.value, evidence.compiled.calls[call].outputs)
         if breach:

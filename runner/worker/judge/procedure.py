@@ -51,7 +51,7 @@ def judge_defined(
     exact = bool(evidence.job.tolerance.get("exact"))  # who says so means each side of a kink
     undefined = find_undefined(source, settings, evidence.eager, gradients=not exact)
     begin("judge")
-    if undefined is None:
+    if not undefined.operators:
         return evidence, findings
     again = replace(
         evidence, labels=[], notes=[], comparisons=0, compared=Counter(), accuracy=[], defined=0, undefined=undefined

@@ -76,7 +76,7 @@ def vacuity_reason(evidence: Evidence, source: Source, settings: Settings) -> st
         return "nothing was compared"
     if problem := _incomparable(eager, settings.device):
         return f"no output can be compared: {problem}"
-    if UNSPECIFIED in evidence.labels and not evidence.defined and evidence.undefined is not None:
+    if UNSPECIFIED in evidence.labels and not evidence.defined:
         return f"no value that was compared is defined: {', '.join(evidence.undefined.operators)}"
     if eager.error is not None:
         return None

@@ -53,7 +53,7 @@ from runner.worker.rerun.undefined import (
     spread_of,
     spreads_of,
 )
-from runner.worker.rounding.uncertainty import Uncertainties, fitting
+from runner.worker.rounding.uncertainty import Uncertainties, fitting, is_plain
 from runner.worker.tensors import tolerance_for
 
 M = TypeVar("M", "LegalChoices", "Kinks")
@@ -182,9 +182,9 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             return self._cross(Call.bind(func, args, kwargs))
         record = self._uncertainties.follow(func, args, kwargs) if self._known is None else None
         by_result = row_of(func).by_result
-        is_moved = by_result == "moves" and not kwargs and _is_plain(args[0])
+        is_moved = by_result == "moves" and not kwargs and is_plain(args[0])
         result = self._relu(func, *args) if is_moved else func(*args, **kwargs)
-        if by_result and _is_plain(result):
+        if by_result and is_plain(result):
             self._results.add(result.untyped_storage()._cdata)
         if record is not None:
             record(result)
@@ -202,7 +202,7 @@ class Kinks(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         own, name = call.run(), kink_of(call.func)
         x, other = call.arguments[name], call.arguments.get("other", call.arguments.get("threshold", 0))
         amount = self._amount(x, other)
-        if amount is None or not _is_plain(x) or isinstance(other, complex):
+        if amount is None or not is_plain(x) or x.is_complex() or isinstance(other, complex):
             return own
         if x.untyped_storage()._cdata in self._results:  # a result that its backward asks for
             return own
@@ -247,19 +247,8 @@ def _reach(x: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
     return thresholds.KINK_FACTOR.value * torch.maximum(torch.finfo(x.dtype).eps * x.abs(), amount)
 
 
-def _is_plain(leaf: Any) -> bool:
-    """Return whether a leaf is a tensor of real floating numbers in memory."""
-    return (
-        isinstance(leaf, torch.Tensor)
-        and leaf.is_floating_point()
-        and leaf.layout == torch.strided
-        and leaf.device.type != "meta"
-        and leaf.untyped_storage().nbytes() > 0
-    )
-
-
-def find_undefined(source: Source, settings: Settings, eager: Observation, gradients: bool = True) -> Undefined | None:
-    """Run eager under other legal choices, and return what they change; None where no operator has a choice.
+def find_undefined(source: Source, settings: Settings, eager: Observation, gradients: bool = True) -> Undefined:
+    """Run eager under other legal choices, and return what they change.
 
     With ``gradients``, those at a kink are asked about too.
 
@@ -272,7 +261,6 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
     spreads, names = _find_kinks(source, settings, eager)
     if not spreads:
         return undefined
-    undefined = undefined or Undefined({}, {}, {})
     known = undefined.spreads
     joined = (key for key in spreads if key in known or key not in undefined.masks)
     return replace(
@@ -283,8 +271,8 @@ def find_undefined(source: Source, settings: Settings, eager: Observation, gradi
     )
 
 
-def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined | None:
-    """Return what other choices of the forward's operators change; None where none has one."""
+def _find_choices(source: Source, settings: Settings, eager: Observation) -> Undefined:
+    """Return what other choices of the forward's operators change."""
     uses: list[Use] = []
     outputs: list[dict[str, Any]] = []
     operators = dict(_run(source, settings, LegalChoices(Draw(0), uses), outputs)[1].free)
@@ -307,14 +295,14 @@ def _find_choices(source: Source, settings: Settings, eager: Observation) -> Und
         operators.update(mode.free)
         has_moved, largest = has_moved or mode.has_moved, max(largest, draw.largest)
         if not uses and not operators:
-            return None  # nobody had a choice
+            return Undefined()  # nobody had a choice
         widen(observation)
         if observation.error is None or eager.error is not None:
             whole = [*whole[:1], observation]
         if whole:
             mark(masks, whole[0], observation)
     if not operators:
-        return None
+        return Undefined()
     if len(whole) == 1:
         mark(masks, eager, whole[0])
     results = {

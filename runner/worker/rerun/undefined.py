@@ -219,16 +219,16 @@ def _is_among(values: torch.Tensor, legal: Sequence[torch.Tensor]) -> torch.Tens
 
 @dataclass(frozen=True)
 class Undefined:
-    """What is undefined of a case.
+    """What is undefined of a case; nothing where no operator has a choice.
 
     ``masks`` are bool tensors by call and path, or None where not even the shape is defined. ``results`` are outputs
     that are the result of an operator with a choice. ``operators`` had one, each with the sentence that leaves it.
     ``ranges`` say where legal elements lie; it is empty where an operator may give anything.
     """
 
-    masks: Mapping[Key, torch.Tensor | None]
-    results: Mapping[Key, Result]
-    operators: Mapping[str, str]
+    masks: Mapping[Key, torch.Tensor | None] = field(default_factory=dict)
+    results: Mapping[Key, Result] = field(default_factory=dict)
+    operators: Mapping[str, str] = field(default_factory=dict)
     ranges: Mapping[Key, Range] = field(default_factory=dict)
     spreads: Mapping[Key, Spread] = field(default_factory=dict)
     """Of leaves that are undefined by steps and kinks alone: an element is undefined where it lies near its own legal

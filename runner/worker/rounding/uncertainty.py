@@ -99,7 +99,7 @@ class Uncertainties:
         return _full(tensor, memory.largest) if amount is None else amount
 
     def _memory(self, tensor: Any) -> _Memory | None:
-        return self._memories.get(tensor.untyped_storage()._cdata) if _is_plain(tensor) else None
+        return self._memories.get(tensor.untyped_storage()._cdata) if is_plain(tensor) else None
 
     def follow(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Callable[[Any], None]:
         """Look at a call before it is made; return what is to be given its result afterwards."""
@@ -117,7 +117,7 @@ class Uncertainties:
         def record(result: Any) -> None:
             if not computed and (exact or rounds_nothing(func, args, kwargs, result)):
                 return
-            results = [leaf for leaf in tree_leaves(result) if _is_plain(leaf)]
+            results = [leaf for leaf in tree_leaves(result) if is_plain(leaf)]
             fits = [amount.shape for amount in amounts] == [tensor.shape for tensor in results]
             for place, tensor in enumerate(results):
                 amount = amounts[place] if fits else _full(tensor, most)
@@ -157,7 +157,7 @@ class Uncertainties:
 def fitting(amount: torch.Tensor | None, x: Any) -> torch.Tensor | None:
     """Return what another run knows of ``x``; a rounding of its largest element where that run had another shape
     there."""
-    if amount is None or not _is_plain(x) or not amount.dim() or amount.shape[-x.dim() :] == x.shape:
+    if amount is None or not is_plain(x) or not amount.dim() or amount.shape[-x.dim() :] == x.shape:
         return amount
     with contextlib.suppress(RuntimeError):  # shapes that are broadcast to no common one
         if torch.broadcast_shapes(amount.shape, x.shape) == amount.shape:
@@ -186,7 +186,7 @@ class _Trial:
     def squares(self, computed: Computed) -> list[torch.Tensor]:
         """Return the roots of the sums of squares of the summands' roundings: their own, and those of each computed
         factor."""
-        eps = max(torch.finfo(leaf.dtype).eps for leaf in tree_leaves((self._args, self._kwargs)) if _is_plain(leaf))
+        eps = max(torch.finfo(leaf.dtype).eps for leaf in tree_leaves((self._args, self._kwargs)) if is_plain(leaf))
         squares = [total * eps**2 for total in self._run(_square)]
         for leaf, amount in computed:
             square = amount**2
@@ -239,7 +239,7 @@ class _Trial:
             return instead if other is leaf else change(other) if _is_number(other) else other.clone()
 
         result = self._func(*tree_map(changed, self._args), **tree_map(changed, dict(self._kwargs)))
-        return [tensor for tensor in tree_leaves(result) if _is_plain(tensor)]
+        return [tensor for tensor in tree_leaves(result) if is_plain(tensor)]
 
 
 def _wide(leaf: torch.Tensor) -> torch.Tensor:
@@ -276,7 +276,7 @@ def _layout(tensor: torch.Tensor) -> Layout:
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 
-def _is_plain(leaf: Any) -> bool:
+def is_plain(leaf: Any) -> bool:
     """Return whether a leaf is a tensor of floating or complex numbers in memory."""
     return (
         isinstance(leaf, torch.Tensor)

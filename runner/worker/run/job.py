@@ -400,7 +400,7 @@ class _Run:
         """
         reference = Reference(self.source, self.settings, eager, self.job.float64, self.phases.begin)
         evidence, findings = self._compare(eager, compiled, reference, place is not None, frozenset(), again)
-        if place is not None and evidence.undefined is not None:
+        if place is not None and evidence.undefined.operators:
             place = disagreement_of_same_choices(self.source, self.settings, place, self._disagreement)
         why, excluded = "two eager runs leave it differently", varying
         if place is None:
