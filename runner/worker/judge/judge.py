@@ -1,18 +1,21 @@
 """Two observations to findings: one function an oracle, in the order of the gates.
 
 A finding is a fact with its numbers. Whether it is expected or known is decided elsewhere.
+``judge_defined`` leaves out findings about values that torch leaves undefined.
 To add an oracle, write a function with ``@check`` here, at its gate, and a row in ``runner/contract/oracles.py``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 
 import torch
 
 from runner.contract.finding import Finding
-from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin
+from runner.contract.oracles import BUDGETS, METADATA, ROWS, is_plugin, row_of
 from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.leaves import (
     fixed_strides,
@@ -26,12 +29,15 @@ from runner.worker.judge.leaves import (
     spoilt_paths,
     value_findings,
 )
+from runner.worker.operators.freedoms import OVERLAP
 from runner.worker.program.errors import ErrorRecord, counts_as
 from runner.worker.program.global_state import is_generator, is_independent
+from runner.worker.program.load import Source
 from runner.worker.program.memory import memory_of
 from runner.worker.program.messages import MESSAGES, WARNING
-from runner.worker.program.observe import Observation
+from runner.worker.program.observe import Observation, Settings
 from runner.worker.program.snapshot import Leaf
+from runner.worker.rerun.legal_runs import find_undefined
 
 _SHOWN = 200
 """Characters of a text that a finding shows."""
@@ -76,6 +82,53 @@ def judge(evidence: Evidence) -> list[Finding]:
                 )
             findings.append(finding)
     return [finding for finding in findings if finding.oracle not in evidence.job.ignore]
+
+
+def _refuses_overlap(finding: Finding) -> bool:
+    """Return whether a finding is torch's refusal to write through memory that overlaps itself, which eager let
+    pass."""
+    # So eager itself refuses most such writes. Some it lets pass, with a warning.
+    refusal = "more than one element of the written-to tensor refers to a single memory location"
+    return row_of(finding.oracle).crash and refusal in str((finding.error or {}).get("message", ""))
+
+
+def judge_defined(
+    evidence: Evidence,
+    source: Source,
+    settings: Settings,
+    begin: Callable[[str], None],
+    varies: bool = False,
+) -> tuple[Evidence, list[Finding]]:
+    """Return all findings, and the evidence to which they belong: findings about undefined values are left out.
+
+    Eager runs under other choices only if a finding may speak of such values, or eager ``varies``. It does not run
+    without the float64 reference, since a process that dies in these runs is asked again without both: ``begin`` is
+    given that reference's phase when they run, and ``judge`` afterwards.
+
+    Raises:
+        InvalidCase: the case cannot be loaded again.
+    """
+    findings = judge(evidence)
+    # Findings about numbers, or about a shape that depends on them, may speak of undefined values.
+    may_be_undefined = varies or any(
+        row_of(finding.oracle).numeric or finding.oracle == "shape" or _refuses_overlap(finding) for finding in findings
+    )
+    if not evidence.job.float64 or not may_be_undefined:
+        return evidence, findings
+    begin("float64")
+    exact = bool(evidence.job.tolerance.get("exact"))  # who says so means each side of a kink
+    undefined = find_undefined(source, settings, evidence.eager, gradients=not exact)
+    begin("judge")
+    if not undefined.operators:
+        return evidence, findings
+    again = replace(
+        evidence, labels=[], notes=[], comparisons=0, compared=Counter(), accuracy=[], defined=0, undefined=undefined
+    )
+    findings = judge(again)
+    refused = [finding for finding in findings if OVERLAP in undefined.operators and _refuses_overlap(finding)]
+    for finding in refused:
+        again.excuse(finding.path or "the call", 0, 0)
+    return again, [finding for finding in findings if finding not in refused]
 
 
 # --- gate 1: behaviour ----------------------------------------------------------------------

@@ -53,7 +53,7 @@ from runner.worker.rerun.undefined import (
     spread_of,
     spreads_of,
 )
-from runner.worker.rounding.uncertainty import Uncertainties, fitting, is_plain
+from runner.worker.rounding.uncertainty import Uncertainties, fitting, is_plain, layout
 from runner.worker.tensors import tolerance_for
 
 M = TypeVar("M", "LegalChoices", "Kinks")
@@ -406,7 +406,9 @@ def _read_first(
             targets = earlier if is_written else written
             shared = [target for target in targets if storage_key(target) == storage_key(leaf) is not None]
             may_share = pointwise and not is_written
-            if any(share_elements(target, leaf) and not (may_share and _is_alike(target, leaf)) for target in shared):
+            if any(
+                share_elements(target, leaf) and not (may_share and layout(target) == layout(leaf)) for target in shared
+            ):
                 copies.append(leaf.clone())
                 return copies[-1]
             if is_written:
@@ -421,15 +423,6 @@ def _read_first(
 
 def _tensors(result: Any) -> list[torch.Tensor]:
     return [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-
-
-def _is_alike(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return whether two tensors of one storage are the same elements in the same order."""
-    return (first.storage_offset(), first.shape, first.stride()) == (
-        second.storage_offset(),
-        second.shape,
-        second.stride(),
-    )
 
 
 def _copy(value: Any) -> Any:

@@ -89,13 +89,13 @@ class Uncertainties:
 
     def _pair_of(self, tensor: Any) -> Pair | None:
         memory = self._memory(tensor)
-        return None if memory is None else memory.pairs.get(_layout(tensor))
+        return None if memory is None else memory.pairs.get(layout(tensor))
 
     def _of(self, tensor: Any) -> torch.Tensor | None:
         memory = self._memory(tensor)
         if memory is None:
             return None
-        amount = memory.amounts.get(_layout(tensor))
+        amount = memory.amounts.get(layout(tensor))
         return _full(tensor, memory.largest) if amount is None else amount
 
     def _memory(self, tensor: Any) -> _Memory | None:
@@ -133,20 +133,20 @@ class Uncertainties:
                 pair = known if exact else _moved(tensor, amount, self._count)
                 if func._schema.is_mutable:
                     memory.pairs.clear()
-                memory.pairs.pop(_layout(tensor), None)
+                memory.pairs.pop(layout(tensor), None)
                 if pair is not None and pair.up.shape == tensor.shape:
-                    memory.pairs[_layout(tensor)] = pair
+                    memory.pairs[layout(tensor)] = pair
 
         return record
 
     def _store(self, tensor: torch.Tensor, amount: torch.Tensor, view: bool) -> _Memory:
-        storage, layout = tensor.untyped_storage(), _layout(tensor)
+        storage, place = tensor.untyped_storage(), layout(tensor)
         memory = self._memories.setdefault(storage._cdata, _Memory(StorageWeakRef(storage)))
-        if memory.amounts.get(layout, amount) is not amount:
-            memory.amounts[layout].copy_(amount)  # views have their amounts in the same memory
+        if memory.amounts.get(place, amount) is not amount:
+            memory.amounts[place].copy_(amount)  # views have their amounts in the same memory
         else:
             own = amount if view else torch.empty_like(tensor, dtype=torch.float64, requires_grad=False).copy_(amount)
-            memory.amounts[layout] = own
+            memory.amounts[place] = own
         memory.largest = max(memory.largest, float(amount.max()))
         self._count += 1
         if self._count % _SWEEP == 0:
@@ -272,7 +272,8 @@ def _full(tensor: torch.Tensor, amount: float) -> torch.Tensor:
     return torch.full((), amount, dtype=torch.float64, device=tensor.device).expand(tensor.shape)
 
 
-def _layout(tensor: torch.Tensor) -> Layout:
+def layout(tensor: torch.Tensor) -> Layout:
+    """Return which elements of its memory a tensor has, and in which order."""
     return tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
 
 

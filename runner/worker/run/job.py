@@ -20,8 +20,7 @@ from runner.contract.job import Job, Record, Trust
 from runner.contract.oracles import RULED, TWIN, row_of
 from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.judge import judge
-from runner.worker.judge.procedure import judge_defined
+from runner.worker.judge.judge import judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason, varied_output
 from runner.worker.program import backends, replays
 from runner.worker.program.errors import InvalidCase, refutation

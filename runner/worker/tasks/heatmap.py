@@ -13,7 +13,7 @@ from runner.contract.finding import Finding, index_of
 from runner.contract.job import Job
 from runner.contract.oracles import ORACLES
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.procedure import judge_defined
+from runner.worker.judge.judge import judge_defined
 from runner.worker.program import backends
 from runner.worker.program.eager import observe_eager
 from runner.worker.program.errors import InvalidCase

@@ -39,8 +39,8 @@ REPLACED: dict[str, Callable[[pytest.MonkeyPatch], object]] = {
     "torch.nn.modules.module._global_forward_hooks": lambda patch: patch.setitem(
         module._global_forward_hooks, 1, other
     ),
-    "runner.worker.judge.procedure.judge_defined": lambda patch: patch.setattr(
-        "runner.worker.judge.procedure.judge_defined", other
+    "runner.worker.judge.judge.judge_defined": lambda patch: patch.setattr(
+        "runner.worker.judge.judge.judge_defined", other
     ),
 }
 
