@@ -93,24 +93,20 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
         Fused kernels that know no float64 give way to those that do. Functions that compile in eager too run as Python.
         A launch of a Triton kernel ends the run, unless an operator does it: what the kernel writes has no shadow.
         """
-        fused = torch._C._get_mkldnn_enabled(), torch._C._get_cudnn_enabled()
         holders = [(torch, name, function) for name, function in PYTHON.items() if hasattr(torch, name)]
         kernels = getattr(sys.modules.get("triton.runtime.jit"), "KernelInterface", None)
         if kernels is not None:
             holders.append((kernels, "__getitem__", self._refuse_launches(kernels.__getitem__)))
-        originals = [(holder, name, getattr(holder, name)) for holder, name, _ in holders]
-        torch._C._set_mkldnn_enabled(False)
-        torch._C._set_cudnn_enabled(False)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
+            undo.callback(torch._C._set_cudnn_enabled, torch._C._get_cudnn_enabled())
+            torch._C._set_mkldnn_enabled(False)
+            torch._C._set_cudnn_enabled(False)
             for holder, name, function in holders:
+                undo.callback(setattr, holder, name, getattr(holder, name))
                 setattr(holder, name, function)
             with torch.nn.attention.sdpa_kernel([torch.nn.attention.SDPBackend.MATH]), self, _Numbers(self):
                 yield
-        finally:
-            torch._C._set_mkldnn_enabled(fused[0])
-            torch._C._set_cudnn_enabled(fused[1])
-            for holder, name, function in originals:
-                setattr(holder, name, function)
 
     def _refuse_launches(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         def refuse(kernel: Any, grid: Any) -> Any:
