@@ -16,7 +16,7 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import elements, snapshot
-from runner.worker.rerun.reference import WideValues
+from runner.worker.rerun.reference import Reference
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ def _observed(value: Any) -> Observation:
     return Observation(calls=[CallRecord(outputs=snapshot(value, "output", copy=False))])
 
 
-def _wide(eager: Observation, reference: Any) -> WideValues:
+def _wide(eager: Observation, reference: Any) -> Reference:
     """Return the float64 values of a result that was computed elsewhere."""
     if reference is None:
-        return WideValues({})
+        return Reference(None, None, eager, False, lambda phase: None)
     expected, actual = eager.calls[0].outputs, snapshot(reference, "output", copy=False)
     if expected.structure != actual.structure:
         raise ValueError(f"the reference is {actual.structure}, and eager's result {expected.structure}")
@@ -121,4 +121,4 @@ def _wide(eager: Observation, reference: Any) -> WideValues:
             raise ValueError(f"{leaf.path}: the reference has {wide.dtype}, which is no wider form of {values.dtype}")
         wide = wide.to(torch.complex128 if wide.is_complex() else torch.float64)
         leaves[0, leaf.path] = wide_leaf if wide_leaf.metadata is None else replace(wide_leaf, value=wide)
-    return WideValues(leaves)
+    return Reference(None, None, eager, False, lambda phase: None, leaves)

@@ -14,7 +14,7 @@ from runner.contract.job import Job
 from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, UNSPECIFIED
 from runner.worker.program.observe import CallRecord, Observation
 from runner.worker.program.snapshot import WITHOUT_ELEMENTS, Leaf
-from runner.worker.rerun.reference import WideValues
+from runner.worker.rerun.reference import Reference
 from runner.worker.rerun.undefined import Undefined
 
 
@@ -25,7 +25,7 @@ class Evidence:
     job: Job
     eager: Observation
     compiled: Observation
-    reference: WideValues
+    reference: Reference
     labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     comparisons: int = 0

@@ -31,21 +31,34 @@ Key = tuple[int, str]
 Run = dict[Key, Leaf]
 
 
-class WideValues:
-    """Float64 and complex128 values of leaves, and how far roundings move them.
+class Reference:
+    """Gives the float64 (complex128) counterpart of a leaf of eager's run, and how far roundings move its elements.
 
-    With no model to run again, the values are those that are given, and the movements are unknown.
+    Without a model to run, the values are those that are given, and the movements are unknown.
     """
 
     overflow = ""
     """The first operator by which eager alone has NaN or an infinity."""
 
-    def __init__(self, leaves: Run | None) -> None:
-        """Keep the leaves; without any, tolerances alone decide. None stands for those of a run, which is made when it
-        is asked about."""
+    def __init__(
+        self,
+        source: Source | None,
+        settings: Settings | None,
+        eager: Observation,
+        enabled: bool,
+        begin: Callable[[str], None],
+        leaves: Run | None = None,
+    ) -> None:
+        """Prepare the reference of ``eager``, a run; without ``enabled`` there are no values but those of ``leaves``.
+
+        ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
+        """
         self.notes: list[str] = []
         """Why there are no values, or no movements."""
-        self._leaves = leaves
+        self._source, self._settings, self._eager = source, settings, eager
+        self._enabled, self._begin = enabled, begin
+        self._leaves = None if enabled else leaves or {}
+        self._originals: Run | None = None
         self._rounded: dict[Key, torch.dtype] = {}
         self._perturbed: dict[torch.dtype | None, list[list[Run]]] = {}  # pairs of runs; None for those of the shadows
 
@@ -66,10 +79,6 @@ class WideValues:
         """
         tensor = _elements_at(self._known(), call, path)
         return tensor if tensor is not None and tensor.dtype in sensitivity.WIDEST else None
-
-    def original(self, call: int, path: str) -> Leaf | None:
-        """Return a leaf as it was before the call."""
-        return None
 
     def rounded_in(self, call: int, path: str) -> torch.dtype | None:
         """Return the dtype of the coarsest rounding behind a leaf; None where there is no reference, or nothing was
@@ -92,10 +101,6 @@ class WideValues:
         if exact is None or not (pairs := self._pairs(exact, call, path, None)):
             return None
         return sensitivity.domain(exact, [side for pair in pairs for side in pair])
-
-    def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return how far one rounding of the inputs in ``dtype`` moves each element of eager's result."""
-        return None
 
     def _response(self, exact: torch.Tensor, call: int, path: str, dtype: torch.dtype | None) -> torch.Tensor | None:
         pairs = self._pairs(exact, call, path, dtype)
@@ -123,49 +128,17 @@ class WideValues:
             pairs.append((up.to(exact.dtype), down.to(exact.dtype)))
         return pairs
 
-    def _run(self, draw: int = 0, sign: int = 0, unit: float = 0.0, dtype: torch.dtype | None = None) -> Run:
-        """Return the leaves of a run. What enters it is perturbed by ``unit``, unless the sign is 0.
-
-        ``sensitivity.perturb`` explains draw, sign and unit. With a ``dtype``, tensors that can hold the movement are
-        perturbed; without, the shadows of all.
-
-        Raises:
-            NoReference: there are no such leaves.
-        """
-        raise NoReference("there is no model to run")
-
-
-class Reference(WideValues):
-    """Gives the float64 counterpart of a leaf of eager's run, or None, with the reason in ``notes``.
-
-    ``begin`` is given the phase, ``float64``, when it runs, and ``judge`` afterwards.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        settings: Settings,
-        eager: Observation,
-        enabled: bool,
-        begin: Callable[[str], None],
-    ) -> None:
-        """Prepare the reference of ``eager``, a run; without ``enabled`` every answer is None."""
-        super().__init__(None if enabled else {})
-        self._source, self._settings, self._eager = source, settings, eager
-        self._enabled, self._begin = enabled, begin
-        self._originals: Run | None = None
-
     def original(self, call: int, path: str) -> Leaf | None:
         """Return an input as it was made for a call, or a part of the state as the model begins with it; None for any
         other leaf.
 
         The case makes them once more, from the same seed: eager's run keeps no copy of what it may have written to.
         """
-        if self._originals is None:
+        if self._originals is None and self._source is not None and self._settings is not None:
             self._originals = {}
             with contextlib.suppress(InvalidCase):
                 self._originals = originals(self._source.load(self._settings.seed), self._settings)
-        return self._originals.get((call, path))
+        return (self._originals or {}).get((call, path))
 
     def measure_movement(self, call: int, path: str, dtype: torch.dtype) -> torch.Tensor | None:
         """Return how far each element of eager's own result moves by one rounding of the inputs in ``dtype``.
@@ -182,15 +155,21 @@ class Reference(WideValues):
     def _run(self, draw: int = 0, sign: int = 0, unit: float = 0.0, dtype: torch.dtype | None = None) -> Run:
         """Return the shadows of a run; its own leaves where there is a dtype.
 
+        What enters it is perturbed by ``unit``, unless the sign is 0: the shadows, or the tensors that can hold a
+        movement of the ``dtype``. ``sensitivity.perturb`` explains draw and sign.
+
         Raises:
             NoReference: there are no shadows.
         """
+        source, settings = self._source, self._settings
+        if source is None or settings is None:
+            raise NoReference("there is no model to run")
         if not any(_is_floating(leaf) for leaf in run_leaves(self._eager).values()):
             raise NoReference("nothing that is compared is floating")
         self._begin("float64")
         # Numbers of operators move in another way than state and arguments.
         blur = sensitivity.blur(draw + 2 * thresholds.ROUNDING_DRAWS.value, sign) if sign else None
-        shadow = Shadow(self._settings.device, blur) if dtype is None else None
+        shadow = Shadow(settings.device, blur) if dtype is None else None
 
         def change(args: list[Any]) -> list[Any]:
             if sign:
@@ -200,13 +179,13 @@ class Reference(WideValues):
             return args
 
         try:
-            loaded = self._source.load(self._settings.seed)
+            loaded = source.load(settings.seed)
             makers, cotangents = (tuple(map(_as_eager, part)) for part in (loaded.makers, loaded.cotangents))
             loaded = replace(loaded, makers=makers, cotangents=cotangents)
             if sign:
                 sensitivity.perturb(_movable(_state(loaded.model), dtype, shadow), draw, sign, unit)
             with shadow.running() if shadow is not None else contextlib.nullcontext():
-                observation = observe(loaded, loaded.model, self._settings, change_inputs=change)
+                observation = observe(loaded, loaded.model, settings, change_inputs=change)
             if shadow is not None and shadow.problem:
                 raise NoReference(shadow.problem)
             if observation.error is not None and self._eager.error is None:
@@ -229,7 +208,7 @@ class Reference(WideValues):
             raise NoReference(f"the run raised {type(error).__name__}: {error}") from error
         finally:
             torch.compiler.reset()  # ``torch.cond`` compiles in eager; what it compiled under a mode fails without
-            end_if_lost(self._settings.device)  # a probability above one, moved by a rounding
+            end_if_lost(settings.device)  # a probability above one, moved by a rounding
             self._begin("judge")
 
     def _matched(self, eager: CallRecord, wide: CallRecord, shadow: Shadow | None) -> dict[str, Leaf]:
