@@ -311,9 +311,10 @@ def _element_findings(
         return None if named or is_measured() else with_precision(wide.measure_movement(call, path, precision()))
 
     def measure_conditioning() -> Movement | None:
-        if precision() in sensitivity.WIDEST:
-            return with_precision(wide.measure_movement(call, path, precision()))
-        return with_precision(wide.measure_sensitivity(call, path))
+        is_widest = precision() in sensitivity.WIDEST
+        return with_precision(
+            wide.measure_movement(call, path, precision()) if is_widest else wide.measure_sensitivity(call, path)
+        )
 
     measures = reference, measure_sensitivity, measure_movement, measure_conditioning
     # Who names a tolerance has said how much may be rounded away.

@@ -168,9 +168,11 @@ def _passes_zeros(tensor: torch.Tensor, bounds: Tolerance) -> bool:
 
 def _is_noise(evidence: Evidence, call: int, leaf: Leaf, tensor: torch.Tensor) -> bool:
     exact = evidence.reference.tensor(call, leaf.path)
-    if exact is None or exact.shape != tensor.shape:
-        return False
-    return largest(norm(planes(exact) - planes(tensor))) >= thresholds.NOISE_PART.value * _largest(tensor) > 0
+    return (
+        exact is not None
+        and exact.shape == tensor.shape
+        and largest(norm(planes(exact) - planes(tensor))) >= thresholds.NOISE_PART.value * _largest(tensor) > 0
+    )
 
 
 def _largest(tensor: torch.Tensor) -> float:
@@ -189,9 +191,9 @@ def is_saturated(eager: Observation, source: Source, settings: Settings) -> bool
     other_seed = replace(settings, seed=settings.seed + SECOND_SEED)
     if not _looks_saturated(eager) or not _has_random_input(source, settings, other_seed):
         return False
-    if _outputs_differ(eager, _run(source, other_seed)):
-        return False
-    return any(_outputs_differ(eager, _run(source, settings, fill)) for fill in FILLS)
+    return not _outputs_differ(eager, _run(source, other_seed)) and any(
+        _outputs_differ(eager, _run(source, settings, fill)) for fill in FILLS
+    )
 
 
 def varied_output(observation: Observation) -> str:
@@ -240,9 +242,8 @@ def _filled(tensor: torch.Tensor, fill: float) -> torch.Tensor:
 
 def _outputs_differ(first: Observation, second: Observation) -> bool:
     """Return whether the outputs differ; a run that raised counts as equal."""
-    if second.error is not None or len(first.calls) != len(second.calls):
-        return False
-    return any(
+    is_comparable = second.error is None and len(first.calls) == len(second.calls)
+    return is_comparable and any(
         tree_disagreement(first_call.outputs, second_call.outputs, compare_elements=True) is not None
         for first_call, second_call in zip(first.calls, second.calls, strict=True)
     )

@@ -424,9 +424,8 @@ def share_elements(first: torch.Tensor, second: torch.Tensor) -> bool:
     """
     if not first.numel() or not second.numel():
         return False
-    if first.dtype != second.dtype or max(first.numel(), second.numel()) > thresholds.MOST_PAIRS.value:
-        return True
-    return bool(torch.isin(element_offsets(first), element_offsets(second)).any())
+    is_open = first.dtype != second.dtype or max(first.numel(), second.numel()) > thresholds.MOST_PAIRS.value
+    return is_open or bool(torch.isin(element_offsets(first), element_offsets(second)).any())
 
 
 def overlaps_itself(tensor: torch.Tensor) -> bool:
@@ -437,6 +436,5 @@ def overlaps_itself(tensor: torch.Tensor) -> bool:
     reaches = itertools.accumulate((step * (size - 1) for step, size in steps), initial=0)
     if all(step > reach for (step, _), reach in zip(steps, reaches, strict=False)):
         return False  # each dimension steps over all that the smaller ones reach
-    if steps[0][0] == 0 or tensor.numel() > thresholds.MOST_PAIRS.value:
-        return bool(steps[0][0] == 0)
-    return bool(len(element_offsets(tensor)) < tensor.numel())
+    is_small = tensor.numel() <= thresholds.MOST_PAIRS.value
+    return bool(steps[0][0] == 0 or (is_small and len(element_offsets(tensor)) < tensor.numel()))

@@ -246,9 +246,8 @@ class Undefined:
     def reachable(self, call: int, path: str, mask: torch.Tensor, compiled: torch.Tensor) -> torch.Tensor:
         """Return which elements of a mask the compiled leaf may hold."""
         spread, result = self.spreads.get((call, path)), self.results.get((call, path))
-        if spread is None:
-            return mask
-        return mask & (spread.reaches(compiled) if result is None else spread.reaches(compiled, result.use.reach()))
+        beyond = thresholds.BEYOND.value if result is None else result.use.reach()
+        return mask if spread is None else mask & spread.reaches(compiled, beyond)
 
     def has_shape(self, call: int, path: str) -> bool:
         """Return whether the shape of a leaf is defined."""

@@ -360,9 +360,8 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 def _overflows(tensor: torch.Tensor, shadow: torch.Tensor) -> bool:
     """Return whether an element is NaN or infinite that is finite in the shadow."""
     may_overflow = tensor.dtype in (torch.float16, torch.bfloat16, torch.float32, torch.complex64)
-    if not may_overflow or not _has_storage(tensor) or tensor.is_meta or tensor.shape != shadow.shape:
-        return False
-    return bool((~tensor.isfinite() & shadow.isfinite()).any())
+    has_pairs = may_overflow and _has_storage(tensor) and not tensor.is_meta and tensor.shape == shadow.shape
+    return has_pairs and bool((~tensor.isfinite() & shadow.isfinite()).any())
 
 
 def _is_view(func: Any) -> bool:
