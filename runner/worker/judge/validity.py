@@ -96,12 +96,12 @@ def _incomparable(observation: Observation, device: str) -> str:
     """
     calls = observation.calls
     leaves = [leaf for call in calls for leaf in call.outputs.leaves]
-    gradients = (leaf for call in calls for leaf in call.gradients.values() if leaf is not None and not leaf.problem)
-    of_meta = device == "meta" or any(_is_meta(leaf) for call in calls for leaf in call.inputs.leaves)
-    comparable = (leaf for leaf in leaves if not leaf.problem or (of_meta and _is_meta(leaf)))
-    if not leaves or observation.error is not None or any(call.mutated for call in calls) or [*gradients, *comparable]:
+    compared = (leaf is not None and not leaf.problem for call in calls for leaf in call.gradients.values())
+    if observation.error is not None or any(call.mutated for call in calls) or any(compared):
         return ""
-    return leaves[0].problem or ""
+    of_meta = device == "meta" or any(_is_meta(leaf) for call in calls for leaf in call.inputs.leaves)
+    comparable = (not leaf.problem or (of_meta and _is_meta(leaf)) for leaf in leaves)
+    return leaves[0].problem or "" if leaves and not any(comparable) else ""
 
 
 def _is_meta(leaf: Leaf) -> bool:
