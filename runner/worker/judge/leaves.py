@@ -270,8 +270,10 @@ def _element_findings(
     """
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
-    where, path = evidence.where(call, eager_leaf.path), eager_leaf.path
-    wide, tolerance = evidence.reference, evidence.job.tolerance or {}
+    path = eager_leaf.path
+    where = evidence.where(call, path)
+    wide = evidence.reference
+    tolerance = evidence.job.tolerance or {}
     evidence.comparisons += int(eager.numel() > 0)
 
     def reference() -> torch.Tensor | None:

@@ -139,7 +139,8 @@ def sort_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
     own = call.run()
     if call.arguments.get("stable") or x.dim() == 0:
         return own, False
-    order, descending = draw.order(x.size(dim), x.device), call.arguments["descending"]
+    order = draw.order(x.size(dim), x.device)
+    descending = call.arguments["descending"]
     values, indices = aten.sort.stable(x.index_select(dim, order), stable=True, dim=dim, descending=descending)
     indices = order[indices]
     if isinstance(own, torch.Tensor):  # argsort
@@ -291,7 +292,8 @@ def search_otherwise(call: Call, draw: Draw) -> tuple[Any, bool]:
 
 def turn_singular_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Decompose with rows and columns in another order, and turn vectors around."""
-    matrix, own = call.arguments["A"], call.run()
+    own = call.run()
+    matrix = call.arguments["A"]
     if not call.arguments["compute_uv"] or not matrix.numel():
         return own, False
     rows, columns = (draw.order(matrix.size(dim), matrix.device) for dim in (-2, -1))
@@ -312,7 +314,8 @@ def symmetric_matrix(call: Call) -> torch.Tensor:
 
 def turn_symmetric_vectors(call: Call, draw: Draw) -> tuple[Any, bool]:
     """Decompose with rows and columns in another order, and turn vectors around."""
-    matrix, own = call.arguments["A"], call.run()
+    own = call.run()
+    matrix = call.arguments["A"]
     if not call.arguments["compute_v"] or not matrix.numel():
         return own, False
     order = draw.order(matrix.size(-1), matrix.device)
@@ -361,7 +364,8 @@ def compare_rounded(choose: Choose, call: Call, draw: Draw) -> tuple[Any, bool]:
         free = unequal(chosen, own)
         return (own.copy_(chosen) if call.func._schema.is_mutable else chosen), free
     if len(chosen) == 2 and x.dim() and chosen[1].dtype == torch.int64:  # values, and where they stand
-        indices, dim = chosen[1], dimension(call)
+        dim = dimension(call)
+        indices = chosen[1]
         values = x.gather(dim, indices if indices.dim() == x.dim() else indices.unsqueeze(dim)).view(indices.shape)
         chosen = into(own, (values, indices.clone()))
     return chosen, True

@@ -191,7 +191,8 @@ def _triangular(matrix: torch.Tensor, place: int, compiled: torch.Tensor) -> str
 
 def _pairs(call: Call, results: Sequence[torch.Tensor], place: int, compiled: torch.Tensor) -> str:
     """Eigenvalues are those of the matrix, in any order; eigenvectors have length one and are only stretched."""
-    values, size = results[0], call.arguments["self"].size(-1)
+    values = results[0]
+    size = call.arguments["self"].size(-1)
     if not compiled.numel():
         return ""
     wide = call.arguments["self"].to(compiled.dtype)

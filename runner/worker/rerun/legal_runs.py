@@ -128,7 +128,8 @@ class LegalChoices(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
             self._uses.append(Use(freedom, made, [_copy(tensor) for tensor in given], given, certain))
             return result
         if self._count < len(self._uses):
-            use, arguments = self._uses[self._count], tree_map(_copy, dict(call.arguments))
+            use = self._uses[self._count]
+            arguments = tree_map(_copy, dict(call.arguments))
             use.certain &= use.call.func == call.func and _agree(use.call.arguments, arguments)
             call = replace(call, uncertainty=fitting(use.call.uncertainty, call.arguments.get("self")))
         self._count += 1

@@ -56,7 +56,8 @@ class Reference:
         self.notes: list[str] = []
         """Why there are no values, or no movements."""
         self._source, self._settings, self._eager = source, settings, eager
-        self._enabled, self._begin = enabled, begin
+        self._enabled = enabled
+        self._begin = begin
         self._leaves = None if enabled else leaves or {}
         self._originals: Run | None = None
         self._rounded: dict[Key, torch.dtype] = {}

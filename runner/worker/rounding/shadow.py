@@ -187,7 +187,8 @@ class Shadow(TorchDispatchMode):  # type: ignore[misc,unused-ignore]
 
     def _round(self, result: torch.Tensor, rounded: Sequence[torch.dtype]) -> None:
         """Note that an operator rounded a result, of arguments with these roundings behind them."""
-        memory, dtype = self._memory(result), result.dtype.to_real()
+        memory = self._memory(result)
+        dtype = result.dtype.to_real()
         if memory is not None and dtype.is_floating_point:
             memory.rounded = _coarsest([dtype, memory.rounded or dtype, *rounded])
 
