@@ -20,9 +20,11 @@ from runner.contract.job import Job, Record, Trust
 from runner.contract.oracles import RULED, TWIN, row_of
 from runner.worker import thresholds
 from runner.worker.judge.evidence import Evidence
-from runner.worker.judge.judge import judge_defined
+from runner.worker.judge.judge import judge, judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason, varied_output
-from runner.worker.program import backends, replays
+from runner.worker.processes import temporary_folder
+from runner.worker.program import backends
+from runner.worker.program.eager import eagers_numbers, observe_eager, observe_further
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
 from runner.worker.program.load import Source, open_source
@@ -48,7 +50,6 @@ from runner.worker.rerun.agreement import (
 )
 from runner.worker.rerun.legal_runs import disagreement_of_same_choices
 from runner.worker.rerun.reference import Reference
-from runner.worker.run import twins
 from runner.worker.run.random_stream import weigh_random
 from runner.worker.run.variations import batch, vary
 from runner.worker.tensors import missing_place
