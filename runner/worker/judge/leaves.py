@@ -348,8 +348,8 @@ def _element_findings(
     claimed = (tolerance.get("precision") or {}).get(name)
     for difference in result.differences:
         numbers = difference.numbers
-        is_claimed = claimed and difference.oracle == "value"
-        if is_claimed and lies_within(eager, compiled, tolerance_for(getattr(torch, claimed))):
+        near = claimed and lies_within(eager, compiled, tolerance_for(getattr(torch, claimed)))
+        if near and difference.oracle == "value":
             numbers = {**numbers, "precision": f"{name} beyond {claimed}"}
         yield Finding(difference.oracle, difference.message, where, numbers)
 

@@ -115,7 +115,7 @@ Choose = Callable[[Call, Draw], tuple[Any, bool]]
 
 def dimension(call: Call) -> int:
     """Return the dimension that an operator works along, not negative."""
-    return int(call.arguments.get("dim") or 0) % max(call.arguments["self"].dim(), 1)
+    return int((call.arguments.get("dim") or 0) % max(call.arguments["self"].dim(), 1))
 
 
 def into(own: tuple[torch.Tensor, ...], chosen: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:

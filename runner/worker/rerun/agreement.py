@@ -76,8 +76,8 @@ def find_disagreement(
             return f"{where}whether it raises"
         if kinds[0] != kinds[1]:
             return f"{where}what it raises"
-        for trees in zip(*map(_trees, records), strict=True):
-            place = tree_disagreement(*trees, compare_elements, agree)
+        for first_tree, second_tree in zip(*map(_trees, records), strict=True):
+            place = tree_disagreement(first_tree, second_tree, compare_elements, agree)
             if place is not None:
                 return where + place
     return None
