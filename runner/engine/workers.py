@@ -1,7 +1,7 @@
 """A worker process and its running job, seen from control: messages, limits, and what an end means.
 
 A worker was forked for a job and ends with it, or stays alive. A living one rests after a clean job and can take the
-next one. It ends itself after a failure, when it has grown too much (``runner/worker/server/persistent.py``), and when
+next one. It ends itself after a failure, when it has grown too much (``runner/worker/server/child.py``), and when
 control hangs up.
 """
 

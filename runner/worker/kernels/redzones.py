@@ -116,19 +116,16 @@ class _Storage:
             wrong = self.buffer[start:stop] != self._poison(start, stop)
             if self.covered is not None:
                 wrong[self.begin : end] &= ~self.covered
-            if bool(wrong.any()):
-                yield self._zone_write(name, wrong.nonzero()[:, 0] + start - self.begin)
-
-    def _zone_write(self, name: str, places: torch.Tensor) -> Finding:
-        elements = torch.unique(torch.div(places, len(self.pattern), rounding_mode="floor"))
-        below, above = int((places < 0).sum()), int((places >= self.size).sum())
-        where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
-        where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
-        first = int(places[0])
-        message = (
-            f"{len(elements)} elements were written outside {name}: bytes {', '.join(where)}, the first at byte {first}"
-        )
-        return Finding("out-of-bounds", message, name, {"first": first, "bytes": len(places)})
+            places = wrong.nonzero()[:, 0] + start - self.begin
+            if not len(places):
+                continue
+            elements = torch.unique(torch.div(places, len(self.pattern), rounding_mode="floor"))
+            below, above, first = int((places < 0).sum()), int((places >= self.size).sum()), int(places[0])
+            where = [f"{count} {word} it" for count, word in ((below, "before"), (above, "after")) if count]
+            where += [f"{len(places) - below - above} between its elements"] * (below + above < len(places))
+            message = f"{len(elements)} elements were written outside {name}: bytes {', '.join(where)}"
+            numbers = {"first": first, "bytes": len(places)}
+            yield Finding("out-of-bounds", f"{message}, the first at byte {first}", name, numbers)
 
     def put_back(self) -> None:
         """Write what the kernel has made of the copies into the case's own tensors."""
@@ -149,14 +146,16 @@ class RedZoneCopies:
 
     def regions(self) -> list[Region]:
         """Return the memory of the copies, for a check of accesses."""
-        regions = []
-        for storage in self._storages:
-            name = " and ".join(storage.tensors)
-            covered = None if storage.covered is None or bool(storage.covered.all()) else storage.covered
-            regions.append(
-                Region(name, storage.buffer.data_ptr() + storage.begin, storage.size, len(storage.pattern), covered)
+        return [
+            Region(
+                " and ".join(storage.tensors),
+                storage.buffer.data_ptr() + storage.begin,
+                storage.size,
+                len(storage.pattern),
+                None if storage.covered is None or bool(storage.covered.all()) else storage.covered,
             )
-        return regions
+            for storage in self._storages
+        ]
 
     def unwritten(self, name: str) -> torch.Tensor:
         """Return which elements of a new output still hold its poison, on the CPU."""

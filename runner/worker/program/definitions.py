@@ -1,7 +1,7 @@
 """Functions and classes of Python, torch and this worker: whether a case has replaced one.
 
 A case that replaces ``torch.nn.functional.relu`` or ``torch.equal`` changes what later jobs of its process compute, and
-how it is compared itself. A living process therefore ends (``server/persistent.py``), and what the judge calls is put
+how it is compared itself. A living process therefore ends (``server/child.py``), and what the judge calls is put
 back before it begins (``program/replacements.py``).
 """
 

@@ -6,9 +6,14 @@ Last comes ``{"outcome": record, "kin": whether processes are left}`` or ``{"bro
 left it waits until control has ended them and hangs up.
 
 An order with ``keep`` (bytes that the process may grow by) makes a persistent worker. After a job that went well it
-restores its state (``persistent.py``) and sends ``{"rest": bytes held}``. Then it reads its next order from the same
-connection. It exits after any failure, or when control hangs up. Where its state cannot be restored it sends
-``{"leaves": reason}`` and exits.
+restores its state and sends ``{"rest": bytes held}``. Then it reads its next order from the same connection. It exits
+after any failure, or when control hangs up. Where its state cannot be restored it sends ``{"leaves": reason}`` and
+exits.
+
+A job restores what it sets itself (``environment`` in ``load.py``). ``Base`` restores what a case may leave behind:
+compiled code, flags, modes, the process's own state. A process in which a case has replaced a function of torch ends,
+for a wrong result could pass there. Some state is not known here. That is why control runs a failure of such a process
+again elsewhere.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import importlib
 import io
 import json
@@ -25,14 +31,18 @@ import signal
 import socket
 import stat
 import sys
+import threading
 import traceback
+import warnings
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from runner.contract.job import Job
 from runner.worker.processes import adopt_orphans, die_with_parent, encode
-from runner.worker.server.persistent import Base, has_children, resident
-from runner.worker.server.warm_up import load_entry
+from runner.worker.program import global_state
+from runner.worker.program.definitions import Definitions
+from runner.worker.server.warm_up import forget, load_entry
+from runner.worker.torch_private.settings import is_compiler_loaded
 
 EXIT_BROKEN = 70
 """Exit status of a child whose harness failed (EX_SOFTWARE)."""
@@ -105,7 +115,8 @@ class _Process:
 
     def _run_one(self, order: Mapping[str, Any]) -> tuple[bool, int]:
         """Run a job and report it. Return whether anything failed, and the exit status if it was the last."""
-        job, ticket = order["job"], order["ticket"]
+        job, ticket, share = order["job"], order["ticket"], order.get("share")
+        kin, failed, status = False, True, EXIT_BROKEN
 
         def send(message: dict[str, Any]) -> None:
             if os.getpid() != self._own:
@@ -116,7 +127,6 @@ class _Process:
             self._send({"job": job.get("key"), "ticket": ticket, "pid": self._own, "token": self._token})
             run_job = load_entry()
             if self._base is None:
-                share = order.get("share")
                 if share is not None:
                     _share_gpu(share)
                 if order.get("keep") is not None:
@@ -124,11 +134,9 @@ class _Process:
             record = run_job(job, send)
             kin = has_children()
             line = encode({"outcome": record, "ticket": ticket, "kin": kin})
-            failed = kin or any(record.get(key) for key in ("findings", "trust", "error"))
-            status = 0
+            failed, status = kin or any(record.get(key) for key in ("findings", "trust", "error")), 0
         except BaseException:  # noqa: BLE001 (SystemExit too: an end without a word is a riddle; a record without end)
-            line = encode({"broken": _told(), "ticket": ticket})
-            kin, failed, status = False, True, EXIT_BROKEN
+            kin, line = False, encode({"broken": _told(), "ticket": ticket})
         if os.getpid() != self._own:
             return True, status
         with contextlib.suppress(OSError):  # control is gone
@@ -263,3 +271,157 @@ def _limit(memory: int | None) -> None:
     limit = max(used + memory + memory // 4, _COMPILER) + _THREAD_STACKS
     if soft == resource.RLIM_INFINITY or limit < soft:
         resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+_NO_PACKAGE = ("threading", "runner", "")
+"""First words of the modules whose threads are a case's: the standard library's and those that we make of a source."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MANY_MODULES = 20
+"""So many new modules are worth setting their objects aside.
+
+Each time what the caches of torch hold is set aside too, for good.
+"""
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process holds."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * _PAGE
+
+
+class Base:
+    """The state that this process restores: the one in which this object is made."""
+
+    def __init__(self, job: Job, share: float = 1.0) -> None:
+        """Remember the state. What torch has is remembered only if its compiler is loaded.
+
+        Args:
+            job: the first one. What it imports may replace what it likes, as in any other process.
+            share: which part of a GPU's memory this process may use.
+        """
+        self._resident: int | None = None  # after the first job: what is loaded once is no leak
+        self._modules = 0  # that were loaded when objects were last set aside for the collector
+        self._environ = dict(os.environ)
+        self._folder = _folder()
+        self._path = list(sys.path)
+        self._recursion = sys.getrecursionlimit()
+        self._warnings = warnings.catch_warnings()
+        self._warnings.__enter__()
+        self._torch = _Torch(sys.modules["torch"], job, share) if is_compiler_loaded() else None
+
+    def restore(self, growth: int) -> str:
+        """Restore the state as far as possible.
+
+        Args:
+            growth: bytes that the process may hold beyond what it held after its first job.
+
+        Returns:
+            Why no other job should run here; empty if one may.
+        """
+        if has_children():
+            return "processes are left"
+        if threads := _threads():
+            return f"threads are left: {', '.join(threads)}"
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if _folder() != self._folder:
+                os.chdir(self._folder)
+            for name in os.environ.keys() - self._environ.keys():
+                del os.environ[name]
+            os.environ.update({name: value for name, value in self._environ.items() if os.environ.get(name) != value})
+            sys.path[:] = self._path
+            sys.setrecursionlimit(self._recursion)
+            self._warnings.__exit__(None, None, None)
+            self._warnings = warnings.catch_warnings()
+            self._warnings.__enter__()
+            reason = self._torch.restore() if self._torch else ""
+            gc.collect()  # what is compiled lies in cycles and holds some of the device's memory
+            if len(sys.modules) > self._modules + _MANY_MODULES:
+                # What imports made stays for good, and the collector takes 0.3 s to look at all of Inductor.
+                self._modules = len(sys.modules)
+                gc.freeze()
+            if self._torch:
+                reason = reason or self._torch.clear_device()
+        except Exception as error:  # noqa: BLE001 (whatever it is, a new process has not got it)
+            return f"{type(error).__name__}: {error}"
+        if self._resident is None:
+            self._resident = resident()
+        grown = resident() - self._resident
+        return reason or (f"{grown >> 20} MiB more than at first" if grown > growth else "")
+
+
+def _folder() -> str:
+    """Return the current directory; empty if it has been removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _threads() -> list[str]:
+    """Return the names of threads that are left, without those that a package keeps for itself (such as tqdm's
+    monitor)."""
+    native = threading._DummyThread  # started by native code, such as autograd's for a device
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread is not threading.main_thread()
+        and not isinstance(thread, native)
+        and type(thread).__module__.partition("_")[0] in _NO_PACKAGE
+    ]
+
+
+def has_children() -> bool:
+    """Return whether a child of this process still runs; ended ones are collected."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+class _Torch:
+    """torch's part of the state."""
+
+    def __init__(self, torch: Any, job: Job, share: float) -> None:
+        from runner.worker.program.load import environment
+
+        self._torch, self._share = torch, share
+        # What the job imports, and one compilation: torch's first one replaces functions of its own.
+        with contextlib.suppress(Exception), environment(job):  # the job will meet an error itself, and report it
+            torch.compile(torch.neg, backend="eager")(torch.ones(1))
+        forget()
+        self._definitions = Definitions()
+        self._settings = global_state.read()
+        self._random = torch.get_rng_state()
+
+    def restore(self) -> str:
+        """Restore all but the device's memory. Return why that is not enough, or nothing."""
+        torch = self._torch
+        forget()
+        torch.set_default_device(None)
+        global_state.restore(self._settings)
+        torch.clear_autocast_cache()
+        torch.set_rng_state(self._random)
+        for setting in global_state.differences(self._settings):
+            return f"{setting} stays changed"
+        name = self._definitions.replaced()
+        return f"{name} was replaced" if name else ""
+
+    def clear_device(self) -> str:
+        """Give cached memory back to the GPU. An error there (a poisoned process) goes to the caller.
+
+        Returns:
+            Why the process should end: a quarter of the memory that it may use is still taken.
+        """
+        cuda = self._torch.cuda
+        if not cuda.is_initialized():
+            return ""
+        cuda.synchronize()
+        cuda.empty_cache()
+        for device in range(cuda.device_count()):
+            reserved = cuda.memory_reserved(device)
+            if reserved > cuda.get_device_properties(device).total_memory * self._share / 4:
+                return f"{reserved >> 20} MiB of GPU memory stay taken"
+        return ""

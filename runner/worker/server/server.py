@@ -54,9 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     address, token, warm = options["--socket"], options["--token"], options.get("--warm")
     _end_with_parent(signal.SIGTERM if warm is None else signal.SIGKILL)
     gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
-    if warm is None:
-        return _zygote(address, token)
-    return _serve(address, token, warm, options.get("--threads", ""))
+    return _zygote(address, token) if warm is None else _serve(address, token, warm, options.get("--threads", ""))
 
 
 def _end_with_parent(number: int) -> None:
@@ -76,11 +74,7 @@ def _zygote(address: str, token: str) -> int:
     import_torch()  # a server says why it failed
     gc.freeze()  # the collections of its servers then leave alone what the import made
     forks = Forks(connection, functools.partial(_run_server, address=address))
-    try:
-        forks.serve({"zygote": os.getpid(), "token": token})
-        forks.wait_for_children()  # control has hung up on them too, and each ends its own
-    finally:
-        forks.end_children()
+    forks.serve({"zygote": os.getpid(), "token": token})
     return 0
 
 
@@ -128,10 +122,7 @@ def _serve(address: str, token: str, warm: str, threads: str = "") -> int:
     gc.collect()
     gc.enable()
     gc.freeze()  # a child's collector would otherwise touch, and so copy, every page that holds an object
-    try:
-        forks.serve({"hello": hello, "token": token})
-    finally:
-        forks.end_children()
+    forks.serve({"hello": hello, "token": token})
     return 0
 
 
@@ -206,10 +197,18 @@ class Forks:
         self._connection.sendall(encode(message))
 
     def serve(self, greeting: dict[str, Any]) -> None:
-        """Send ``greeting``. Then fork for each order and report each end, until control closes the connection."""
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # control is gone
-            self.send(greeting)
-            self._loop()
+        """Send ``greeting``. Then fork for each order and report each end, until control closes the connection.
+
+        In the end the jobs are killed, their groups, and every process of the groups that has become our child.
+        """
+        try:
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # control is gone
+                self.send(greeting)
+                self._loop()
+            if "zygote" in greeting:
+                self._wait_for_children()  # control has hung up on servers too, and each ends its own
+        finally:
+            _end_children(self._children)
 
     def _loop(self) -> None:
         self._wake_read.setblocking(False)
@@ -263,17 +262,13 @@ class Forks:
                 if ticket is not None:
                     self.send({"exit": pid, "status": status, "ticket": ticket})
 
-    def wait_for_children(self) -> None:
+    def _wait_for_children(self) -> None:
         """Wait up to 3 s until they have ended by themselves."""
         deadline = time.monotonic() + 3
         while self._children and time.monotonic() < deadline:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 self._reap()
             time.sleep(0.01)
-
-    def end_children(self) -> None:
-        """Kill the jobs, their groups, and every process of the groups that has become our child. Takes up to 2 s."""
-        _end_children(self._children)
 
 
 def _end_children(pids: dict[int, int]) -> None:
@@ -301,13 +296,9 @@ def _ended_children() -> Iterator[tuple[int, int]]:
 
 def _children_of(parent: int) -> list[int]:
     pids = []
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    fields = file.read().rpartition(b")")[2].split()
-            except OSError:
-                continue
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
             if int(fields[1]) == parent and fields[0] != b"Z":
                 pids.append(int(name))
     return pids

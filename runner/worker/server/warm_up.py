@@ -89,7 +89,7 @@ def warm_up(level: str) -> None:
     gc.freeze()  # so that the collection before the first fork looks at what the jobs left, and not at all of torch
     mode = "off"
     if level in ("backward", "inductor"):
-        if _built_for_accelerators(torch):
+        if any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu")):  # built for accelerators
             # With threads for devices to keep, autograd refuses to run in any child once it has run in the parent, be
             # there a device or not ("Unable to handle autograd's threading in combination with fork-based
             # multiprocessing").
@@ -113,6 +113,13 @@ def _run(run_job: Callable[..., dict[str, Any]], backend: str, mode: str, graphs
     record = run_job(_warm_up_job(backend, mode, graphs), lambda message: None)
     if record.get("findings") or record.get("trust"):
         raise RuntimeError(f"the warm-up under {backend}: {record['findings']} {record['trust']}")
+
+
+def _warm_up_job(backend: str, mode: str, graphs: str = "") -> dict[str, Any]:
+    name = "warm-up"
+    return Job(
+        name, name, name, name, _SOURCE, {"backend": backend}, grad={"mode": mode}, threads=1, graphs=graphs
+    ).to_json()
 
 
 def load_for_devices() -> None:
@@ -144,20 +151,9 @@ def stop_progress_bars() -> None:
         tqdm.tqdm.monitor_interval = 0
 
 
-def _warm_up_job(backend: str, mode: str, graphs: str = "") -> dict[str, Any]:
-    name = "warm-up"
-    return Job(
-        name, name, name, name, _SOURCE, {"backend": backend}, grad={"mode": mode}, threads=1, graphs=graphs
-    ).to_json()
-
-
 def _has_accelerator(torch: Any) -> bool:
     accelerator = getattr(torch, "accelerator", None)
     return bool(torch.cuda.is_available() or (accelerator is not None and accelerator.is_available()))
-
-
-def _built_for_accelerators(torch: Any) -> bool:
-    return any(getattr(torch.version, name, None) for name in ("cuda", "hip", "xpu"))
 
 
 def _threads() -> int:

@@ -21,8 +21,8 @@ from worker_jobs import HERE, job, source
 from runner.contract.job import Job
 from runner.engine.local import LocalEngine
 from runner.engine.messages import Outcome
-from runner.worker.server import persistent
-from runner.worker.server.persistent import Base
+from runner.worker.server import child
+from runner.worker.server.child import Base
 
 MUCH = 1 << 40
 ROOT = Path(__file__).parents[3]
@@ -31,9 +31,9 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture(autouse=True)
 def nothing_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no child count, nor a thread that is there: those of this process belong to other tests."""
-    names, there = persistent._threads, {thread.name for thread in threading.enumerate()}
-    monkeypatch.setattr(persistent, "has_children", lambda: False)
-    monkeypatch.setattr(persistent, "_threads", lambda: [name for name in names() if name not in there])
+    names, there = child._threads, {thread.name for thread in threading.enumerate()}
+    monkeypatch.setattr(child, "has_children", lambda: False)
+    monkeypatch.setattr(child, "_threads", lambda: [name for name in names() if name not in there])
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(mon
     gc.unfreeze()
     frozen = []
     try:
-        for added in (persistent._MANY_MODULES + 1, 0, persistent._MANY_MODULES):
+        for added in (child._MANY_MODULES + 1, 0, child._MANY_MODULES):
             reference = weakref.ref(Loop())
             names = [f"imported_by_a_job_{len(frozen)}_{number}" for number in range(added)]
             monkeypatch.setattr(sys, "modules", {**sys.modules, **dict.fromkeys(names)})
@@ -126,7 +126,7 @@ def test_what_a_job_left_is_collected_and_what_its_imports_made_is_set_aside(mon
 
 PROCESSES = f"""
 import subprocess
-from runner.worker.server.persistent import Base
+from runner.worker.server.child import Base
 base = Base(None)
 print(base.restore({MUCH}))
 child = subprocess.Popen(["sleep", "100"])
@@ -154,7 +154,7 @@ def test_a_thread_that_is_left_ends_the_process(base: Base) -> None:
 
 def test_growth_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = [100 << 20]
-    monkeypatch.setattr(persistent, "resident", lambda: memory[0])
+    monkeypatch.setattr(child, "resident", lambda: memory[0])
     base = Base(job())
     assert base.restore(0) == ""
     memory[0] = 130 << 20
