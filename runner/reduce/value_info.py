@@ -31,7 +31,7 @@ class ValueInfo:
 
     @staticmethod
     def of(data: Mapping[str, Any]) -> ValueInfo:
-        """Return it from the worker's record (``runner/worker/tasks/shapes.py``)."""
+        """Return it from the worker's record (``runner/worker/tasks/eager.py``)."""
         names = ("kind", "dtype", "requires_grad", "contiguous", "low", "high", "value")
         items = data.get("items") or ()
         return ValueInfo(

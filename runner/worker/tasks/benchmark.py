@@ -30,7 +30,7 @@ from torch.utils import _pytree as pytree
 from runner.contract.job import Job
 from runner.worker.program import backends
 from runner.worker.program.eager import own_compilations
-from runner.worker.program.errors import ErrorRecord, InvalidCase, describe
+from runner.worker.program.errors import InvalidCase, describe
 from runner.worker.program.load import LoadedCase, Source, seed_all
 from runner.worker.program.observe import Observation, Settings, autocast, read_counts, synchronize
 from runner.worker.program.snapshot import map_tensors, storage_key
@@ -55,12 +55,8 @@ Call = Callable[[], object]
 
 
 class TimingFailed(Exception):
-    """The model raised while it was timed."""
-
-    def __init__(self, during: str, error: ErrorRecord) -> None:
-        """Keep the error and ``during``, which is ``eager``, ``compile`` or ``timing``."""
-        super().__init__(error.summary)
-        self.during, self.error = during, error
+    """The model raised while it was timed. The arguments are during what (``eager``, ``compile`` or ``timing``), and
+    the summary of its error."""
 
 
 def run_bench(job: Job, send: Send) -> dict[str, Any]:
@@ -78,7 +74,6 @@ def run_bench(job: Job, send: Send) -> dict[str, Any]:
         ``launches`` (or null). ``raised`` (``during``, ``summary``) where the model raised; ``error`` if the case is
         wrong.
     """
-    send({"phase": "load"})
     return with_source(job, lambda source: _part(job, source, send))
 
 
@@ -94,7 +89,7 @@ def _part(job: Job, source: Source, send: Send) -> dict[str, Any]:
         try:
             return {**facts, **_Bench(job, source, send).record()}
         except TimingFailed as failed:
-            return {**facts, "raised": {"during": failed.during, "summary": failed.error.summary}}
+            return {**facts, "raised": dict(zip(("during", "summary"), failed.args, strict=True))}
 
 
 class _Bench:
@@ -120,8 +115,10 @@ class _Bench:
             eager = self._eager()
             self._send({"phase": "backend"})
             compiled, record = self._compiled(cold)
-            if cold:
-                return {**record, **_memory_traffic(eager)}
+            if cold:  # the bytes that a call moves are Inductor's own count, or else those of inputs and outputs
+                counted = counters.bytes_accessed()
+                source = "inductor" if counted else "inputs+outputs"
+                return {**record, "bytes": counted or eager.bytes, "bytes_source": source}
             self._send({"phase": "timing"})
             with self._failing_as("timing", eager):
                 record.update(self._timed(eager, compiled))
@@ -183,8 +180,8 @@ class _Bench:
                 series[name] += times(sides[name], self._device, least)
         for name, side in sides.items():
             validate_distributions(side is eager)
-            results[name]["seconds"] = spread(series[name])
-            results[name]["launches"] = launches(side, self._device)  # last: a profiler leaves traces
+            # Launches last: a profiler leaves traces.
+            results[name].update(seconds=spread(series[name]), launches=launches(side, self._device))
         return results
 
     @contextlib.contextmanager
@@ -193,13 +190,7 @@ class _Bench:
         try:
             yield
         except BaseException as error:
-            raise TimingFailed(during, describe(error, self._source.path, side.module)) from error
-
-
-def _memory_traffic(eager: RepeatedCall) -> dict[str, Any]:
-    """Return how many bytes a compiled call moves: Inductor's own count, or else those of inputs and outputs."""
-    counted = counters.bytes_accessed()
-    return {"bytes": counted or eager.bytes, "bytes_source": "inductor" if counted else "inputs+outputs"}
+            raise TimingFailed(during, describe(error, self._source.path, side.module).summary) from error
 
 
 def _cache_counts() -> dict[str, int]:
@@ -262,9 +253,8 @@ def _cuda_times(call: Call, least: int) -> list[float]:
     seconds: list[float] = []
     rep: float = ROUND_MS
     while len(seconds) < least:
-        seconds += [
-            float(milliseconds) / 1e3 for milliseconds in do_bench(call, warmup=WARM_MS, rep=rep, return_mode="all")
-        ]
+        series = do_bench(call, warmup=WARM_MS, rep=rep, return_mode="all")
+        seconds += [float(milliseconds) / 1e3 for milliseconds in series]
         rep = math.ceil(max(ROUND_MS, 1.2e3 * (least - len(seconds)) * max(seconds)))
     return seconds
 
@@ -293,20 +283,13 @@ def memory(call: Call, device: str) -> int | None:
         return int(torch.cuda.max_memory_allocated()) - int(baseline)
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)  # else a call could live on what an earlier one has given back
-    if not _forget_peak():
+    try:  # the peak of the resident set is reset to its current size (proc(5), ``clear_refs``)
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
         return None
     baseline = _peak()
     call()
     return _peak() - baseline
-
-
-def _forget_peak() -> bool:
-    """Reset the peak of the resident set to its current size (proc(5), ``clear_refs``)."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:
-        return False
-    return True
 
 
 def _peak() -> int:

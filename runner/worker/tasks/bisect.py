@@ -52,7 +52,7 @@ _NO_CACHE = {
 
 
 def run_bisect(job: Job, send: Send) -> dict[str, Any]:
-    """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_bisector.py``, all below it being
+    """Bisect the job's backend, one of ``BACKENDS`` in ``torch/_inductor/compiler_debuggers.py``, all below it being
     right.
 
     ``job.arguments``: ``wanted``, a list of [oracle, class of the exception, pattern] as ``mark_of`` makes them. Any of
@@ -89,27 +89,21 @@ def run_bisect(job: Job, send: Send) -> dict[str, Any]:
 
 def _culprit(question: _Question, result: Any) -> tuple[dict[str, Any] | None, str]:
     """Return the bisector's result as plain data, and why it is not more."""
-    culprit: dict[str, Any] = {
-        "backend": question.backend,
-        "subsystem": None,
-        "number": None,
-        "name": None,
-        "operator": None,
-        "line": None,
-    }
+    unknown = dict.fromkeys(("subsystem", "number", "name", "operator", "line"))
+    culprit: dict[str, Any] = {"backend": question.backend, **unknown}
     if result is None or result.subsystem is None:
         if not question.reproduced:
             return None, f"under the bisector the failure did not show in {_times(question.runs)}"
         if question.fixed_by is None:
             return culprit, "it is there whichever subsystem the bisector switches off" if result else ""
         return {**culprit, "subsystem": question.fixed_by}, ""
+    culprit["subsystem"] = result.subsystem
     setting = debuggers.setting_of(result.backend, result.subsystem)
     if setting is not None:
-        return {**culprit, "subsystem": result.subsystem, "name": f"{setting.field} = {setting.value}"}, ""
+        return {**culprit, "name": f"{setting.field} = {setting.value}"}, ""
     name = _OVERLOAD.sub(r"\1.\2", result.debug_info or "") or None
     return {
         **culprit,
-        "subsystem": result.subsystem,
         "number": result.bisect_number,
         "name": name,
         "operator": question.operators.get(name or ""),
@@ -159,8 +153,11 @@ class _Question:
         # The bisector begins again at the second subsystem when it comes to the end of them, and once more, and so on.
         if subsystem not in self._switched:
             setting = debuggers.setting_of(self.backend, subsystem)
-            same = _changes_nothing(setting, {FALLBACK_RANDOM: self.drew_random, **self._judged.config})
-            self._switched[subsystem] = not same and self._ask(f"without {subsystem}")
+            config = {FALLBACK_RANDOM: self.drew_random, **self._judged.config}
+            # Where the job has that setting already, the answer is known.
+            is_set = setting is not None and setting.config == "inductor"
+            is_set = is_set and config.get(f"torch._inductor.config.{setting.field}") == setting.value
+            self._switched[subsystem] = not is_set and self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
             self.fixed_by = subsystem
         return self._switched[subsystem]
@@ -195,15 +192,6 @@ class _Question:
         return not reproduced
 
 
-def _changes_nothing(setting: debuggers.Setting | None, config: Mapping[str, Any]) -> bool:
-    """Return whether the job has that setting already, so that the answer is known."""
-    return (
-        setting is not None
-        and setting.config == "inductor"
-        and config.get(f"torch._inductor.config.{setting.field}") == setting.value
-    )
-
-
 def _key_of(subsystem: str, number: int) -> str:
     return f"{subsystem} {number}"
 
@@ -213,6 +201,10 @@ def _times(runs: int) -> str:
 
 
 # --- one judgement in a copy of this process ---
+
+
+_PARTS = ("phase", "record", "broken", "operators", "lines")
+"""Of an answer, those that its messages bring."""
 
 
 @dataclass
@@ -266,19 +258,13 @@ def _listen(pid: int, reading: int, end: float) -> Answer:
             if not data:
                 break
             *lines, text = (text + data).split(b"\n")
-            for line in lines:
-                _take(answer, line)
+            for message in map(json.loads, lines):
+                debuggers.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
+                answer = replace(answer, **{key: part for key, part in message.items() if key in _PARTS})
         elif (status := _ended_within(pid, 0)) is not None:  # something that it started holds the pipe
             break
     answer.status = _end_copy(pid, status)
     return answer
-
-
-def _take(answer: Answer, line: bytes) -> None:
-    message = json.loads(line)
-    for name in ("phase", "record", "broken", "operators", "lines"):
-        setattr(answer, name, message.get(name, getattr(answer, name)))
-    debuggers.add_applied({int(number): name for number, name in message.get("applied", {}).items()})
 
 
 def _end_copy(pid: int, status: int | None) -> int | None:

@@ -29,7 +29,6 @@ def run_environment(job: Job, send: Send) -> dict[str, Any]:
     null."""
     from torch.utils.collect_env import get_pretty_env_info
 
-    send({"phase": "load"})
     text = get_pretty_env_info()  # type: ignore[no-untyped-call,unused-ignore]
     return {"text": str(text), "torch": str(torch.__version__), "error": None}
 
@@ -57,7 +56,6 @@ def run_database(job: Job, send: Send) -> dict[str, Any]:
 
     ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
     """
-    send({"phase": "load"})
     asked = job.arguments.get("tables", ())
     compiler = (tables() if "parts" in asked else {}) | ({KIND: line_table()} if "lines" in asked else {})
     try:

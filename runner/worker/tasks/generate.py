@@ -17,7 +17,6 @@ from runner.worker.run.job import Send
 
 def run_operators(job: Job, send: Send) -> dict[str, Any]:
     """Return ``operators``, the names of torch's operator database, and ``missing``: why it is missing, or nothing."""
-    send({"phase": "load"})
     try:
         return {"operators": [*operators()], "missing": "", "error": None}
     except ImportError as error:
@@ -29,7 +28,6 @@ def run_draw(job: Job, send: Send) -> dict[str, Any]:
 
     Each has a ``doc``, one of the job's ``docs``: where it comes from.
     """
-    send({"phase": "load"})
     arguments = job.arguments
     torch.set_num_threads(1)
     cases = [_text(arguments, number, doc) for number, doc in zip(arguments["numbers"], arguments["docs"], strict=True)]

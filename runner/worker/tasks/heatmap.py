@@ -48,6 +48,7 @@ SPEAKING = tuple(row.name for row in sorted(ORACLES, key=lambda row: row.drawn) 
 SMALLEST, LARGEST = -20, 20
 """Decades of the histogram: relative errors below 1e-20 and above 1e20 are counted in the outermost."""
 
+KINDS = (("nan", torch.isnan), ("inf", torch.isposinf), ("-inf", torch.isneginf))
 ALIKE, MISPLACED = 1, 2
 """What a cell holds besides finite numbers: NaN or infinities in the same places, or on one side alone."""
 
@@ -141,13 +142,11 @@ def _pairs(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
     for call, eager, compiled in evidence.pairs():
         compiled_leaves = call_leaves(compiled)
         for path, leaf in call_leaves(eager).items():
-            if path in compiled_leaves and _is_comparable(leaf.value, compiled_leaves[path].value):
+            one, other = leaf.value, compiled_leaves[path].value if path in compiled_leaves else None
+            if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or not one.numel():
+                continue
+            if one.shape == other.shape and one.dtype == other.dtype:
                 yield call, leaf, compiled_leaves[path]
-
-
-def _is_comparable(eager: Any, compiled: Any) -> bool:
-    are_tensors = isinstance(eager, torch.Tensor) and isinstance(compiled, torch.Tensor)
-    return bool(are_tensors and eager.numel() and eager.shape == compiled.shape and eager.dtype == compiled.dtype)
 
 
 def measure(inputs: list[Any]) -> list[dict[str, Any]]:
@@ -160,13 +159,12 @@ def measure(inputs: list[Any]) -> list[dict[str, Any]]:
             continue
         flat = planes(value.detach().cpu())
         sizes = flat.abs()[flat.isfinite()]
-        tiny = torch.finfo(value.dtype).tiny
         measurements.append(
             {
                 "index": index,
                 "dtype": _name(value.dtype),
                 "nonfinite": int((~flat.isfinite()).sum()),
-                "denormal": int(((sizes > 0) & (sizes < tiny)).sum()),
+                "denormal": int(((sizes > 0) & (sizes < torch.finfo(value.dtype).tiny)).sum()),
                 "largest": float(sizes.max()) if sizes.numel() else 0.0,
             }
         )
@@ -231,7 +229,10 @@ def draw(
         },
         "worst": [_element(sides, flat, shape) for badness, flat in worst if badness > 0],
         "histogram": None if reference is None else _histogram(eager, compiled, reference),
-        "counts": {name: _count(side) for name, side in sides.items()},
+        "counts": {
+            name: {key: sum(int(is_one(plane).any(dim=1).sum()) for _, plane in pieces(side)) for key, is_one in KINDS}
+            for name, side in sides.items()
+        },
     }
 
 
@@ -298,13 +299,6 @@ def _histogram(eager: torch.Tensor, compiled: torch.Tensor, reference: torch.Ten
         "exact": exact,
         "unscaled": unscaled,
         "left_out": left_out,
-    }
-
-
-def _count(tensor: torch.Tensor) -> dict[str, int]:
-    kinds = {"nan": torch.isnan, "inf": torch.isposinf, "-inf": torch.isneginf}
-    return {
-        name: sum(int(is_one(plane).any(dim=1).sum()) for _, plane in pieces(tensor)) for name, is_one in kinds.items()
     }
 
 

@@ -12,7 +12,7 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,17 +59,23 @@ def run_minify(job: Job, send: Send) -> dict[str, Any]:
 def _provoke(job: Job) -> dict[str, Any] | None:
     """Compile and run the case; torch writes the launcher into ``folder`` when it sees the failure."""
     given = job.arguments
+    tolerance = given.get("tolerance")
+    flags = {
+        "torch._dynamo.config.repro_after": given["after"],
+        "torch._dynamo.config.repro_level": given["level"],
+        "torch._dynamo.config.debug_dir_root": given["folder"],
+        "torch._inductor.config.force_disable_caches": True,
+        **({} if tolerance is None else {"torch._dynamo.config.repro_tolerance": tolerance}),
+    }
     with open_source(job) as source:
         os.chdir(os.path.dirname(source.path))  # torch leaves a copy of the whole graph in the current folder
         settings = Settings.of(job)
-        name = _prepare(job)
-        backend = {key: job.backend.get(key) for key in ("dynamic", "fullgraph")}
+        backend = {**{key: job.backend.get(key) for key in ("dynamic", "fullgraph")}, "backend": _prepare(job)}
         # After the preparation: a process that is to fork has one thread, in eager too.
-        with settings_of_judged_run(job, source), configured(_debugging(given).items()):
+        with settings_of_judged_run(job, source), configured(flags.items()):
             start_counting()
             loaded = source.load(settings.seed)
-            compiled = backends.build({**backend, "backend": name})(loaded.model)
-            error = observe(loaded, compiled, settings).error
+            error = observe(loaded, backends.build(backend)(loaded.model), settings).error
         os.chdir("/")
     return error.info if error is not None else None
 
@@ -102,18 +108,6 @@ def _script(path: str, arguments: Sequence[str]) -> dict[str, Any] | None:
     except Exception as error:  # noqa: BLE001  whatever the compiler raises is what is asked for
         return describe(error).info
     return None
-
-
-def _debugging(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings under which torch writes a launcher."""
-    tolerance = given.get("tolerance")
-    return {
-        "torch._dynamo.config.repro_after": given["after"],
-        "torch._dynamo.config.repro_level": given["level"],
-        "torch._dynamo.config.debug_dir_root": given["folder"],
-        "torch._inductor.config.force_disable_caches": True,
-        **({} if tolerance is None else {"torch._dynamo.config.repro_tolerance": tolerance}),
-    }
 
 
 def _prepare(job: Job) -> str:

@@ -14,20 +14,20 @@ from runner.worker.run.job import Send, judge_job
 
 TASKS = {
     "bench": "runner.worker.tasks.benchmark:run_bench",
-    "build": "runner.worker.tasks.build:run_build",
+    "build": "runner.worker.tasks.eager:run_build",
     "code": "runner.worker.tasks.describe:run_code",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
     "database": "runner.worker.tasks.describe:run_database",
     "debug": "runner.worker.tasks.debug:run_debug",
     "draw": "runner.worker.tasks.generate:run_draw",
     "environment": "runner.worker.tasks.describe:run_environment",
-    "explain": "runner.worker.tasks.explain:run_explain",
+    "explain": "runner.worker.tasks.debug:run_explain",
     "minify": "runner.worker.tasks.minify:run_minify",
     "operators": "runner.worker.tasks.generate:run_operators",
     "picture": "runner.worker.tasks.heatmap:run_picture",
-    "record": "runner.worker.tasks.dynamo_replay:run_dynamo_record",
-    "replay": "runner.worker.tasks.dynamo_replay:run_dynamo_replay",
-    "shapes": "runner.worker.tasks.shapes:run_shapes",
+    "record": "runner.worker.tasks.debug:run_dynamo_record",
+    "replay": "runner.worker.tasks.debug:run_dynamo_replay",
+    "shapes": "runner.worker.tasks.eager:run_shapes",
     "try": "runner.worker.tasks.generate:run_try",
 }
 """What a job may ask for besides being judged: each a function of ``job`` and ``send`` that returns a record of its

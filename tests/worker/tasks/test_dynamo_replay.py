@@ -14,7 +14,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 from worker_jobs import source
 
 from runner.contract.job import Job
-from runner.worker.tasks import dynamo_replay
+from runner.worker.tasks import debug
 from runner.worker.torch_private import doors, dynamo
 from runner.worker.torch_private.doors import Door
 
@@ -45,31 +45,31 @@ def test_what_is_recorded_fails_again_until_the_bug_is_gone(
 ) -> None:
     with monkeypatch.context():
         plant()
-        record = dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent)
+        record = debug.run_dynamo_record(job("record", folder=str(tmp_path)), silent)
         assert "planted in Dynamo" in record["raised"]["message"]
         [file] = record["files"]
-        replay = dynamo_replay.run_dynamo_replay(job("replay", file=file), silent)
+        replay = debug.run_dynamo_replay(job("replay", file=file), silent)
         assert "planted in Dynamo" in replay["raised"]["message"]
     monkeypatch.undo()
-    assert dynamo_replay.run_dynamo_replay(job("replay", file=file), silent) == {"raised": None}
+    assert debug.run_dynamo_replay(job("replay", file=file), silent) == {"raised": None}
 
 
 def test_nothing_is_recorded_where_dynamo_does_not_fail(tmp_path: Path, plant: Callable[[], None]) -> None:
-    assert dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent) == {"files": [], "raised": None}
+    assert debug.run_dynamo_record(job("record", folder=str(tmp_path)), silent) == {"files": [], "raised": None}
 
 
 def test_a_file_that_is_no_recording(tmp_path: Path) -> None:
     file = tmp_path / "x.rec"
     file.write_bytes(b"not a pickle")
-    record = dynamo_replay.run_dynamo_replay(job("replay", file=str(file)), silent)
+    record = debug.run_dynamo_replay(job("replay", file=str(file)), silent)
     assert "no recording" in record["error"]["message"]
 
 
 def test_without_dill_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for record in (
-        dynamo_replay.run_dynamo_record(job("record", folder=str(tmp_path)), silent),
-        dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent),
+        debug.run_dynamo_record(job("record", folder=str(tmp_path)), silent),
+        debug.run_dynamo_replay(job("replay", file="x"), silent),
     ):
         assert "pip install dill" in record["error"]["message"]
 
@@ -80,4 +80,4 @@ def test_a_torch_that_cannot_replay_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(doors, "DOORS", [])
     monkeypatch.setattr(dynamo, "REPLAY", Door("torch._no_such_part:replay", "nothing is replayed"))
     with pytest.raises(ImportError, match="nothing is replayed"):
-        dynamo_replay.run_dynamo_replay(job("replay", file="x"), silent)
+        debug.run_dynamo_replay(job("replay", file="x"), silent)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from worker_jobs import run, source
 
-from runner.worker.tasks.explain import operator_name, read_break
+from runner.worker.tasks.debug import operator_name, read_break
 
 BROKEN = source('x = torch.relu(x)\nprint("seen")\nreturn torch.add(x, 1)')
 WHOLE = source("x = torch.relu(x)\nreturn torch.add(x, 1)")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
+from runner.worker.tasks.eager import describe_value
 from runner.worker.tasks.registry import run_job
-from runner.worker.tasks.shapes import describe
 
 SOURCE = """import torch
 class Model(torch.nn.Module):
@@ -57,11 +57,11 @@ def test_a_case_that_cannot_be_loaded_has_no_values() -> None:
 
 
 def test_odd_values() -> None:
-    assert describe(torch.tensor([float("nan"), 2.0]))["low"] == 2.0
-    assert describe(torch.empty(0))["low"] is None
-    assert describe(torch.ones(2).to_sparse()) == {"kind": "other"}
-    assert describe(float("inf")) == {"kind": "other"}
-    assert describe(object()) == {"kind": "other"}
-    assert describe([[[[1]]]])["items"][0]["items"][0]["items"][0] == {"kind": "other"}
-    assert describe(torch.ones(1, dtype=torch.bool))["high"] == 1.0
-    assert describe(torch.ones(1, dtype=torch.complex64))["low"] is None
+    assert describe_value(torch.tensor([float("nan"), 2.0]))["low"] == 2.0
+    assert describe_value(torch.empty(0))["low"] is None
+    assert describe_value(torch.ones(2).to_sparse()) == {"kind": "other"}
+    assert describe_value(float("inf")) == {"kind": "other"}
+    assert describe_value(object()) == {"kind": "other"}
+    assert describe_value([[[[1]]]])["items"][0]["items"][0]["items"][0] == {"kind": "other"}
+    assert describe_value(torch.ones(1, dtype=torch.bool))["high"] == 1.0
+    assert describe_value(torch.ones(1, dtype=torch.complex64))["low"] is None
