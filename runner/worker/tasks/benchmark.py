@@ -20,6 +20,7 @@ import math
 import resource
 import statistics
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -412,12 +413,10 @@ def _version(tensor: torch.Tensor) -> int:
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes of the tensors' elements; elements that several share, or that one repeats, count once."""
-    element_bytes: dict[int, int] = {}
+    element_bytes: Counter[int] = Counter()
     storage_bytes: dict[int, int] = {}
     for tensor in {id(tensor): tensor for tensor in tensors}.values():
-        key = storage_key(tensor)
-        if key is None:
-            continue
-        element_bytes[key] = element_bytes.get(key, 0) + tensor.numel() * tensor.element_size()
-        storage_bytes[key] = int(tensor.untyped_storage().nbytes())
+        if (key := storage_key(tensor)) is not None:
+            element_bytes[key] += tensor.numel() * tensor.element_size()
+            storage_bytes[key] = int(tensor.untyped_storage().nbytes())
     return sum(min(size, storage_bytes[key]) for key, size in element_bytes.items())

@@ -155,8 +155,11 @@ class _Question:
             setting = debuggers.setting_of(self.backend, subsystem)
             config = {FALLBACK_RANDOM: self.drew_random, **self._judged.config}
             # Where the job has that setting already, the answer is known.
-            is_set = setting is not None and setting.config == "inductor"
-            is_set = is_set and config.get(f"torch._inductor.config.{setting.field}") == setting.value
+            is_set = (
+                setting is not None
+                and setting.config == "inductor"
+                and config.get(f"torch._inductor.config.{setting.field}") == setting.value
+            )
             self._switched[subsystem] = not is_set and self._ask(f"without {subsystem}")
         if self._switched[subsystem]:
             self.fixed_by = subsystem
