@@ -203,13 +203,22 @@ def structure(evidence: Evidence) -> Iterator[Finding]:
     for call, eager, compiled in evidence.pairs():
         evidence.comparisons += 1
         if eager.outputs.structure != compiled.outputs.structure:
-            message = f"eager returns {eager.outputs.structure}, compiled {compiled.outputs.structure}"
-            yield Finding("structure", message, evidence.where(call, "output"))
+            sides = _where_parted(eager.outputs.structure, compiled.outputs.structure)
+            yield Finding("structure", "eager returns {}, compiled {}".format(*sides), evidence.where(call, "output"))
             continue
         for eager_leaf, compiled_leaf in zip(eager.outputs.leaves, compiled.outputs.leaves, strict=True):
             if eager_leaf.type != compiled_leaf.type:
                 message = f"eager returns a {eager_leaf.type}, compiled a {compiled_leaf.type}"
                 yield Finding("structure", message, evidence.where(call, eager_leaf.path))
+
+
+def _where_parted(*texts: str) -> list[str]:
+    """Return the texts; where one is long, what stands in each around the place from which on they differ."""
+    if max(map(len, texts)) <= _SHOWN:
+        return list(texts)
+    parted = (place for place, characters in enumerate(zip(*texts, strict=False)) if len(set(characters)) > 1)
+    start = max(next(parted, min(map(len, texts))) - _SHOWN // 4, 0)
+    return [f"{'...' * bool(start)}{text[start : start + _SHOWN // 2]}..." for text in texts]
 
 
 @check("shape", "dtype", "device", "layout", "stride", "offset", "requires-grad")

@@ -68,6 +68,14 @@ def test_a_difference_has_its_oracle_and_is_false(compiled: Any, oracle: str) ->
     assert f"output: {oracle}: " in comparison.message
 
 
+def test_long_structures_are_told_from_where_they_part() -> None:
+    eager = {f"part{number}": X for number in range(60)}
+    (finding,) = runner.compare(eager, {**eager, "late": X}).findings
+    assert finding.message.startswith("eager returns ...") and len(finding.message) < 300
+    eager_text, _, compiled_text = finding.message.partition(", compiled ")
+    assert "late" in compiled_text and "late" not in eager_text and "part59" in eager_text
+
+
 def test_the_numbers_and_the_place_of_a_wrong_element() -> None:
     comparison = runner.compare({"x": (X, 1)}, {"x": (changed(lambda copy: copy[1, 2].add_(1)), 1)})
     (finding,) = comparison.findings
