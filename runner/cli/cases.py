@@ -99,6 +99,9 @@ def run_validate(arguments: argparse.Namespace) -> int:
         "warning": len(diagnostics) - errors,
     }
     console.output(", ".join(plural(count, name) for name, count in counts.items()))
+    if loaded.python:
+        what = f"{plural(loaded.python, 'case')} with Python (module:, kernels:)"
+        console.output(f"left out: {what}; read that code, then add --allow-python")
     for reason, count in unbuilt.most_common():
         console.output(f"not built: {plural(count, 'variant')}: {in_line(reason)}")
     return exit_codes.USAGE if errors else exit_codes.OK

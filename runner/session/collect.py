@@ -391,13 +391,15 @@ def read_cases(paths: Sequence[str], limits: Limits, source: str) -> list[Case]:
 class Loaded:
     """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them.
 
-    ``remarks`` say which fields of ``select:`` and ``-k`` match nothing.
+    ``remarks`` say which fields of ``select:`` and ``-k`` match nothing. ``python`` counts the cases that bring Python
+    of their own and were left out without an error.
     """
 
     suites: tuple[Suite, ...]
     variants: tuple[Variant, ...]
     diagnostics: tuple[Diagnostic, ...]
     remarks: tuple[str, ...] = ()
+    python: int = 0
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -473,6 +475,7 @@ def load(
     """Read ``paths`` (``FILE::CASE`` and ``FOLDER::CASE`` among them) and expand them.
 
     ``everything`` reads all files below folders and writes every variant out, where otherwise one a case is enough.
+    Cases with Python of their own are then no errors in a file that a folder brought, unnamed.
     ``any_device`` takes devices that torch does not name.
     Raises PathError, InputError for axes that multiply beyond the limit, and UsageError for a typed name that can be no
     backend's.
@@ -496,7 +499,11 @@ def load(
     files, nodes = split_paths(paths)
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
-    diagnostics += _python(suites, allow_python, backends, lines_of)
+    named = {file for node in nodes for file in node.files}
+    asking = [] if allow_python else [(s, c) for s in suites for c in s.cases if c.has_python]
+    blamed = [case for suite, case in asking if not everything or named & {suite.file, case.file}]
+    diagnostics += _python(blamed, lines_of)
+    diagnostics += _foreign_backends(suites, allow_python, backends)
     if everything:
         diagnostics += _unknown(suites, backends)
     try:
@@ -517,24 +524,27 @@ def load(
     )
     demand_all(nodes, suites, good, variants, diagnostics, devices)
     remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)
-    return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks)
+    silent = {id(case) for _, case in asking} - {id(case) for case in blamed}
+    return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks, len(silent))
 
 
-def _python(
-    suites: Sequence[Suite], allowed: bool, named: Sequence[str], lines_of: Callable[[str], list[str]]
-) -> list[Diagnostic]:
-    """Files that ask for Python, without the word of the person who runs them."""
+def _python(cases: Sequence[Case], lines_of: Callable[[str], list[str]]) -> list[Diagnostic]:
+    """Errors for cases that bring Python, without the word of the person who runs them."""
     found = []
-    for suite in suites:
-        for case in () if allowed else suite.cases:
-            parts = [(case.module.span, f"case {case.name!r} brings Python of its own")] if case.module else []
-            parts += [(k.span, f"kernel {k.name!r} is Python, which brings code of its own") for k in case.kernels]
-            lines = lines_of(case.file) if parts else []
-            hint = "read that file, then add --allow-python"
-            found += [Diagnostic(span, what, hint, text=_line(lines, span.line)) for span, what in parts]
-        refusals = [(backend, *file_refusal(backend.backend, named, allowed)) for backend in suite.backends]
-        found += [_of_backend(suite, backend, what, hint) for backend, what, hint in refusals if what]
+    for case in cases:
+        parts = [(case.module.span, f"case {case.name!r} brings Python of its own")] if case.module else []
+        parts += [(k.span, f"kernel {k.name!r} is Python, which brings code of its own") for k in case.kernels]
+        lines = lines_of(case.file)
+        hint = "read that file, then add --allow-python"
+        found += [Diagnostic(span, what, hint, text=_line(lines, span.line)) for span, what in parts]
     return found
+
+
+def _foreign_backends(suites: Sequence[Suite], allowed: bool, named: Sequence[str]) -> list[Diagnostic]:
+    """Errors for backends of suites that are code, without that word."""
+    pairs = [(suite, backend) for suite in suites for backend in suite.backends]
+    refusals = [(suite, backend, *file_refusal(backend.backend, named, allowed)) for suite, backend in pairs]
+    return [_of_backend(suite, backend, what, hint) for suite, backend, what, hint in refusals if what]
 
 
 def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], narrowed: bool) -> list[Diagnostic]:

@@ -37,7 +37,6 @@ def test_all_but_two_cases_can_be_used(validated: Result) -> None:
 
 def test_python_in_it_needs_the_persons_word(tmp_path: Path) -> None:
     result = run_in(tmp_path, "validate", CORPUS, limit=60)
-    refused = re.findall(r"error: case '\w+' brings Python of its own", result.err)
     modules = sum(len(re.findall(r"^ +module:", file.read_text(), re.MULTILINE)) for file in CORPUS.glob("*.spec.yaml"))
-    assert len(refused) == modules > 0
-    assert result.code == 4
+    assert modules > 0 and "of its own" not in result.err
+    assert f"\nleft out: {modules} cases with Python (" in result.out

@@ -1,4 +1,4 @@
-"""``runner list``: every id once, in the order of reports, however many are printed at a time."""
+"""``runner list`` prints every id once, in the order of reports; ``runner validate`` tells what is wrong."""
 
 from __future__ import annotations
 
@@ -24,3 +24,35 @@ def test_all_ids_in_order(
     monkeypatch.setattr(cases, "_AT_ONCE", at_once)
     assert main(["list", "a.spec.yaml"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"a.spec.yaml::c[n={n},float32,cpu]@inductor" for n in range(1, 6)]
+
+
+PYTHON = "cases:\n  - {name: own, module: {file: m.py, name: M}, inputs: {x: [1]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "errors"),
+    [
+        (["."], 0),
+        (["specs", "own.suite.yaml"], 1),
+        (["own.suite.yaml"], 1),
+        (["specs/own.spec.yaml"], 1),
+        ([".", "specs/own.spec.yaml"], 1),
+        (["specs::own"], 1),
+        (["--allow-python", "specs/own.spec.yaml"], 0),
+    ],
+    ids=str,
+)
+def test_python_of_a_folder_is_counted_and_that_of_a_named_file_an_error(
+    words: list[str], errors: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "own.spec.yaml").write_text(PYTHON)
+    (tmp_path / "specs" / "a.spec.yaml").write_text(CASES)
+    (tmp_path / "specs" / "m.py").touch()
+    (tmp_path / "own.suite.yaml").write_text("suite: own\nspecs: [specs/own.spec.yaml]\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["validate", *words]) == (4 if errors else 0)
+    out, err = capsys.readouterr()
+    assert err.count("error: case 'own' brings Python of its own") == errors
+    notice = "left out: 1 case with Python (module:, kernels:); read that code, then add --allow-python"
+    assert (notice in out.splitlines()) == (words == ["."])
