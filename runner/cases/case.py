@@ -284,7 +284,7 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
 
 
 def _raises(node: YamlNode, problems: Problems, has_module: bool) -> Raises:
-    keys = fields(node)
+    keys = {"type": node} if isinstance(node, YamlScalar) else fields(node)
     name = scalar(keys.get("type"), str, default="Exception")
     if name and (hint := misspelt_exception(name)):
         report = problems.warning if has_module else problems.error  # a module may have a class of its own

@@ -350,7 +350,7 @@ def _output(output: Output) -> dict[str, Any]:
 def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
     return {
-        **({} if raises is None else {"raises": _non_empty(type=raises.type, match=raises.match)}),
+        **_non_null(raises=raises and ({"type": raises.type, "match": raises.match} if raises.match else raises.type)),
         **_non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles),
         **_non_empty(constant=expect.constant),
     }

@@ -13,7 +13,7 @@ from spec_files import Files, short
 
 from runner.builder.source import build
 from runner.cases.expand import expand
-from runner.cases.model import Backend, Case, Suite, Variant
+from runner.cases.model import Backend, Case, Raises, Suite, Variant
 from runner.cases.serialize import case_text, emit, resolve_axes
 from runner.cases.suites import Reader
 from runner.cases.yaml.reader import load as load_tree
@@ -212,6 +212,12 @@ def _beside(case: Case, folder: Path) -> Path:
         (folder / source.name).write_text(source.read_text())
         object.__setattr__(kernel, "file", str(folder / source.name))
     return folder / "w.spec.yaml"
+
+
+def test_a_class_alone_is_written_as_its_name(files: Files) -> None:
+    for raises in ("IndexError", "{type: IndexError}"):
+        case = read(files.write("a.spec.yaml", files.case_text(f"expect: {{raises: {raises}}}")))
+        assert "expect: {raises: IndexError}" in case_text(case) and case.expect.raises == Raises("IndexError")
 
 
 def test_params_are_put_in(files: Files) -> None:
