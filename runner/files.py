@@ -17,6 +17,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import IO
 
 PIPE = "this is a pipe, whose reader may never come; name a file"
@@ -25,6 +26,13 @@ _DEEPEST = 10
 """How deep folders may lie in one that a worker has written."""
 _OPEN_FILE = re.compile(r"/dev/(?:std(?P<name>in|out|err)|fd/(?P<own>\d{1,9}))|/proc/(?:self|thread-self|\d+)/fd/\d+")
 _STREAMS = {"in": 0, "out": 1, "err": 2}
+
+
+def shipped(name: str) -> Path:
+    """Return a folder that comes with the package: inside it where it is installed, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    installed = package / f"_{name}"
+    return installed if installed.is_dir() else package.parent / name
 
 
 def open_regular(path: str | os.PathLike[str], links: bool = True) -> IO[bytes]:

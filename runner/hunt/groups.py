@@ -36,7 +36,7 @@ from runner.contract.oracles import rank_of
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import Diagnostic, InputError, nearest, shown_path
 from runner.exit_codes import UsageError
-from runner.files import naming, read_bytes, replace_text
+from runner.files import naming, read_bytes, replace_text, shipped
 from runner.generate.generator import Request
 from runner.record.journal import lines, parse_line
 from runner.session.collect import read_cases
@@ -582,7 +582,7 @@ def _size(group: Group) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The entries of all files that ``--known`` names, each with the operators of its case."""
+    """The entries of the shipped specs and of all files that ``--known`` names, each with the operators of its case."""
 
     entries: tuple[tuple[LedgerEntry, frozenset[str]], ...] = ()
 
@@ -598,6 +598,10 @@ class Ledger:
             if own and agree and applies(entry, variant, torch) and any(explains(entry, each) for each in findings):
                 return f"{shown_path(entry.span.file)}:{entry.span.line}"
         return ""
+
+
+SHIPPED = str(shipped("specs"))
+"""The folder of the cases that come with the package."""
 
 
 def known_groups(paths: Sequence[str]) -> dict[str, str]:
@@ -619,7 +623,7 @@ def known_groups(paths: Sequence[str]) -> dict[str, str]:
 
 
 def read_ledger(paths: Sequence[str], limits: Limits) -> Ledger:
-    """Return the ledgers of spec files and folders of them.
+    """Return the ledgers of spec files and folders of them. ``SHIPPED`` has the one of the package.
 
     Raises:
         UsageError: a path names none.

@@ -32,6 +32,8 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
             ) -> None:
                 heads.append(head)
                 assert (guidance is not None) == head.guided and not settings.coverage
+                places = [known.span.file for known, _ in ledger.entries]
+                assert any(place.endswith("specs/found/dynamo.spec.yaml") for place in places), "the shipped ledger"
                 self.settings, self.ledger, self.say = settings, ledger, say
                 assert (settings.seed, settings.budget, settings.shard) == (0, None, None), (
                     "those of the hunt are not those of its runs"

@@ -31,6 +31,7 @@ from runner.cases.yaml.values import (
     show_value,
 )
 from runner.diagnostics import Diagnostic, Span, nearest, nth_line, source_lines
+from runner.files import shipped
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
@@ -109,9 +110,7 @@ def schema_path(name: str) -> Path:
     """
     if name not in (*NAMES, "events"):
         raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
-    package = Path(__file__).resolve().parents[2]
-    installed = package / "_schema" / f"{name}.schema.json"
-    return installed if installed.is_file() else package.parent / "schema" / installed.name
+    return shipped("schema") / f"{name}.schema.json"
 
 
 def _read(name: str) -> dict[str, Any]:
