@@ -85,12 +85,20 @@ def within(span: Span, offset: int, length: int = 1) -> Span:
     return Span(span.file, span.line, span.column + max(offset, 0), max(length, 1))
 
 
+def by_line(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return each diagnostic once, file by file as they come, in the order of their places there."""
+    files: dict[str, dict[Diagnostic, None]] = {}
+    for diagnostic in diagnostics:
+        files.setdefault(diagnostic.span.file, {})[diagnostic] = None
+    return [d for group in files.values() for d in sorted(group, key=lambda d: (d.span.line, d.span.column))]
+
+
 def limited(diagnostics: Iterable[Diagnostic], limits: Limits) -> list[Diagnostic]:
     """Return what is reported of ``diagnostics``: each once, cut to size, within the limits for one file and for all.
 
-    One more diagnostic for each file, and one for all, counts what is left out.
+    They come in the order of lines. One more diagnostic for each file, and one for all, counts what is left out.
     """
-    different = list(dict.fromkeys(diagnostics))
+    different = by_line(diagnostics)
     counts = Counter(diagnostic.span.file for diagnostic in different)
     wrong = {diagnostic.span.file for diagnostic in different if diagnostic.severity == "error"}
     shown, seen = list[Diagnostic](), Counter[str]()

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from runner import console, exit_codes
 from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
+from runner.cases.problems import by_line
 from runner.cases.yaml.schema import schema_text
 from runner.cli import outputs
 from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
@@ -79,7 +80,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
         )
     if arguments.build:
         refusals, unbuilt = try_out(arguments, loaded)
-        diagnostics += refusals
+        diagnostics = by_line([*diagnostics, *refusals])
     for diagnostic in diagnostics:
         console.message(diagnostic.render())
     if arguments.github:
@@ -136,7 +137,7 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
         refuse_missing_code(engine, [planned for planned, _ in built], settings)
         answers = zip(drive(engine, with_reference(jobs)), built, strict=True)
     refusals = (_refusal(outcome, planned.variant, source) for outcome, (planned, source) in answers)
-    return list(dict.fromkeys(filter(None, refusals))), unbuilt
+    return [*filter(None, refusals)], unbuilt
 
 
 def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,25 @@ def test_python_of_a_folder_is_counted_and_that_of_a_named_file_an_error(
     assert err.count("error: case 'own' brings Python of its own") == errors
     notice = "left out: 1 case with Python (module:, kernels:); read that code, then add --allow-python"
     assert (notice in out.splitlines()) == (words == ["."])
+
+
+WRONG = """\
+cases:
+  - {name: a, inputs: {x: [1]}, chain: [F.rleu]}
+  - {name: b, inputs: {x: [1]}, chian: [F.relu], chain: [F.relu]}
+  - {name: c, inputs: {x: [1]}, chain: [F.rleu, F.rleu]}
+  - {name: d, inputs: {x: [1]}, chain: [F.relu], dtypes: [float33]}
+"""
+
+
+def test_errors_are_told_in_the_order_of_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "b.spec.yaml").write_text(WRONG)
+    (tmp_path / "a.spec.yaml").write_text("cases:\n  - {name: late, inputs: {x: [1]}, chain: [F.rleu]}\n")
+    monkeypatch.chdir(tmp_path)
+    for command in ("validate", "list"):
+        assert main([command, "b.spec.yaml", "a.spec.yaml"]) == 4
+        places = re.findall(r"^(\w)\.spec\.yaml:(\d+):(\d+): error", capsys.readouterr().err, re.MULTILINE)
+        assert [(file, int(line)) for file, line, _ in places] == [*(("b", n) for n in (2, 3, 4, 4, 5)), ("a", 2)]
+        assert int(places[2][2]) < int(places[3][2])
