@@ -71,6 +71,7 @@ MORE = (
     Mistake("no tensor", "      - torch.softmax: {dim: -1}", _ADD),
     Mistake("no namespace", "      - relu", _RELU),
     Mistake("a call as in Python", "      - F.softmax(x, dim=-1)", _RELU),
+    Mistake("an index as in Python", "      - $x[0]", _RELU),
     Mistake("a step's key among the arguments", '      - torch.add: {"*": [$_, 1], out: y}', _ADD),
     Mistake("a mapping in a list", "      - torch.softmax: [$_, dim: -1]", _ADD),
     Mistake("another name of a dtype", "    dtypes: [fp32]\n    chain:", _CHAIN),

@@ -377,7 +377,14 @@ def _alternatives(error: ValidationError, node: YamlNode, root: YamlNode) -> Ite
         yield from _explain(best, root)
 
 
+_INDEXED = re.compile(r"(\$[\w.\[\]-]+?|[A-Za-z_]\w*)(\[[^\[\]]*\])", re.ASCII)
+
+
 def _operator_hint(name: str, schema: dict[str, Any]) -> str:
+    if match := _INDEXED.fullmatch(name):
+        return f'an index is written operator.getitem: [${match[1].removeprefix("$")}, "{match[2]}"]'
+    if name.startswith("$"):
+        return "a reference is an argument of a step, such as {torch.add: [$_, $x]}, or stands in return:"
     call = yaml_call(name)
     if call:
         return f"a step is no call of Python: write {call}"
