@@ -650,7 +650,9 @@ class Hunt:
             return key in self._places or (key in groups and (folder_of(self.folder, key) / CASE).is_file())
 
         done = self.rounds.run(self.state.next_round, has_group)
-        self._add(done)
+        # The record says it, so that the hunt's status needs no --known.
+        red = [replace(each, known=self._places.get(each.signature_id) or each.known) for each in done.red]
+        self._add(done := replace(done, red=tuple(red)))
         fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
         names = "".join(
             f"\n  new: {one_line(f'{group.id} {group.first.severity}: {group.first.signature}', 150)}"

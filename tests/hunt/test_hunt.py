@@ -24,6 +24,7 @@ from runner.hunt.groups import (
     State,
     append_line,
     folder_of,
+    groups_of,
     read_state,
 )
 from runner.hunt.hunt import Bounds, Hunt, Share
@@ -127,6 +128,12 @@ def test_known_and_judged_groups_are_counted_and_not_reduced(tmp_path: Path, red
     assert {group.id: len(group.reds) for group in going.groups()} == {A: 1, B: 1, C: 1}
     assert not folder_of(tmp_path, A).exists()
     assert (tmp_path / "triage.yaml").read_text(encoding="utf-8") == "bbbbbbbb: {triage: undefined}\n"
+
+
+def test_the_record_says_what_earlier_hunts_knew(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
+    hunted(tmp_path, [round_of(0, red(A), red(B, 1))], Bounds(rounds=1), {A: "earlier"})
+    state = read_state(tmp_path)
+    assert state is not None and {group.id: group.known for group in groups_of(state)} == {A: "earlier", B: ""}
 
 
 def test_a_killed_hunt_goes_on_with_the_round_that_it_had_not_finished(
