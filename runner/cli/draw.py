@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from runner.contract.profiles import PROFILES
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.local import LocalEngine
-from runner.files import entries_below, link_problem
+from runner.files import entries_below, link_problem, replace_text
 from runner.generate.generator import (
     CaseGenerator,
     Request,
@@ -30,10 +31,12 @@ from runner.generate.generator import (
 )
 from runner.hunt.groups import (
     HUNT_FILE,
+    NOW,
     SHIPPED,
     Group,
     Head,
     State,
+    activity,
     append_line,
     groups_of,
     is_hunt,
@@ -48,7 +51,7 @@ from runner.hunt.hunt import Bounds, Guidance, Hunt, Rounds, settings_for
 from runner.record.store import LOCK, lock, output_folder
 from runner.session.plan import find_environments
 from runner.session.settings import COUNT, MANY, RunSettings
-from runner.text import plural
+from runner.text import duration, plural
 
 IDLE = 8
 """Batches without a valid case, after which no more is drawn."""
@@ -285,8 +288,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     folder = _folder(arguments.output)
     progress = Progress()
 
-    def say(text: str) -> None:
-        progress.say(text if sys.stderr.isatty() else text.partition(";")[0])
+    say = _Sayer(folder, progress).say
 
     def tell(text: str) -> None:
         progress.end()
@@ -318,13 +320,38 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     return _code(groups)
 
 
+EVERY = 5.0
+"""Seconds between two lines about one round or about the same groups."""
+
+
+class _Sayer:
+    """Says what a hunt does now, on standard error and in the folder, where ``--status`` reads it."""
+
+    def __init__(self, folder: Path, progress: Progress) -> None:
+        self._folder, self._progress = folder, progress
+        self._part, self._due, self._began = "", 0.0, time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Say it at once where what stands before its semicolon is new, else every few seconds."""
+        part, now = text.partition(";")[0], time.monotonic()
+        is_due = part != self._part or now >= self._due
+        if is_due:
+            self._part, self._due = part, now + EVERY
+            with contextlib.suppress(OSError):  # a full disk, which the record of the round will tell
+                replace_text(self._folder / NOW, f"{text}\n")
+        if sys.stderr.isatty():
+            self._progress.say(text)
+        elif is_due:
+            console.message(f"[{duration(now - self._began)}] {text}")
+
+
 def _status(folder: Path, places: Mapping[str, str]) -> int:
     """Print the status of a hunt. Its exit code is that of the hunt."""
     hunt_state = read_state(folder)
     if hunt_state is None:
         raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {HUNT_FILE}")
     groups = groups_of(hunt_state, places, read_triage(folder))
-    console.output(render(hunt_state, groups))
+    console.output(render(hunt_state, groups, activity(folder)))
     return _code(groups)
 
 

@@ -36,9 +36,10 @@ from runner.contract.oracles import rank_of
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import Diagnostic, InputError, nearest, shown_path
 from runner.exit_codes import UsageError
-from runner.files import naming, read_bytes, replace_text, shipped
+from runner.files import naming, open_regular, read_bytes, replace_text, shipped
 from runner.generate.generator import Request
 from runner.record.journal import lines, parse_line
+from runner.record.store import is_locked
 from runner.session.collect import read_cases
 from runner.text import draw_table, duration, one_line, plural
 from runner.verdict.policy import applies, explains
@@ -521,8 +522,20 @@ _KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering
 """What a guided hunt counts, with its plural where that is not regular."""
 
 
-def render(state: State, groups: Sequence[Group]) -> str:
-    """Return the table and the lines below it."""
+NOW = "now.txt"
+
+
+def activity(folder: Path) -> str:
+    """Return what the hunt in a folder does now; empty where none runs."""
+    if not is_locked(folder):
+        return ""
+    with contextlib.suppress(OSError), open_regular(folder / NOW) as file:
+        return one_line(file.read(1000).decode("utf-8", "replace"), 200)
+    return "it begins"
+
+
+def render(state: State, groups: Sequence[Group], now: str = "") -> str:
+    """Return the table and the lines below it. ``now`` is what the hunt does while it runs."""
     rows = [
         (group.first.severity or group.first.verdict, one_line(f"{group.id} {group.first.signature}", _WIDTH),
         len(group.reds),
@@ -530,7 +543,8 @@ def render(state: State, groups: Sequence[Group]) -> str:
          one_line(group.report.culprit, 60) if group.report else "")
         for group in groups
     ]  # fmt: skip
-    lines = [draw_table(rows, _HEADERS)] if rows else ["no group: nothing was red"]
+    empty = "no group: nothing was red" if state.rounds else "no group: no round has ended"
+    lines = [draw_table(rows, _HEADERS)] if rows else [empty]
     variants = sum(record.variants for record in state.rounds)
     verdicts: Counter[str] = Counter()
     for record in state.rounds:
@@ -560,6 +574,7 @@ def render(state: State, groups: Sequence[Group]) -> str:
     remaining = [f"{plural(pending, 'group')} to reduce"] if pending else []
     remaining += [f"{plural(unreported, 'report')} to write"] if unreported else []
     lines.append(f"remaining: {', '.join(remaining) or 'nothing'}")
+    lines += [f"running: {now}"] if now else []
     return "\n".join(lines)
 
 

@@ -269,8 +269,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
     def _draw(self, number: int) -> dict[int, Case]:
         """Return the valid cases of a round, by their numbers."""
         if self._operators is None:
-            self.say("reading torch's operator database")
-            self._operators = self.generator.find_operators()
+            self._operators = self.generator.find_operators(partial(self.say, "reading torch's operator database"))
         first = number * self.head.batch
         numbers = range(first, first + self.head.batch)
         tick = partial(self.say, f"round {number}: drawing {self.head.batch} cases")
@@ -290,7 +289,8 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         results: list[VariantFinished] = []
 
         def tick(running: list[tuple[str, float, str]]) -> None:
-            self.say(f"round {number}: running {len(planned.planned)} variants; {len(results)} ended")
+            red = sum(event.verdict in RED for event in results)
+            self.say(f"round {number}: running {len(planned.planned)} variants; {len(results)} ended, {red} red")
 
         with contextlib.closing(run_plan(planned, settings, tick=tick)) as events:
             for event in events:

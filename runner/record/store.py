@@ -113,6 +113,17 @@ def lock(folder: Path) -> contextlib.ExitStack:
     return stack
 
 
+def is_locked(folder: Path) -> bool:
+    """Return whether another process, or another part of this one, writes to a run's folder."""
+    if not (folder / LOCK).is_file():
+        return False
+    try:
+        with _take(folder / LOCK, os.O_RDONLY | os.O_NOFOLLOW, str)[0]:
+            return False
+    except UsageError:
+        return True
+
+
 def lock_file(path: str, option: str = "--events") -> contextlib.ExitStack:
     """Become the only writer of a log that a person named by an option, until the result is closed or this process
     ends.

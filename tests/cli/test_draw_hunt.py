@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from runner.cli import draw
 from runner.cli.main import main
+from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
 from runner.hunt.groups import HUNT_FILE, Head, Reduction, Report, Round, append_line
+from runner.record.store import lock
 from runner.session.plan import Environment
 from tests.handmade import Dig
 from tests.hunt.samples import HEAD, A, red, round_of
@@ -88,6 +91,28 @@ def test_what_an_earlier_hunt_knows_is_not_new(plan: Callable[..., list[Head]], 
     append_line(tmp_path / "old", round_of(0, red(A)))
     plan(round_of(0, red(A)))
     assert main(["hunt", "--rounds", "1", "--known", str(tmp_path / "old"), "-o", str(tmp_path / "h")]) == 0
+
+
+def test_what_is_done_is_told_again_every_few_seconds_and_by_status_while_the_hunt_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter([0.0, 1.0, 2.0, 7.0, 8.0])
+    monkeypatch.setattr(draw, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    append_line(tmp_path, HEAD)
+    say = draw._Sayer(tmp_path, Progress()).say
+    with lock(tmp_path):
+        for ended in range(3):
+            say(f"round 0: running; {ended} ended")
+        say("reducing 1 group")
+        said = capsys.readouterr().err.splitlines()
+        assert [line.partition("] ")[2] for line in said] == [
+            "round 0: running; 0 ended", "round 0: running; 2 ended", "reducing 1 group"
+        ]  # fmt: skip
+        assert main(["hunt", "--status", str(tmp_path)]) == 0
+        status = capsys.readouterr().out
+        assert "no group: no round has ended" in status and "running: reducing 1 group" in status
+    assert main(["hunt", "--status", str(tmp_path)]) == 0
+    assert "running" not in capsys.readouterr().out, "it has ended"
 
 
 def test_an_interrupted_hunt_ends_with_2_and_goes_on(

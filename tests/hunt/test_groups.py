@@ -164,7 +164,7 @@ def test_what_waits_and_what_was_cut_short_is_told() -> None:
 
 
 def test_a_hunt_without_a_round_has_a_status() -> None:
-    assert "no group: nothing was red\n\n0 rounds, 0 variants: none\n0 new groups; 0 known" in render(state_of(), [])
+    assert "no group: no round has ended\n\n0 rounds, 0 variants: none\n0 new groups; 0 known" in render(state_of(), [])
 
 
 def test_a_guided_hunt_counts_what_it_reached() -> None:

@@ -38,7 +38,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
         class Generator:
             def __init__(self, *arguments: Any) -> None: ...
 
-            def find_operators(self) -> list[str]:
+            def find_operators(self, tick: Callable[[], None]) -> list[str]:
+                tick()
                 return ["F.relu", "torch.sin"]
 
             def draw(

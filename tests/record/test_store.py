@@ -24,6 +24,7 @@ from runner.record.signing import signature_of
 from runner.record.store import (
     USUAL_KEEP,
     Keep,
+    is_locked,
     keep_from_environment,
     latest_options,
     latest_result,
@@ -253,7 +254,9 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path) -> None:
 
 def test_the_lock_is_given_back(tmp_path: Path) -> None:
     for _ in range(3):
+        assert not is_locked(tmp_path)
         with lock(tmp_path), pytest.raises(UsageError):
+            assert is_locked(tmp_path)
             lock(tmp_path)
 
 
