@@ -171,7 +171,7 @@ ORACLES: tuple[Oracle, ...] = (
         "requires-grad",
         "structure",
         METADATA,
-        "An output's requires_grad differs.",
+        "An output's requires_grad differs, or what autograd lets the caller do with it.",
         "returns another requires_grad",
         gradients=True,
     ),

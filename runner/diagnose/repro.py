@@ -58,6 +58,13 @@ _DEFAULTS = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float64": (1e
 """rtol and atol of ``torch.testing.assert_close`` by dtype; ``_USUAL`` for float32 and complex64."""
 _USUAL = (1.3e-6, 1e-5)
 
+_OF_AUTOGRAD = {
+    "inference tensor": "{}.is_inference()",
+    "a leaf": "{}.is_leaf",
+    "takes a write": "{0}._is_view() and torch._C._autograd._get_creation_meta({0}).value",
+}
+"""The expressions for ``requires-grad`` where the message of a finding has these words."""
+
 _FACTS = {
     "shape": "tuple({}.shape)",
     "dtype": "{}.dtype",
@@ -66,6 +73,7 @@ _FACTS = {
     "stride": "[step for size, step in zip({0}.shape, {0}.stride()) if size > 1]",
     "offset": "{}.storage_offset()",
     "requires-grad": "{}.requires_grad",
+    **_OF_AUTOGRAD,
 }
 """The expressions of what the oracles of metadata compare."""
 
@@ -271,6 +279,8 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
             return replace(base, kind="values", returned=returned)
     base = replace(base, backward=trained and not place.text.startswith("output"))
     kind = finding.message.partition(": ")[0] if oracle in ("grad", "mutation") else oracle
+    if kind == "requires-grad":
+        kind = next((words for words in _OF_AUTOGRAD if words in finding.message), kind)
     if kind in _FACTS:
         leaves = f"[{_fact(kind, 't', job)} for t in {_whole(oracle, job)} if isinstance(t, torch.Tensor)]"
         return replace(base, kind="facts", returned=_fact(kind, place.text, job) if place.text else leaves)

@@ -293,6 +293,9 @@ PLANTED = {
     "stride, exactly": ("inputs: {x: [1, 5]}\ngrad: off\nstrides: exact\nchain: [torch.sin]", "planted:ones_for_strides", {"stride"}),
     "structure": (X + "chain: [torch.sin]", "planted:as_parameter", {"structure"}),
     "requires-grad": (GRADIENT + "grad: forward", "no_gradient", {"requires-grad"}),
+    "requires-grad, of a leaf": (GRADIENT + "grad: forward", "planted:as_leaf", {"requires-grad"}),
+    "requires-grad, of an inference tensor": (X + "chain: [torch.sin]", "planted:as_inference", {"requires-grad"}),
+    "requires-grad, of a view that refuses writes": (GRADIENT + "grad: forward", "planted:as_part", {"requires-grad"}),
     "alias": (X + "chain: [{Tensor.view: [$_, 20]}]", "alias_lost", {"alias"}),
     "alias, of outputs": (
         X + "chain: [{torch.sin: $x, out: a}, {torch.sin: $a, out: b}]\nreturn: [$a, $b]",

@@ -70,6 +70,11 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
     elif expected.is_leaf != actual.is_leaf:
         kinds = ("a leaf" if side.is_leaf else "computed from what requires one" for side in (expected, actual))
         yield "requires-grad", "both require a gradient; eager's is {}, compiled is {}".format(*kinds)
+    elif actual.refuses_writes and not expected.refuses_writes:  # where eager alone refuses, no program relies on it
+        message = (
+            "both require a gradient; autograd takes a write into eager's, and refuses one into compiled's, a view"
+        )
+        yield "requires-grad", message
 
 
 def fixed_strides(evidence: Evidence, leaf: Leaf) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from runner.worker.guarded import Refusal, ask, describe
 from runner.worker.program.walk import PLAIN, Unread, class_name, flatten, is_array
 from runner.worker.tensors import as_integers, has_numbers
-from runner.worker.torch_private.dispatch import plain_functions
+from runner.worker.torch_private.dispatch import plain_functions, refuses_writes
 
 FIXED = (
     *PLAIN,
@@ -111,7 +111,8 @@ class TensorMetadata:
     the layout has none. ``parts`` are the shapes of those of a nested tensor, ``dims`` are the sparse and the dense
     dimensions of a sparse one, and whether it is coalesced. ``indices`` are the dtype of the indices of a compressed
     sparse tensor, and the sizes of its blocks. ``quantizer`` is how a quantized one maps numbers to integers.
-    ``is_leaf`` holds for one that requires a gradient. ``hooks`` is how many autograd calls of a leaf."""
+    ``is_leaf`` holds for one that requires a gradient. ``hooks`` is how many autograd calls of a leaf.
+    ``refuses_writes`` tells of a view that autograd lets nobody write into."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
@@ -129,6 +130,7 @@ class TensorMetadata:
     is_leaf: bool = False
     is_inference: bool = False
     hooks: int = 0
+    refuses_writes: bool = False
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,7 @@ def metadata_of(tensor: torch.Tensor) -> TensorMetadata:
         is_leaf=is_leaf,
         is_inference=tensor.is_inference(),
         hooks=sum(len(table or ()) for table in hooks),
+        refuses_writes=refuses_writes(tensor),
     )
 
 

@@ -56,6 +56,9 @@ _COND = Door("torch._higher_order_ops.cond:cond_op", "torch.cond has no float64 
 _WHILE_LOOP = Door("torch._higher_order_ops.while_loop:while_loop_op", "torch.while_loop has no float64 reference")
 _LIBRARY = Door("torch.library:_scoped_library", "another stream of random numbers counts as a wrong result")
 _OVERLAP = Door("torch:_debug_has_internal_overlap", "drawn cases may write where memory overlaps itself")
+_VIEW_ORIGIN = Door(
+    "torch._C._autograd:_get_creation_meta", "whether autograd takes writes into results is not compared"
+)
 
 
 def carried_modes() -> AbstractContextManager[None]:
@@ -99,3 +102,12 @@ def kernels_replaced(kernels: Mapping[str, Callable[..., Any]], key: str) -> Ite
 def is_said_to_overlap(tensor: torch.Tensor) -> bool:
     """Return whether torch says that two elements of a tensor are one place in memory. It does not say so of all."""
     return bool(_OVERLAP.call(tensor) == 1)
+
+
+def refuses_writes(tensor: torch.Tensor) -> bool:
+    """Return whether autograd refuses a write in place for how a tensor was made: as a view inside a function of its
+    own, by an operator that gives several views, or without the grad mode."""
+    if not (tensor.requires_grad and tensor._is_view()):
+        return False
+    origin = _VIEW_ORIGIN.call(tensor)
+    return origin is not None and origin.name != "DEFAULT"

@@ -1008,6 +1008,16 @@ def test_a_leaf_is_told_from_what_is_computed():
     assert oracles(record) == ["requires-grad"] and "eager's is computed" in record["findings"][0]["message"]
 
 
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "aot_eager_decomp_partition"])
+def test_a_result_into_which_autograd_lets_nobody_write(backend):
+    inputs = "torch.ones(4, requires_grad=True)"
+    record = run(source("o = x * 2\no.unsqueeze_(0)\nreturn o", inputs=inputs), backend)
+    assert oracles(record) == (["requires-grad"] if backend != "eager" else [])
+    assert backend == "eager" or "takes a write" in record["findings"][0]["message"]
+    for healthy in ("(x * 2).split(2)", "(x * 2).unbind()", "(x * 2).view(2, 2)", "x.view(2, 2)"):
+        assert oracles(run(source(f"return {healthy}", inputs=inputs), backend)) == []
+
+
 HOLDER = """self.register_buffer("b", torch.zeros(5)); self.t = torch.zeros(5); self.h = [1]
         self.d = {"k": torch.zeros(5)}; self.s = {1}; self.w = torch.nn.Parameter(torch.ones(5))"""
 WRITES = [  # one writes into what stands there, the other puts another object in its place
