@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.model import LAUNCH
+from runner.cases.model import LAUNCH, Case, steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of
@@ -21,7 +21,15 @@ from runner.session.plan import Planned, RunContext, as_user, job, planned_event
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
 from runner.verdict import explained, outcomes
-from runner.verdict.operators import BEFORE, entering_operator, named_part, observed_case, uncertain
+from runner.verdict.operators import (
+    BEFORE,
+    entering_operator,
+    first_step,
+    first_steps,
+    named_part,
+    observed_case,
+    uncertain,
+)
 from runner.verdict.policy import (
     AS_USER,
     Verdict,
@@ -148,14 +156,36 @@ class _Attempt:
         case = observed_case(variant.case) if self.operator.startswith(BEFORE) else None
         if case is None:
             return
-        observed = replace(variant, case=case)
-        source = build(observed, limits=self.context.limits)
+        operator = entering_operator(case, (yield from self._findings(case, "steps")) or ())
+        self.operator = operator or (yield from self._last_operator(case, worst)) or self.operator
+
+    def _last_operator(self, observed: Case, worst: list[Finding]) -> Steps[str]:
+        """Return the operator of a step such that the chain's value differs after it, and agrees after the step before.
+
+        A kernel that computes several steps may go wrong only where the values between them are no outputs.
+        """
+        agreeing, differing = 0, (first_step(self.planned.variant.case, worst) or 0) + 1
+        while differing - agreeing > 1:
+            middle = (agreeing + differing) // 2
+            findings = yield from self._findings(first_steps(observed, middle), f"first-{middle}")
+            if findings is None:
+                return ""
+            if any(row_of(finding.oracle).group == "values" for finding in findings):
+                differing = middle
+            else:
+                agreeing = middle
+        return [*steps_of(observed.chain)][agreeing].operator
+
+    def _findings(self, case: Case, purpose: str) -> Steps[list[Finding] | None]:
+        """Return what a run of the variant with another case finds; None where it gives no answer."""
+        variant = replace(self.planned.variant, case=case)
+        source = build(variant, limits=self.context.limits)
         if any(diagnostic.severity == "error" for diagnostic in source.diagnostics):
-            return
-        steps = replace(self, planned=replace(self.planned, variant=observed), source=source)
-        (outcome,) = yield from self._outcomes([steps._job("steps", self._isolation())])
-        findings, _ = outcomes.read(outcome, source)
-        self.operator = entering_operator(case, findings) or self.operator
+            return None
+        attempt = replace(self, planned=replace(self.planned, variant=variant), source=source)
+        (outcome,) = yield from self._outcomes([attempt._job(purpose, self._isolation())])
+        findings, doubt = outcomes.read(outcome, source)
+        return None if doubt or outcome.ended != "result" else findings
 
     def _run(self) -> Steps[Verdict]:
         """Run the variant until its verdict stands."""

@@ -69,6 +69,22 @@ def _values(step: Step) -> Value:
     return Items(refs) if step.unpack or len(refs) > 1 else refs[0]
 
 
+def first_steps(observed: Case, count: int) -> Case:
+    """Return an ``observed_case`` that ends after so many steps, with the values of the last of them as output.
+
+    Inputs and state that later steps alone use are returned too, since a case must use them.
+    """
+    values = observed.result.items[count - 1 : count] if isinstance(observed.result, Items) else ()
+    steps = [node for node in observed.chain[:count] if isinstance(node, Step)]
+    used = names_used(values_of(steps))
+    unused = names_used(values_of(observed.chain)) - used
+    used |= {*steps[-1].out}
+    chain = (replace(step, out=tuple(name if name in used else "_" for name in step.out)) for step in steps)
+    others = [Ref(item.name, (), item.span) for item in observed.inputs if item.name in unused]
+    others += [Ref("self", (item.name,), item.span) for item in observed.state if f"self.{item.name}" in unused]
+    return replace(observed, chain=tuple(chain), result=Items((*values, *others)))
+
+
 def entering_operator(case: Case, findings: Iterable[Finding]) -> str:
     """Return the operator of the first step whose value differs, by the findings of its ``observed_case``; else
     nothing."""
@@ -123,9 +139,15 @@ def first_operator(case: Case, findings: Iterable[Finding]) -> str:
     That is the step at a finding's place; the one that gives the output at its path, or wrote into it last; the first
     one that takes an input whose gradient or content is wrong; or the only one.
     """
+    number = first_step(case, findings)
+    return "" if number is None else [*steps_of(case.chain)][number].operator
+
+
+def first_step(case: Case, findings: Iterable[Finding]) -> int | None:
+    """Return the number of that step; None where the chain does not say."""
     steps = [*steps_of(case.chain)]
-    numbers = [number for finding in findings for number in (_number(case, steps, finding),) if number is not None]
-    return steps[min(numbers)].operator if numbers else ""
+    numbers = (_number(case, steps, finding) for finding in findings)
+    return min((number for number in numbers if number is not None), default=None)
 
 
 def _number(case: Case, steps: Sequence[Step], finding: Finding) -> int | None:

@@ -24,6 +24,14 @@ def chosen(folder: Path, chain: str = GELU) -> list[Variant]:
     return [*loaded(written(folder, TEXT % chain)).variants]
 
 
+OTHERS = """cases:
+  - name: a
+    inputs: {x: [4], y: [4]}
+    state: {c: {shape: [4], init: zeros}}
+    chain: [{torch.sin: $x, out: s}, torch.cos, {torch.add: [$_, $y]}, {torch.mul: [$_, $self.c]}, {torch.add: [$_, $s]}]
+"""
+
+
 def at(*paths: str, oracle: str = "value") -> dict[str, Any]:
     return {"findings": [{"oracle": oracle, "message": "it differs", "path": path} for path in paths]}
 
@@ -34,9 +42,6 @@ def at(*paths: str, oracle: str = "value") -> dict[str, Any]:
         (at("output[2]", "output[0]", "output[3]"), "of F.gelu"),
         (at("output[1][0]", "output[2]"), "of torch.sort"),
         (at("output[3]"), "of operator.mul"),
-        ({}, "somewhere before operator.mul"),
-        (at("output[0]", oracle="stride"), "somewhere before operator.mul"),
-        ({"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}, "somewhere before operator.mul"),
     ],
 )
 def test_the_first_step_that_differs_is_named(tmp_path: Path, steps: dict[str, Any], name: str) -> None:
@@ -48,6 +53,46 @@ def test_the_first_step_that_differs_is_named(tmp_path: Path, steps: dict[str, A
     assert event.signature == f"value {name} at inductor"
     (job,) = (job for job in engine.jobs if job.key.endswith(" steps"))
     assert "return [value_0, [s, value_1], value_2, value_3]" in job.source
+
+
+DEATH = {"ended": "signal", "signal": "SIGSEGV", "phase": "backend"}
+
+
+@pytest.mark.parametrize("steps", [{}, at("output[0]", oracle="stride"), DEATH])
+@pytest.mark.parametrize(
+    ("wrong_after", "asked", "name"),
+    [
+        (1, ["first-2", "first-1"], "of F.gelu"),
+        (2, ["first-2", "first-1"], "of torch.sort"),
+        (3, ["first-2", "first-3"], "of nn.Linear"),
+        (4, ["first-2", "first-3"], "of operator.mul"),
+        (0, ["first-2"], "somewhere before operator.mul"),
+    ],
+)
+def test_where_no_step_differs_the_chain_is_cut_short(
+    tmp_path: Path, steps: dict[str, Any], wrong_after: int, asked: list[str], name: str
+) -> None:
+    def script(job: Job, purpose: str) -> dict[str, Any]:
+        if not purpose.startswith("first-"):
+            return at("output") if purpose == "main" else steps if purpose == "steps" else {}
+        return at("output[0]") if int(purpose[6:]) >= wrong_after > 0 else {} if wrong_after else DEATH
+
+    _, engine, events = run(chosen(tmp_path), script)
+    assert verdicts(events)[0].signature == f"value {name} at inductor"
+    jobs = {purpose: job.source for job in engine.jobs if (purpose := job.key.rpartition(" ")[2]).startswith("first-")}
+    assert [*jobs] == asked
+    assert "torch.sort" in jobs["first-2"] and "mul" not in jobs["first-2"]
+    assert "return [[s, value_1]]" in jobs["first-2"]
+
+
+def test_what_later_steps_use_alone_is_returned_by_a_chain_that_is_cut_short(tmp_path: Path) -> None:
+    failing = {"main": at("output"), "first-3": at("output[0]")}
+    chosen = [*loaded(written(tmp_path, OTHERS)).variants]
+    _, engine, events = run(chosen, lambda job, purpose: failing.get(purpose, {}))
+    assert verdicts(events)[0].signature == "value of torch.add at inductor"
+    sources = {job.key.rpartition(" ")[2]: job.source for job in engine.jobs}
+    assert "return [value_1, self.c]" in sources["first-3"]
+    assert "h = torch.sin(x)\n        value_0 = torch.cos(h)\n        return [value_0, y, self.c]" in sources["first-2"]
 
 
 @pytest.mark.parametrize("chain", ["F.gelu", "{torch.neg: $x}, {Tensor.add_: [$_, 1]}, {operator.mul: [$_, 2]}"])
