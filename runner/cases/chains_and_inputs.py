@@ -23,6 +23,7 @@ from runner.cases.model import (
     Items,
     Literal,
     Node,
+    Ref,
     Step,
     Table,
     TensorLiteral,
@@ -527,6 +528,8 @@ def _is_number(node: YamlScalar) -> bool:
 
 # --- inputs: and state: ---
 
+MEMORY_FORMATS = ("channels_last", "channels_last_3d")
+"""Names that stand for a whole layout."""
 AFTER_LAYOUT = "after_layout"
 """The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
 _SOURCES = ("shape", "values", "view_of", "list", "dict", "python")
@@ -587,7 +590,7 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         view_of=scalar(keys.get("view_of"), str),
         items=tuple(itertools.chain(*parts)),
         python=parse_value(keys["python"], problems) if "python" in keys else None,
-        layout=parse_chain(keys.get("layout"), problems),
+        layout=_layout(keys.get("layout"), problems),
         requires_grad=bool(requires_grad),
         grad_after_layout=requires_grad == AFTER_LAYOUT,
         hidden=scalar(keys.get("hidden"), bool, default=False),
@@ -595,6 +598,15 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         keys=tuple(plain_text(str(entry.value), entry.span, problems) for entry, _ in table),
     )
     return [one]
+
+
+def _layout(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:
+    """The steps of a layout, which may be the name of a memory format."""
+    word = text_of(node)
+    if node is None or word not in MEMORY_FORMATS:
+        return parse_chain(node, problems)
+    keyword = ("memory_format", Constant(f"torch.{word}", node.span))
+    return (Step("Tensor.contiguous", Arguments((Ref("_", (), node.span),), (keyword,)), node.span),)
 
 
 def _parts(item: Input) -> Iterator[Input]:

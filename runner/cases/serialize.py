@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from runner.cases import expressions
-from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED
+from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED, MEMORY_FORMATS
 from runner.cases.kernels import launches
 from runner.cases.model import (
     Arguments,
@@ -263,10 +263,17 @@ def _input(item: Input) -> Any:
             device=item.device,
             requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
             hidden=item.hidden,
-            layout=chain_of(item.layout),
+            layout=_layout(item.layout),
         ),
     }
     return data["shape"] if list(data) == ["shape"] else data
+
+
+def _layout(nodes: Iterable[Node]) -> Any:
+    """The steps of a layout, or the name of the memory format that they give."""
+    steps = chain_of(nodes)
+    forms = {word: {"*": ["$_"], "memory_format": f"torch.{word}"} for word in MEMORY_FORMATS}
+    return next((word for word, form in forms.items() if steps == [{"Tensor.contiguous": form}]), steps)
 
 
 # --- the other keys -------------------------------------------------------------------------

@@ -102,6 +102,13 @@ def test_what_the_layout_makes_is_the_leaf(built: Built, item: str, lines: list[
     assert built.part(f"inputs: {{x: {item}}}", "make_inputs") == [*lines, "return [x]"]
 
 
+@pytest.mark.parametrize(("word", "size"), [("channels_last", "2, 3, 4, 5"), ("channels_last_3d", "2, 3, 4, 5, 6")])
+def test_a_memory_format_is_a_layout(built: Built, word: str, size: str) -> None:
+    source = built.part(f"inputs: {{x: {{shape: [{size}], layout: {word}}}}}", "make_inputs")
+    made, given = f"x = torch.randn({size})", f"x = x.contiguous(memory_format=torch.{word})"
+    assert source == [made, given, "return [x]"]
+
+
 def test_a_view_is_a_leaf_of_its_own(built: Built) -> None:
     keys = """
         inputs:

@@ -220,6 +220,13 @@ def test_a_class_alone_is_written_as_its_name(files: Files) -> None:
         assert "expect: {raises: IndexError}" in case_text(case) and case.expect.raises == Raises("IndexError")
 
 
+def test_a_memory_format_is_written_as_its_name(files: Files) -> None:
+    steps = "[{Tensor.contiguous: {'*': [$_], memory_format: torch.channels_last_3d}}]"
+    for layout in ("channels_last_3d", steps):
+        case = read(files.write("a.spec.yaml", files.case_text(f"inputs: {{x: {{shape: [2], layout: {layout}}}}}")))
+        assert "layout: channels_last_3d}" in case_text(case)
+
+
 def test_params_are_put_in(files: Files) -> None:
     (variant,) = files.variants("""
         params: {n: [4], scale: [0.5]}

@@ -78,6 +78,8 @@ WRONG_CASES = {
     "inputs: {x: {init: {uniform: [0, 1], ones: 1}}}": ["3:42: expected one key, found uniform, ones"],
     "inputs: {x: {init: {randint: [0]}}}": ["3:34: expected exactly 2 entries, found 1 | such as [0, 10]"],
     "inputs: {x: {shape: [2], dtype: float31}}": ["3:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float31' | did you mean 'float32'?"],
+    "inputs: {x: {shape: [2], layout: channel_last}}": ["3:38: expected channels_last, channels_last_3d or a list of steps, found the text 'channel_last'"],
+    "inputs: {x: {shape: [2], layout: {torch.t: }}}": ["3:38: expected channels_last, channels_last_3d or a list of steps, found a mapping"],
     "inputs: {x: {shape: [2], requires_grad: yes}}": ["3:45: expected true, false or after_layout, found the text 'yes' | in YAML 1.2 yes is text: write true or false"],
     "chain: F.relu": ["3:12: expected a list, found the text 'F.relu' | such as [F.relu, {torch.add: [$_, 1]}]"],
     "chain: []": ["3:12: expected at least one entry, found none"],
