@@ -32,7 +32,7 @@ from runner.diagnostics import shown_file, source_line
 from runner.record.events import Event, Key, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
 from runner.report.failure import Source, headline, render_failure
 from runner.report.handlers import Dialect, LiveFile, Options
-from runner.report.table import several_environments
+from runner.report.table import excess, several_environments
 from runner.text import TEXT_LIMIT, cap, clean, in_line, one_line, seconds
 
 KINDS = {
@@ -126,6 +126,7 @@ def facts_of(event: VariantPlanned | VariantFinished) -> tuple[tuple[str, str], 
     """Return the properties of a testcase: name and one line of text."""
     values = {name: getattr(event, name, "NOT-RUN" if name == "verdict" else None) for name in _FACTS}
     words = {name: ", ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    words["excess"] = excess(event) if isinstance(event, VariantFinished) else ""
     facts = [
         (name, value)
         for name, value in words.items()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.contract.oracles import UNCOMPARED, UNCOMPARED_NOTE, is_excuse
+from runner.contract.oracles import EXPLAINED, UNCOMPARED, UNCOMPARED_NOTE, is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
 from runner.text import draw_table, in_line, number, one_line, plural
 from runner.verdict.signature import worst_findings
@@ -31,16 +31,26 @@ def uncompared(event: VariantFinished) -> tuple[str, ...]:
     return tuple(note.removesuffix(UNCOMPARED_NOTE) for note in event.notes if note.endswith(UNCOMPARED_NOTE))
 
 
-def star_line(events: Iterable[VariantFinished]) -> str:
-    """Return the line below a table that says what excused its passes, and what of them was not compared, each with how
-    many; empty where all is plain."""
+def excess(event: VariantFinished) -> str:
+    """Return how far a pass with an excuse lies outside the tolerance, and what excused it, as its notes say it; empty
+    for any other result."""
+    names = tuple(label.removeprefix(EXPLAINED) for label in excuses(event))  # how such a note ends
+    return "; ".join(note for note in event.notes if note.endswith(names))
+
+
+def star_lines(events: Iterable[VariantFinished]) -> list[str]:
+    """Return the lines below a table that say what excused its passes, and what of them was not compared, each with how
+    many; then how far each lies outside the tolerance. Empty where all is plain."""
     finished = list(events)
     parts = (
         ("values lie outside the tolerance and still pass", Counter(label for e in finished for label in excuses(e))),
         ("not compared", Counter(part for e in finished for part in uncompared(e))),
     )
     words = [f"{title}: {_counted(counts)}" for title, counts in parts if counts]
-    return one_line(f"{STARRED}: {'; '.join(words)}") if words else ""
+    rows = [f"{event.id}: {text}" for event in finished if (text := excess(event))]
+    more = [f"and {len(rows) - _LABELS} more"] if len(rows) > _LABELS else []
+    lines = [one_line(f"{STARRED}: {'; '.join(words)}")] if words else []
+    return lines + [f"  {one_line(row)}" for row in rows[:_LABELS] + more]
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -180,8 +190,8 @@ def render_table(
                 continue
             text = _draw(grid.columns, section, width, paint)
             parts.append(f"{in_line(section.suite)}\n{text}" if titled else text)
-    if stars := star_line(event for event in events if isinstance(event, VariantFinished)):
-        parts.append(stars)
+    if stars := star_lines(event for event in events if isinstance(event, VariantFinished)):
+        parts.append("\n".join(stars))
     if shortened:
         rows_shown = sum(len(section.rows) for section in grid.sections)
         first = f" (the first {rows_shown:,} of them)" if rows_shown == limit else ""

@@ -431,7 +431,7 @@ class _Attempt:
         chosen = {finding.choice for finding in self.findings}
         self.notes += [explained.choice_note(name, runs) for name, runs in self.pinned.items() if name in chosen]
         if self.policies:
-            self.notes += [f"{headline(f)} (passes under {', '.join(self.policies)})" for f in self.findings]
+            self.notes += [f"{headline(f)}; passes under {', '.join(self.policies)}" for f in self.findings]
             self.findings = []
         known = not self.context.settings.no_known
         return decide(self.planned.variant, self.planned.environment.torch, self.findings, self.doubt, known)

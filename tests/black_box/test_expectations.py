@@ -96,6 +96,9 @@ def test_a_pass_by_float64_has_a_star_and_a_line_that_says_why(explained: Result
     assert re.search(r"::excused\[float32,cpu\] +PASS\*\n", table)
     assert re.search(r"::plain\[float32,cpu\] +PASS\n", table)
     assert "PASS*: values lie outside the tolerance and still pass: nearer-to-float64 (1)\n" in table
+    assert re.search(
+        r"\n  \S+::excused\S+: output: \d+ of \d+ elements lie outside .* allows: nearer-to-float64\n", table
+    )
     assert "3 passed in " in table
 
 

@@ -73,6 +73,12 @@ def text_of(page: Path) -> str:
     return Read(page.read_text()).text
 
 
+def test_a_pass_outside_the_tolerance_says_how_far_it_is(tmp_path: Path) -> None:
+    note = "output: 3 of 9 elements lie outside the tolerance: within-float64-noise"
+    event = finished("PASS", "a", labels=("within-float64-noise",), notes=(note,))
+    assert f"{event.id}: {note}" in text_of(site_of(tmp_path, run(event)) / "index.html")
+
+
 def many(count: int, red: int) -> list[Event]:
     """A run of ``count`` variants of two backends, the first ``red`` of which fail."""
     plan, results = [], []

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from runner.record.events import Event
-from runner.report.table import build_grid, compared_lines, render_table, uncompared, wrap_id
+from runner.report.junit import facts_of
+from runner.report.table import build_grid, compared_lines, render_table, star_lines, uncompared, wrap_id
 from tests.report.events_sample import every_verdict, failure, finished, planned, started
 
 
@@ -44,6 +47,23 @@ def test_a_pass_with_an_excuse_has_a_star_and_one_line_names_the_labels() -> Non
     painted = render_table(events, paint=lambda cell, verdict: f"<{cell}|{verdict}>")
     assert "<PASS*|PASS>" in painted
     assert "PASS*" not in render_table([planned(), failure(labels=labels), finished("XFAIL", "x", labels=labels)])
+
+
+def test_a_pass_with_an_excuse_says_how_far_outside_it_is() -> None:
+    notes = ("output: 3 of 9 elements lie outside the tolerance, the worst is off by 2.1 times what it allows: within-float64-noise",
+             "value at output: 1 of 4 elements differ; passes under torch._inductor.config.emulate_precision_casts")  # fmt: skip
+    labels = ("within-float64-noise", "explained-by-emulate_precision_casts")
+    events = [
+        finished("PASS", "a", labels=labels[:1], notes=(*notes[:1], "something else")),
+        finished("PASS", "b", labels=labels[1:], notes=notes[1:]), finished("PASS", "c", notes=notes),
+    ]  # fmt: skip
+    _, *lines = star_lines(events)
+    assert lines == [f"  {event.id}: {note}" for event, note in zip(events[:2], notes, strict=True)]
+    assert "\n".join(lines) in render_table([planned("a"), planned("b"), planned("c"), *events])
+    many = star_lines(replace(events[0], id=f"x{number}") for number in range(25))
+    assert (len(many), many[-1]) == (22, "  and 5 more")
+    (fact,) = [value for name, value in facts_of(events[0]) if name == "excess"]
+    assert fact == notes[0] and "excess" not in dict(facts_of(events[2]))
 
 
 def test_a_pass_of_which_a_part_is_not_compared_has_a_star_and_the_line_names_the_part() -> None:

@@ -241,7 +241,7 @@ def test_a_difference_that_a_policy_explains_passes_with_a_label(tmp_path: Path)
     assert engine.jobs[-1].config == {EMULATE_CASTS: True} and engine.jobs[-1].backend["backend"] == "inductor"
     (event,) = verdicts(events)
     assert (event.verdict, event.findings, event.labels) == ("PASS", (), ("explained-by-emulate_precision_casts",))
-    assert event.notes == (f"value at call 0, output: it differs (passes under {EMULATE_CASTS})",)
+    assert event.notes == (f"value at call 0, output: it differs; passes under {EMULATE_CASTS}",)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps
 from runner.report.failure import Group, commands_of, headline, properties_of, shown_rows, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import GROUPS, Declared, Results, declared_of, results_of
-from runner.report.table import cell_text, several_environments, star_line
+from runner.report.table import cell_text, several_environments, star_lines
 from runner.templates import read_file, render_template, template
 from runner.text import cap, clean, duration, in_line, one_line, plural, seconds, visible
 from runner.verdict.stages import in_order
@@ -117,7 +117,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         "sections": (),
         "is_long": len(rows) > _MANY,
         "left_out": 0,
-        "stars": star_line(results.finished),
+        "stars": star_lines(results.finished),
         "problem": one_line(declared.problem, 600),
     }
     for most in (GROUPS, GROUPS // 10, 1):  # markup makes hostile text longer

@@ -134,6 +134,16 @@ def lies_within(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Toleranc
     return _scan(eager, compiled, tolerance).is_within
 
 
+def describe_excess(eager: torch.Tensor, compiled: torch.Tensor, tolerance: Tolerance) -> str:
+    """Return how many elements lie outside the tolerance of eager's, and how far the worst; empty if all lie within."""
+    scan = _scan(eager, compiled, tolerance)
+    parts = [f"{scan.other_class} of {eager.numel()} elements have another NaN or infinity"] * bool(scan.other_class)
+    if scan.mismatched:
+        far = f"the worst is off by {scan.worst_ratio:.3g} times what it allows"
+        parts.append(f"{scan.mismatched} of {eager.numel()} elements lie outside the tolerance, {far}")
+    return "; ".join(parts)
+
+
 def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two dense CPU tensors are the same, bit for bit; any NaN equals any other."""
     are_alike = (first.dtype, first.shape) == (second.dtype, second.shape)

@@ -79,7 +79,14 @@ class Evidence:
             self.labels.append(UNSPECIFIED)
         reasons = "; ".join(f"{name}: {sentence}" for name, sentence in self.undefined.operators.items())
         what = f"{count} of {number} elements differ and have" if number else "whether it raises has"
-        self.note(f"{where}: {what} no defined value ({reasons})")
+        self.note(f"{where}: {what} no defined value ({reasons}): {UNSPECIFIED}")
+
+    def pass_outside(self, where: str, label: str, excess: str) -> None:
+        """Add the label that excuses a place outside the tolerance, and note how far outside it is."""
+        if label not in self.labels:
+            self.labels.append(label)
+        if excess:
+            self.note(f"{where}: {excess}: {label}")
 
     def leave_out(self, where: str, problem: str, oracle: str) -> None:
         """Note that a place is not compared. It has a label too, unless it has no elements or the case ignores them."""

@@ -19,6 +19,7 @@ from runner.worker.comparison.compare import (
     Movement,
     compare_small_tensors,
     compare_values,
+    describe_excess,
     equal_bits,
     lies_within,
     same_python,
@@ -275,7 +276,7 @@ def _element_findings(
     """
     eager, compiled = elements(eager_leaf), elements(compiled_leaf)
     assert eager is not None and compiled is not None
-    path = eager_leaf.path
+    observed, path = compiled, eager_leaf.path
     where = evidence.where(call, path)
     wide = evidence.reference
     tolerance = evidence.job.tolerance or {}
@@ -337,7 +338,7 @@ def _element_findings(
         if domain is not None:
             plausible = domain.holds(compiled, dtype)
             undefined = plausible if undefined is None else undefined | plausible
-            compiled = torch.where(undefined, eager, compiled)
+            compiled = torch.where(undefined, eager, observed)
             result = compare_values(eager, compiled, bounds, *measures)
             result = result if result.differences else Comparison(label=ROUNDING)
     if is_default and result == Comparison() and eager.numel() and sensitivity.is_measured(dtype):
@@ -347,8 +348,8 @@ def _element_findings(
     if wide.overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED
         evidence.note(f"eager overflows in {wide.overflow}, where float64 has numbers")
-    if label is not None and label not in evidence.labels:
-        evidence.labels.append(label)
+    if label is not None:
+        evidence.pass_outside(where, label, describe_excess(eager, observed, bounds))
     name = str(dtype).removeprefix("torch.")
     claimed = (tolerance.get("precision") or {}).get(name)
     for difference in result.differences:

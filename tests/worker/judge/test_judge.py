@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -831,6 +832,9 @@ def test_float64_labels_what_it_excuses():
     body = "return ((x + 4096.0) - 4096.0) + 0 * x" + "\n"
     record = run(source(body), "planted:tiny_noise")
     assert record["findings"] == [] and record["labels"] == ["within-float64-noise"]
+    (note,) = record["notes"]
+    text = r"output: \d+ of \d+ elements lie outside the tolerance, the worst is off by \S+ times what it allows"
+    assert re.fullmatch(rf"{text}: within-float64-noise", note)
 
 
 def test_a_case_may_do_without_float64():
