@@ -30,14 +30,18 @@ from runner.generate.generator import (
     write_suite,
 )
 from runner.hunt.groups import (
+    CASE,
     HUNT_FILE,
     NOW,
+    REDUCED,
+    REPORT,
     SHIPPED,
     Group,
     Head,
     State,
     activity,
     append_line,
+    folder_of,
     groups_of,
     is_hunt,
     known_groups,
@@ -48,8 +52,9 @@ from runner.hunt.groups import (
     write_empty_triage,
 )
 from runner.hunt.hunt import Bounds, Guidance, Hunt, Rounds, settings_for
+from runner.quote import operand, shell_word, shell_words
 from runner.record.store import LOCK, lock, output_folder
-from runner.session.plan import find_environments
+from runner.session.plan import find_environments, order_words
 from runner.session.settings import COUNT, MANY, RunSettings
 from runner.text import duration, plural
 
@@ -265,7 +270,7 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
     setting("device"),
     setting("python", help="the Python whose torch draws and runs the cases (default: this one)"),
     setting("shard", help="do the M-th of every N rounds, beside hunts of the same seed elsewhere"),
-    setting("jobs", "engine", "address"),
+    setting("imports", "jobs", "engine", "address"),
     epilog=_HUNT,
 )
 def run_hunt(arguments: argparse.Namespace) -> int:
@@ -277,7 +282,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     hunts = [path for path in arguments.known if is_hunt(path)]
     places = known_groups(hunts)
     if arguments.status is not None:
-        return _status(Path(arguments.status), places)
+        return _status(Path(arguments.status), places, arguments.python)
     if arguments.budget is None and arguments.rounds is None:
         raise exit_codes.UsageError("--budget or --rounds says when the hunt ends")
     settings = settings_for(settings_of(arguments))
@@ -314,10 +319,11 @@ def run_hunt(arguments: argparse.Namespace) -> int:
             progress.end()
     groups = hunt.groups()
     console.output(render(hunt_state, groups))
+    code = _end(folder, hunt_state.head, groups, arguments.python)
     if interrupted:
         console.message("runner: interrupted: the same command goes on")
         return exit_codes.INTERRUPTED
-    return _code(groups)
+    return code
 
 
 EVERY = 5.0
@@ -345,18 +351,41 @@ class _Sayer:
             console.message(f"[{duration(now - self._began)}] {text}")
 
 
-def _status(folder: Path, places: Mapping[str, str]) -> int:
+def _status(folder: Path, places: Mapping[str, str], pythons: Sequence[str]) -> int:
     """Print the status of a hunt. Its exit code is that of the hunt."""
     hunt_state = read_state(folder)
     if hunt_state is None:
         raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {HUNT_FILE}")
     groups = groups_of(hunt_state, places, read_triage(folder))
     console.output(render(hunt_state, groups, activity(folder)))
-    return _code(groups)
+    return _end(folder, hunt_state.head, groups, pythons)
 
 
-def _code(groups: list[Group]) -> int:
-    return exit_codes.FAILED if any(group.is_new for group in groups) else exit_codes.OK
+def _end(folder: Path, head: Head, groups: Sequence[Group], pythons: Sequence[str]) -> int:
+    """Print the folder of the worst new group with the command that comes next, and return the hunt's exit code."""
+    worst = next((group for group in groups if group.is_new), None)
+    if worst is None:
+        return exit_codes.OK
+    own = Path(operand(shown_path(str(folder_of(folder, worst.id)))))
+    console.output(f"worst: {shell_word(own)}\nnext: {shell_words(_next_words(own, head, worst, pythons))}")
+    return exit_codes.FAILED
+
+
+def _next_words(own: Path, head: Head, group: Group, pythons: Sequence[str]) -> list[str]:
+    """Return a command that says more of a group: its report where there is one, else what leads to it."""
+    if group.report is not None and not group.report.problem:
+        return ["cat", str(own / REPORT)]
+    drawn = f"{own / CASE}::{group.first.id.partition('::')[2]}"
+    backends = tuple(name for name in head.backend if drawn.endswith(f"@{name}"))
+    settings = RunSettings(
+        backend=backends, device=head.device, python=tuple(pythons), imports=head.imports,
+        allow_python=head.allow_python
+    )  # fmt: skip
+    options = settings.flags("backend", "python", "imports", "allow_python")
+    if group.reduction is not None and not group.reduction.problem:
+        return [*order_words(), "runner", "issue", str(own / REDUCED), *options]
+    name = "run" if group.reduction is not None else "reduce"  # of what fails in company alone no case is smaller
+    return [*order_words(), "runner", name, drawn, *options, *settings.flags("device")]
 
 
 def _folder(output: str) -> Path:
@@ -388,6 +417,7 @@ def _head(arguments: argparse.Namespace, settings: RunSettings, torch: str) -> H
         settings.backend, settings.device, (arguments.shard.index, arguments.shard.count) if arguments.shard else (),
         arguments.guided or bool(arguments.mutate) or arguments.coverage_lines, tuple(arguments.mutate),
         arguments.coverage_lines, arguments.timeout or 0.0, settings.allow_python, arguments.twins,
+        settings.imports,
     )  # fmt: skip
 
 
@@ -404,7 +434,7 @@ def _state(folder: Path, head: Head, batch: int | None) -> State:
         write_empty_triage(folder)
         return State(head)
     names = ("seed", "profile", "ops", "depth", "backend", "device", "guided", "mutate", "lines", "timeout",
-             "allow_python", "twins", "shard", "torch", "batch")  # fmt: skip
+             "allow_python", "twins", "imports", "shard", "torch", "batch")  # fmt: skip
     asked = replace(head, batch=batch or found.head.batch)
     if changes := [name for name in names if getattr(found.head, name) != getattr(asked, name)]:
         values = ", ".join(f"{name} was {getattr(found.head, name)!r}" for name in changes)

@@ -73,6 +73,7 @@ class Head:
     timeout: float = 0.0  # seconds that a variant may take; 0 for what variants have otherwise
     allow_python: bool = False  # models in Python are changed too
     twins: bool = False  # a part of the cases has a twin
+    imports: tuple[str, ...] = ()  # modules that every worker imports first
     layout: int = LAYOUT
 
 
@@ -573,7 +574,8 @@ def render(state: State, groups: Sequence[Group], now: str = "") -> str:
     pending, unreported = sum(group.is_pending for group in groups), sum(group.is_unreported for group in groups)
     remaining = [f"{plural(pending, 'group')} to reduce"] if pending else []
     remaining += [f"{plural(unreported, 'report')} to write"] if unreported else []
-    lines.append(f"remaining: {', '.join(remaining) or 'nothing'}")
+    more = "; the same command with a larger --budget goes on" * bool(remaining)
+    lines.append(f"remaining: {', '.join(remaining) or 'nothing'}{more}")
     lines += [f"running: {now}"] if now else []
     return "\n".join(lines)
 

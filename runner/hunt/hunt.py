@@ -695,7 +695,9 @@ class Hunt:
                 if remaining < min(least, self.bounds.each):
                     waiting = []
                 beside = min(width, len(running) + len(waiting))
-                for group in waiting[: width - len(running)]:
+                free = width - len(running)
+                starting, waiting = waiting[:free], waiting[free:]
+                for group in starting:
                     share = Share(min(remaining, self.bounds.each), max(1, slots // beside), beside)
                     running[pool.submit(work, group, share, tick)] = group.id
                 if not running:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +80,15 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     assert f"{own.name}: report written" in first.err
     script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
     assert script.returncode == 1
+
+    for count, name in ((2, "reduce"), (3, "issue")):  # what a hunt prints that ends before
+        cut = tmp_path / f"cut {count}"
+        shutil.copytree(tmp_path / "h", cut)
+        lines = (cut / "hunt.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (cut / "hunt.jsonl").write_text("".join(lines[:count]), encoding="utf-8")
+        printed = run_in(tmp_path, "hunt", "--status", cut.name).out.rpartition("next: runner ")[2]
+        words = shlex.split(printed)
+        assert words[0] == name and run_in(tmp_path, *words, limit=LIMIT).code in (0, 1), printed
 
     for number, code in ((signal.SIGINT, 2), (signal.SIGKILL, -signal.SIGKILL)):
         (tmp_path / "h" / "rounds" / "00001.spec.yaml").unlink(missing_ok=True)

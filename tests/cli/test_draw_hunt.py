@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,11 +15,11 @@ from runner.cli import draw
 from runner.cli.main import main
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
-from runner.hunt.groups import HUNT_FILE, Head, Reduction, Report, Round, append_line
+from runner.hunt.groups import HUNT_FILE, Head, Line, Reduction, Report, Round, append_line
 from runner.record.store import lock
 from runner.session.plan import Environment
 from tests.handmade import Dig
-from tests.hunt.samples import HEAD, A, red, round_of
+from tests.hunt.samples import HEAD, A, B, red, round_of
 
 
 @pytest.fixture
@@ -115,6 +116,33 @@ def test_what_is_done_is_told_again_every_few_seconds_and_by_status_while_the_hu
     assert "running" not in capsys.readouterr().out, "it has ended"
 
 
+DRAWN = "h/groups/aaaaaaaa/case.spec.yaml::case_0[float32,cpu]@mine:compile"
+OPTIONS = "--backend mine:compile --import mine"
+
+
+@pytest.mark.parametrize(
+    ("lines", "command"),
+    [
+        ((), f"runner reduce '{DRAWN}' {OPTIONS}"),
+        ((Reduction(A, 1.0, "no case fails alike"),), f"runner run '{DRAWN}' {OPTIONS}"),
+        ((Reduction(A, 1.0),), f"runner issue h/groups/aaaaaaaa/reduced.spec.yaml {OPTIONS}"),
+        ((Reduction(A, 1.0), Report(A, 1.0)), "cat h/groups/aaaaaaaa/report.md"),
+    ],
+)
+def test_the_end_names_the_folder_of_the_worst_group_and_the_next_command(
+    lines: tuple[Line, ...], command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "h").mkdir()
+    worst = replace(red(A), id="rounds/00000.spec.yaml::case_0[float32,cpu]@mine:compile")
+    head = replace(HEAD, backend=("inductor", "mine:compile"), imports=("mine",))
+    for line in (head, round_of(0, red(B, severity="alias"), worst), *lines):
+        append_line(tmp_path / "h", line)
+    assert main(["hunt", "--status", "h"]) == 1
+    assert capsys.readouterr().out.endswith(f"\nworst: h/groups/aaaaaaaa\nnext: {command}\n")
+
+
 def test_an_interrupted_hunt_ends_with_2_and_goes_on(
     plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +184,7 @@ def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..
         (["--rounds", "1", "--seed", "7", "--shard", "2/3"], "shard was ()"),
         (["--rounds", "1", "--seed", "7", "--allow-python"], "allow_python was False"),
         (["--rounds", "1", "--seed", "7", "--twins"], "twins was False"),
+        (["--rounds", "1", "--seed", "7", "--import", "mine"], "imports was ()"),
     ],
 )
 def test_wrong_arguments_are_refused(
