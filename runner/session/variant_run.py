@@ -26,6 +26,7 @@ from runner.verdict.operators import (
     entering_operator,
     first_step,
     first_steps,
+    has_writes,
     named_part,
     observed_case,
     uncertain,
@@ -142,7 +143,7 @@ class _Attempt:
     def run(self) -> Steps[Verdict]:
         """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that.
 
-        Where a value is wrong, the values of all steps are looked at once, so that no later operator is blamed.
+        Where a value is wrong, the values of earlier steps are looked at, so that no later operator is blamed.
         """
         verdict = yield from self._run()
         if verdict.word == "FAIL" and self.findings and not self.is_stale(verdict):
@@ -156,8 +157,10 @@ class _Attempt:
         case = observed_case(variant.case) if self.operator.startswith(BEFORE) else None
         if case is None:
             return
-        operator = entering_operator(case, (yield from self._findings(case, "steps")) or ())
-        self.operator = operator or (yield from self._last_operator(case, worst)) or self.operator
+        findings = None if has_writes(case) else (yield from self._findings(case, "steps"))
+        self.operator = (
+            entering_operator(case, findings or ()) or (yield from self._last_operator(case, worst)) or self.operator
+        )
 
     def _last_operator(self, observed: Case, worst: list[Finding]) -> Steps[str]:
         """Return the operator of a step such that the chain's value differs after it, and agrees after the step before.

@@ -48,12 +48,12 @@ from its argument on, for a gradient."""
 def observed_case(case: Case) -> Case | None:
     """Return the case with the values of all its steps as outputs, in their order.
 
-    None where that tells nothing: for one step, blocks, steps that write, and names that are given twice.
+    None where that tells nothing: for one step, blocks, and names that are given twice.
     """
     steps = [node for node in case.chain if isinstance(node, Step)]
     names = [name for step in steps for name in step.out if name != "_"]
     is_plain = len(steps) == len(case.chain) > 1 and len(names) == len({*names})
-    if not is_plain or any(_targets(step) for step in steps) or any(name.startswith("self.") for name in names):
+    if not is_plain or any(name.startswith("self.") for name in names):
         return None
     free = (name for number in itertools.count() if (name := f"value_{number}") not in names)
     named = [
@@ -67,6 +67,11 @@ def observed_case(case: Case) -> Case | None:
 def _values(step: Step) -> Value:
     refs = tuple(Ref(name, (), step.span) for name in step.out)
     return Items(refs) if step.unpack or len(refs) > 1 else refs[0]
+
+
+def has_writes(case: Case) -> bool:
+    """Return whether a step of the chain writes, so that the value of an earlier one may be another at the end."""
+    return any(_targets(step) for step in steps_of(case.chain))
 
 
 def first_steps(observed: Case, count: int) -> Case:

@@ -95,12 +95,19 @@ def test_what_later_steps_use_alone_is_returned_by_a_chain_that_is_cut_short(tmp
     assert "h = torch.sin(x)\n        value_0 = torch.cos(h)\n        return [value_0, y, self.c]" in sources["first-2"]
 
 
-@pytest.mark.parametrize("chain", ["F.gelu", "{torch.neg: $x}, {Tensor.add_: [$_, 1]}, {operator.mul: [$_, 2]}"])
-def test_one_step_and_steps_that_write_are_not_looked_at(tmp_path: Path, chain: str) -> None:
-    _, engine, events = run(chosen(tmp_path, chain), lambda job, purpose: at("output") if purpose == "main" else {})
+def test_one_step_is_not_looked_at(tmp_path: Path) -> None:
+    _, engine, events = run(chosen(tmp_path, "F.gelu"), lambda job, purpose: at("output") if purpose == "main" else {})
+    assert engine.asked()[-1][0] not in ("steps", "first-1")
+    assert verdicts(events)[0].signature == "value of F.gelu at inductor"
+
+
+@pytest.mark.parametrize(("wrong_after", "name"), [(1, "torch.neg"), (2, "torch.add"), (3, "operator.mul")])
+def test_a_chain_that_writes_is_cut_short(tmp_path: Path, wrong_after: int, name: str) -> None:
+    script = {"main": at("output")} | {f"first-{count}": at("output[0]") for count in range(wrong_after, 3)}
+    variants = chosen(tmp_path, "{torch.neg: $x}, {Tensor.add_: [$_, 1]}, {operator.mul: [$_, 2]}")
+    _, engine, events = run(variants, lambda job, purpose: script.get(purpose, {}))
     assert not any(job.key.endswith(" steps") for job in engine.jobs)
-    named = "of F.gelu" if chain == "F.gelu" else "somewhere before operator.mul"
-    assert verdicts(events)[0].signature == f"value {named} at inductor"
+    assert verdicts(events)[0].signature == f"value of {name} at inductor"
 
 
 def test_a_gradient_is_not_named_after_the_operator_that_takes_the_input(tmp_path: Path) -> None:
