@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.builder import callers, operators
-from runner.cases import case, expressions, torch_names
+from runner.cases import case, expressions, operator_names, torch_names
 from runner.cases.model import DTYPES
 from runner.cases.yaml.schema import load_schema
 from runner.session.collect import load
@@ -245,10 +245,10 @@ def _python_operators() -> str:
         return ", ".join(f"`{word}` `{sign.strip()}`" for word, sign in words.items())
 
     rows = [
-        ("two operands", "`operator.mul: [$_, 2]`", signs(operators.BINARY)),
-        ("one operand", "`operator.neg`", signs(operators.UNARY)),
-        ("in place", "`operator.iadd: [$x, 1]`", signs(operators.IN_PLACE)),
-        ("others", "`operator.getitem: [$x, 0]`", _words(operators.SPECIAL)),
+        ("two operands", "`operator.mul: [$_, 2]`", signs(operator_names.BINARY)),
+        ("one operand", "`operator.neg`", signs(operator_names.UNARY)),
+        ("in place", "`operator.iadd: [$x, 1]`", signs(operator_names.IN_PLACE)),
+        ("others", "`operator.getitem: [$x, 0]`", _words(operator_names.SPECIAL)),
     ]
     return _markdown(("kind", "such as", "words"), rows)
 
@@ -278,11 +278,11 @@ def _settings() -> str:
 _OTHERS: dict[str, Callable[[], str]] = {
     "dtypes": lambda: _words(DTYPES) + "\n",
     "constants": lambda: _words(f"torch.{name}" for name in sorted(operators.constants() - set(DTYPES))) + "\n",
-    "subnamespaces": lambda: _words(f"torch.{name}" for name in operators.SUBNAMESPACES) + "\n",
-    "extra operators": lambda: _words(operators.EXTRA) + "\n",
+    "subnamespaces": lambda: _words(f"torch.{name}" for name in operator_names.SUBNAMESPACES) + "\n",
+    "extra operators": lambda: _words(operator_names.EXTRA) + "\n",
     "attributes of values": lambda: _words(sorted(operators.ATTRIBUTES_OF_VALUES)) + "\n",
-    "builtins": lambda: _words(f"builtin.{name}" for name in operators.BUILTINS) + "\n",
-    "contexts": lambda: _words(operators.CONTEXTS) + "\n",
+    "builtins": lambda: _words(f"builtin.{name}" for name in operator_names.BUILTINS) + "\n",
+    "contexts": lambda: _words(operator_names.CONTEXTS) + "\n",
     "attributes of callers": lambda: _words(sorted(case.OF_SUBMODULES)) + "\n",
     "optimizers": lambda: _words(case.OPTIMIZERS) + "\n",
     "contexts of callers": lambda: _words(callers.CONTEXTS) + "\n",

@@ -19,7 +19,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-from runner.builder.operators import CHECKED, SUBNAMESPACES, Operator, resolve
+from runner.builder.operators import CHECKED, Operator, resolve
+from runner.cases.operator_names import SUBNAMESPACES
 from runner.cases.torch_names import inventory
 from runner.worker.torch_private.operator_database import entries
 

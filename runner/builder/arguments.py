@@ -28,12 +28,13 @@ from runner.cases.model import (
     change_parts,
     values_of,
 )
+from runner.cases.operator_names import UNARY
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.texts import split, yaml_arguments
 from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 
-_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operators.UNARY)
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *UNARY)
 _WORDS = ("mean", "sum", "prod", "amin", "amax", "max", "min", "fro", "nuc")
 """Texts that operators take in a place, even where something has this name."""
 _PYTHON = {"None": None, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}

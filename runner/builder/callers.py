@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
-from runner.builder import operators
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, call
+from runner.cases import operator_names
 from runner.cases.case import FUNCTIONS, MODES, OF_SUBMODULES
 from runner.cases.model import Call, Case, Change, Function, TensorLiteral
 from runner.cases.problems import Problems
@@ -22,7 +22,7 @@ from runner.files import read_text
 from runner.quote import dotted_name, identifier, literal, torch_flag
 
 CONTEXTS = (
-    *(name for name in operators.CONTEXTS if name != "torch.device"),
+    *(name for name in operator_names.CONTEXTS if name != "torch.device"),
     "torch.autograd.detect_anomaly",
     "torch.autograd.graph.save_on_cpu",
 )

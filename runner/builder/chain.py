@@ -29,6 +29,7 @@ from runner.cases.model import (
     With,
     places_made,
 )
+from runner.cases.operator_names import BINARY, IN_PLACE, SPECIAL, UNARY
 from runner.cases.twins import doubled_value, gives_fresh
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
@@ -286,7 +287,7 @@ class ChainWriter:
         values = step.arguments.positional
         operands = [self.scope.look_up("_", step.span)] if step.arguments.bare else []
         operands += map(self.render.operand, values)
-        operand_count = 2 if word in operators.BINARY else 1 if word in operators.UNARY else operators.SPECIAL[word]
+        operand_count = 2 if word in BINARY else 1 if word in UNARY else SPECIAL[word]
         if step.arguments.keywords or (operand_count is not None and len(operands) != operand_count) or not operands:
             message = f"{step.operator} takes {operand_count or 'some'} operands, not {len(operands)}"
             return self._without_operands(step, message, complete_call(step) if len(operands) == 1 else "")
@@ -301,16 +302,16 @@ class ChainWriter:
                 return f"{_receiver(operands[0])}.__index__()"
             case "truth" | "abs":
                 return f"{'bool' if word == 'truth' else word}({operands[0]})"
-        if word in operators.UNARY:
-            return f"{operators.UNARY[word]}{operands[0]}"
-        return f"{operands[0]} {operators.BINARY[word]} {operands[1]}"
+        if word in UNARY:
+            return f"{UNARY[word]}{operands[0]}"
+        return f"{operands[0]} {BINARY[word]} {operands[1]}"
 
     def _subscript(self, value: Value) -> str:
         return self.render.index(value) if isinstance(value, Index) else self.render.value(value)
 
     def _statement(self, step: Step, word: str) -> bool:
         """``a += b``, ``x[i] = v``, ``del x[i]``: written as such, because a call of them breaks the graph."""
-        if word not in operators.IN_PLACE and word not in ("setitem", "delitem"):
+        if word not in IN_PLACE and word not in ("setitem", "delitem"):
             return False
         values = step.arguments.positional
         argument_count = 3 if word == "setitem" else 2
@@ -324,14 +325,14 @@ class ChainWriter:
         target, name = self.render.reference(values[0]), values[0].name
         if name in self.scope.params and name not in self.scope.variables:
             return self.scope.problems.refuse(True, step.span, f"${name} is a param, which no step changes")
-        if word not in operators.IN_PLACE:
+        if word not in IN_PLACE:
             place = f"{target}[{self._subscript(values[1])}]"
             text = f"del {place}" if word == "delitem" else f"{place} = {self.render.value(values[2])}"
             self._line(text, step.span)
             return True
         if not values[0].path:
             self.scope.check_write(name, step.span)
-        self._line(f"{target} {operators.IN_PLACE[word]} {self.render.value(values[1])}", step.span)
+        self._line(f"{target} {IN_PLACE[word]} {self.render.value(values[1])}", step.span)
         self.scope.set_previous(target, self.scope.previous_name if name == "_" else None)
         if step.out and not (len(step.out) == 1 and self._names(step.out[0], target)):
             self._bind(step, target)

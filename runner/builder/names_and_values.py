@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder import operators
-from runner.builder.operators import BUILTINS, has_only_a_value
+from runner.builder.operators import has_only_a_value
 from runner.cases import expressions
 from runner.cases.model import (
     Arguments,
@@ -32,6 +32,7 @@ from runner.cases.model import (
     Value,
     entry_text,
 )
+from runner.cases.operator_names import BUILTINS
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
 from runner.diagnostics import Span, nearest

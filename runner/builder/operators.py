@@ -15,31 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from runner.cases.model import Function, Literal, Ref, Step, Value, values_of
+from runner.cases.operator_names import BINARY, BUILTINS, CONTEXTS, EXTRA, IN_PLACE, SPECIAL, SUBNAMESPACES, UNARY
 from runner.cases.torch_names import inventory, with_namespace
 from runner.diagnostics import nearest
-
-# Python's own operators: how many operands, and how it is written.
-BINARY = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
-    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=", "is_": "is", "is_not": "is not",
-}  # fmt: skip
-UNARY = {"neg": "-", "pos": "+", "invert": "~", "inv": "~", "not_": "not "}
-IN_PLACE = {
-    "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
-    "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
-}  # fmt: skip
-SPECIAL = {"getitem": 2, "setitem": 3, "delitem": 2, "contains": 2, "call": None, "abs": 1, "truth": 1, "index": 1}
-
-BUILTINS = ("int", "float", "bool", "len", "tuple", "list", "print", "abs", "min", "max", "sum", "range", "round",
-            "isinstance", "complex", "slice", "zip", "enumerate", "dict")  # fmt: skip
-
-CONTEXTS = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
-            "torch.amp.autocast", "torch.device")  # fmt: skip
-
-EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
-         "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
-         "torch.autograd.functional.jvp")  # fmt: skip
 
 ENUMS = {
     "nn.functional.ScalingType": (
@@ -54,9 +32,6 @@ ENUMS = {
 }
 """Classes of constants that public operators take (F.scaled_mm, F.scaled_grouped_mm), without ``torch.``, and their
 members."""
-
-SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
-                 "distributions", "nn.attention.flex_attention")  # fmt: skip
 
 ATTRIBUTES_OF_VALUES = frozenset({
     # named results of torch operators

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.builder import operators
 from runner.builder.chain import GRAPH_BREAK, STATEMENTS
 from runner.builder.names_and_values import python_name
 from runner.builder.operators import has_only_a_value
@@ -43,6 +42,7 @@ from runner.cases.model import (
     steps_of,
     values_of,
 )
+from runner.cases.operator_names import IN_PLACE
 from runner.cases.python_files import RESERVED
 from runner.diagnostics import Span
 from runner.reduce.value_info import ValueInfo, component, input_like, leaves, references
@@ -64,7 +64,7 @@ def is_statement(step: Step) -> bool:
 
 def is_in_place(step: Step) -> bool:
     """Return whether it is an operator such as ``a += b``, whose value is its first operand."""
-    return step.operator.startswith("operator.") and step.operator.partition(".")[2] in operators.IN_PLACE
+    return step.operator.startswith("operator.") and step.operator.partition(".")[2] in IN_PLACE
 
 
 def substitute(value: Value, names: Names) -> Value:

@@ -14,8 +14,9 @@ from functools import cache
 from typing import Any
 
 from runner import __version__
-from runner.builder.operators import SUBNAMESPACES, Operator, resolve
+from runner.builder.operators import Operator, resolve
 from runner.cases.model import Case, Constant, Input, Literal, Variant, all_steps, values_of
+from runner.cases.operator_names import SUBNAMESPACES
 from runner.cases.serialize import resolve_axes
 from runner.cases.torch_names import inventory
 from runner.contract.lines import KIND as LINE

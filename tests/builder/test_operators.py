@@ -11,6 +11,7 @@ from built import Built
 
 from runner.builder import operators
 from runner.builder.operators import Operator, Refusal, context, inventory, is_operator, resolve
+from runner.cases import operator_names
 
 FILES = "it reads or writes files"
 NETWORK = "it reaches the network or loads code"
@@ -219,7 +220,7 @@ def test_hints(name: str, hint: str) -> None:
 
 
 def test_contexts() -> None:
-    for name in operators.CONTEXTS:
+    for name in operator_names.CONTEXTS:
         assert context(name) == Operator(name, "context", name)
     for name in (
         "torch.profiler.profile",
@@ -237,7 +238,7 @@ def test_contexts() -> None:
 def test_nothing_in_the_inventory_escapes_the_refusals() -> None:
     lists = inventory()
     names = [f"{space}.{n}" for space in ("nn", "F", "torch", "Tensor", "numpy", "aten", "prims") for n in lists[space]]
-    names += [f"torch.{space}.{n}" for space in operators.SUBNAMESPACES for n in lists[space]]
+    names += [f"torch.{space}.{n}" for space in operator_names.SUBNAMESPACES for n in lists[space]]
     allowed = [name for name in names if isinstance(resolve(name), Operator)]
     assert len(allowed) > 3000
     words = {

@@ -7,7 +7,7 @@ import keyword
 import pytest
 
 from runner.builder.names_and_values import Scope, python_name, temporary
-from runner.builder.operators import BUILTINS
+from runner.cases.operator_names import BUILTINS
 from runner.cases.problems import Problems
 from runner.diagnostics import Span
 from runner.quote import QuoteError
