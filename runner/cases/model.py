@@ -449,6 +449,7 @@ class Unclaimed:
     devices: tuple[str, ...] = ()
     random: bool = False  # eager's random numbers
     precision: Mapping[str, str] = field(default_factory=dict)  # dtype to the one whose tolerance its values keep
+    operators: tuple[str, ...] = ()  # patterns of their names
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,19 @@
-"""Which names are operators beside those of torch's own inventory."""
+"""The names of operators: which there are, which of them mean one operator, and which a case calls.
+
+A claim of a backend and a word of ``-k`` are patterns of such names. ``F.gelu``, ``nn.GELU`` and ``aten.gelu`` mean one
+operator: torch calls function, method, module and operator of ATen alike, but for the exceptions of a table here.
+"""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import translate
+from functools import cache, lru_cache
+
+from runner.cases.model import Case, all_steps
+from runner.cases.torch_names import inventory, with_namespace
+from runner.diagnostics import nearest
 
 # Python's own operators: how many operands, and how it is written.
 BINARY = {
@@ -27,3 +40,124 @@ EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dyn
 
 SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
                  "distributions", "nn.attention.flex_attention")  # fmt: skip
+
+SPACES: Mapping[str, str] = {
+    **{name: name for name in ("torch", "Tensor", "F", "nn")},
+    **{name: f"torch.{name}" for name in SUBNAMESPACES},
+    **{name: name for name in ("aten", "prims", "numpy")},
+}
+"""The lists of operators' names, and how a case writes each of them."""
+
+_OTHER_NAMES = {
+    "F.unfold": "im2col", "F.fold": "col2im", "F.cross_entropy": "cross_entropy_loss", "F.grid_sample": "grid_sampler",
+    "F.logsigmoid": "log_sigmoid", "operator.truediv": "div", "operator.floordiv": "floor_divide",
+    "operator.mod": "remainder", "operator.pos": "positive", "operator.and_": "bitwise_and",
+    "operator.or_": "bitwise_or", "operator.xor": "bitwise_xor", "operator.invert": "bitwise_not",
+    "operator.inv": "bitwise_not", "operator.lshift": "bitwise_left_shift", "operator.rshift": "bitwise_right_shift",
+    "nn.BCELoss": "binary_cross_entropy", "nn.BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    **{f"nn.{kind}Pad{n}d": "pad" for n in (1, 2, 3) for kind in ("Circular", "Constant", "Reflection", "Replication",
+       "Zero")},
+}  # fmt: skip
+"""What ATen calls by another name."""
+
+_OF_MODULES = re.compile(r"^lazy|(\dd|loss(2d)?)$")
+"""What the name of a module has and that of its function may lack."""
+
+
+def without_overload(operator: str) -> str:
+    """Return ``aten.add`` for ``aten.add.Tensor``; other names stay."""
+    return ".".join(operator.split(".")[:2]) if operator.startswith(("aten.", "prims.")) else operator
+
+
+@cache
+def names_of(operator: str) -> tuple[str, ...]:
+    """Return every name of an operator, the given one first; of one in place those of its plain form too."""
+    shared = _shared_name(operator)
+    groups = (_groups().get(name, ()) for name in (shared, shared.removesuffix("_")))
+    return tuple(dict.fromkeys([operator, without_overload(operator), *(name for group in groups for name in group)]))
+
+
+@cache
+def _groups() -> dict[str, list[str]]:
+    """Return the names that a case may write, by what they share."""
+    lists = inventory()
+    names = [f"{prefix}.{name}" for space, prefix in SPACES.items() for name in lists[space]]
+    names += [f"Tensor.{name}" for name in lists["attributes"]] + [f"builtin.{name}" for name in BUILTINS]
+    names += [f"operator.{name}" for name in (*BINARY, *UNARY, *IN_PLACE, *SPECIAL)]
+    groups: dict[str, list[str]] = {}
+    for name in (*names, *CONTEXTS, *EXTRA):
+        groups.setdefault(_shared_name(name), []).append(name)
+    return groups
+
+
+def _shared_name(operator: str) -> str:
+    """Return what the names of one operator share: its name in ATen if there is one."""
+    space, _, member = without_overload(operator).partition(".")
+    if space == "operator" and member in IN_PLACE:
+        plain = member[1:] if member[1:] in BINARY else f"{member[1:]}_"
+        return f"{_shared_name(f'operator.{plain}')}_"
+    if operator in _OTHER_NAMES:
+        return _OTHER_NAMES[operator]
+    if space == "nn":
+        function = _function_of(member)
+        return _shared_name(function) if function else operator
+    part, _, function = member.partition(".")
+    if space == "torch" and part in ("special", "linalg", "fft"):
+        return f"{part}_{function}"
+    is_joined = space in ("aten", "F", "Tensor", "torch") or (space == "operator" and member in inventory()["aten"])
+    return member if is_joined and not function else operator
+
+
+def _function_of(module: str) -> str:
+    """Return the function that does what a module of ``torch.nn`` does, by its name; empty without one."""
+    word = module.lower()
+    words = (word, word.removeprefix("lazy"), _OF_MODULES.sub("", word))
+    return next((_functions()[word] for word in words if word in _functions()), "")
+
+
+@cache
+def _functions() -> dict[str, str]:
+    """Return the functions of ``torch`` and ``F``, by their names without underscores."""
+    names = ((space, name) for space in ("torch", "F") for name in inventory()[space] if not name.endswith("_"))
+    return {name.replace("_", ""): f"{space}.{name}" for space, name in names}
+
+
+_LATEST: list[tuple[Case, tuple[str, ...]]] = []
+"""The case that was asked about last: variants of one case come one after another."""
+
+
+def operators_of(case: Case) -> tuple[str, ...]:
+    """Return all names of the operators that the chain of a case calls. What a model in Python calls is unknown."""
+    if not _LATEST or _LATEST[0][0] is not case:
+        names = (name for step in all_steps(case.chain) for name in names_of(step.operator))
+        _LATEST[:] = [(case, tuple(dict.fromkeys(names)))]
+    return _LATEST[0][1]
+
+
+def operators_like(case: Case, patterns: tuple[str, ...]) -> Iterator[str]:
+    """Yield the operators, as the chain calls them, that have a name which one of the patterns matches."""
+    return (step.operator for step in all_steps(case.chain) if patterns and _is_like(step.operator, patterns))
+
+
+@lru_cache(10_000)
+def _is_like(operator: str, patterns: tuple[str, ...]) -> bool:
+    return any(map(re.compile("|".join(map(translate, patterns))).match, names_of(operator)))
+
+
+def pattern_hint(pattern: str) -> str | None:
+    """Return None for a pattern that matches an operator, or may match one of a package; else what to write
+    instead."""
+    names = [name for group in _groups().values() for name in group]
+    names += [
+        f"{space}.{name}.{o}"
+        for space in ("aten", "prims")
+        for name, every in inventory()[space].items()
+        for o in every
+    ]
+    if pattern.startswith(("custom.", "triton.")) or any(map(re.compile(translate(pattern)).match, names)):
+        return None
+    space, _, member = re.sub("[*?]", "", pattern).rpartition(".")
+    members = [name[len(space) + 1 :] for name in names if space and name.startswith(f"{space}.")]
+    alike = [name for name in members if name[0] == member[:1]]  # a comparison takes long, so the likely ones first
+    near = nearest(member, alike) or nearest(member, members)
+    return near.replace("'", f"'{space}.", 1) or with_namespace(member) or "such as F.conv* or aten.addmm"

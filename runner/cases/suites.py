@@ -17,6 +17,7 @@ from runner.cases.expand import parse_selection
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
+from runner.cases.operator_names import pattern_hint
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.torch_names import check_flags
 from runner.cases.yaml import schema
@@ -209,7 +210,7 @@ class Reader:
                 mode=scalar(keys.get("mode"), str),
                 options=check_flags(keys.get("options"), problems, "torch._inductor.config."),
                 config=check_flags(keys.get("config"), problems),
-                unclaimed=_unclaimed(keys.get("unclaimed")),
+                unclaimed=_unclaimed(keys.get("unclaimed"), problems),
                 span=keys.get("backend", item).span,
             )
             if backend.mode is not None and backend.options:
@@ -378,8 +379,12 @@ def _is_manual(path: Path, limits: Limits) -> bool:
     return isinstance(manual, YamlScalar) and manual.value is True
 
 
-def _unclaimed(node: YamlNode | None) -> Unclaimed:
+def _unclaimed(node: YamlNode | None, problems: Problems) -> Unclaimed:
     keys = fields(node)
+    for item in items(keys.get("operators")):
+        hint = pattern_hint(scalar(item, str))
+        if hint is not None:
+            problems.error(item.span, f"{scalar(item, str)!r} matches no operator", hint)
     return Unclaimed(
         gradients=scalar(keys.get("gradients"), bool, default=False),
         dynamic=scalar(keys.get("dynamic"), bool, default=False),
@@ -388,6 +393,7 @@ def _unclaimed(node: YamlNode | None) -> Unclaimed:
         dtypes=tuple(map(dtype_name, listed(keys.get("dtypes"), str))),
         devices=listed(keys.get("devices"), str),
         precision={name: dtype_name(scalar(lower, str)) for name, lower in fields(keys.get("precision")).items()},
+        operators=listed(keys.get("operators"), str),
     )
 
 

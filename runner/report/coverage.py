@@ -16,7 +16,7 @@ from typing import Any
 from runner import __version__
 from runner.builder.operators import Operator, resolve
 from runner.cases.model import Case, Constant, Input, Literal, Variant, all_steps, values_of
-from runner.cases.operator_names import SUBNAMESPACES
+from runner.cases.operator_names import SPACES, without_overload
 from runner.cases.serialize import resolve_axes
 from runner.cases.torch_names import inventory
 from runner.contract.lines import KIND as LINE
@@ -24,13 +24,6 @@ from runner.contract.lines import Lines
 from runner.contract.oracles import BUDGETS, ORACLES, RULED, TWIN, Oracle
 from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
-
-SPACES: Mapping[str, str] = {
-    **{name: name for name in ("torch", "Tensor", "F", "nn")},
-    **{name: f"torch.{name}" for name in SUBNAMESPACES},
-    **{name: name for name in ("aten", "prims", "numpy")},
-}
-"""The lists of operators' names, and how a case writes each of them."""
 
 COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass", LINE)
 """Kinds of what a variant reaches in the compiler."""
@@ -171,11 +164,12 @@ _OF_NUMBER = " of a number"
 def _names(case: Case) -> Iterator[str]:
     """The operators of a chain. Those of ATen count without their overloads too."""
     for step in all_steps(case.chain):
-        yield step.operator
-        space, _, member = step.operator.partition(".")
-        if space in ("aten", "prims"):
-            yield f"{space}.{member.partition('.')[0]}"
-        if space == "operator" and step.arguments.positional and isinstance(step.arguments.positional[0], Literal):
+        yield from (step.operator, without_overload(step.operator))
+        if (
+            step.operator.startswith("operator.")
+            and step.arguments.positional
+            and isinstance(step.arguments.positional[0], Literal)
+        ):
             yield step.operator + _OF_NUMBER
 
 

@@ -37,6 +37,7 @@ from runner.cases.model import (
     Variant,
     values_of,
 )
+from runner.cases.operator_names import operators_like
 from runner.cases.torch_names import GROUP, PRECISION, hint_for, own_names
 from runner.cases.versions import matches
 from runner.contract.job import Job, Record
@@ -390,6 +391,7 @@ def unclaimed_need(variant: Variant) -> str:
         ["mutation of inputs"] if unclaimed.mutation and written_input(case) else [],
         (dtype for dtype in (_dtypes(variant) if unclaimed.dtypes else ()) if dtype in unclaimed.dtypes),
         (f"device {n}" for name in devices for n in (name, name.partition(":")[0]) if n in unclaimed.devices),
+        (f"operator {name}" for name in operators_like(case, unclaimed.operators)),
     )
     return next(needs, "")
 

@@ -11,7 +11,7 @@ from .driver import Result, run_in, write
 PROFILE = """\
 suite: profile
 backends:
-  - {name: careful, backend: eager, unclaimed: {gradients: true, mutation: true, dtypes: [float64]}}
+  - {name: careful, backend: eager, unclaimed: {gradients: true, mutation: true, dtypes: [float64], operators: [F.conv*]}}
 """
 CASES = """\
 cases:
@@ -23,6 +23,9 @@ cases:
   - name: written
     inputs: {x: [3]}
     chain: [{Tensor.add_: [$x, 1]}]
+  - name: convolved
+    inputs: {x: [1, 2, 3]}
+    chain: [{nn.Conv1d: [2, 2, 1]}]
 """
 
 
@@ -47,6 +50,7 @@ def test_what_is_not_claimed_is_skipped_with_that_reason(result: Result) -> None
         "relu[grad=backward,float64,cpu]@careful": ("gradients", "careful claims no gradients"),
         "relu[grad=forward,float64,cpu]@careful": ("float64", "careful claims no float64"),
         "written[float32,cpu]@careful": ("mutation of inputs", "careful claims no mutation of inputs"),
+        "convolved[float32,cpu]@careful": ("operator nn.Conv1d", "careful claims no operator nn.Conv1d"),
     }
     assert {e["verdict"] for name, e in result.finished.items() if name not in skipped} == {"PASS"}
     assert {e["unclaimed"] for name, e in result.finished.items() if name not in skipped} == {""}
@@ -61,8 +65,9 @@ def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> N
         if len(words) == 3 and words[1][:1].isdigit()
     }
     assert rows["conformance"] == ["100.0%", "100.0%"]
-    assert rows["claim"] == ["20.0%", "100.0%"] and rows["overall"] == ["20.0%", "100.0%"]
-    assert rows["gradients"] == ["2", "0"] and rows["unclaimed"] == ["4", "0"]
+    assert rows["claim"] == ["16.6%", "100.0%"] and rows["overall"] == ["16.6%", "100.0%"]
+    assert rows["gradients"] == ["2", "0"] and rows["unclaimed"] == ["5", "0"]
+    assert "operator nn.Conv1d" in score_result.out
 
 
 def test_a_profile_is_read_as_strictly_as_any_suite(folder: Path, tmp_path: Path) -> None:

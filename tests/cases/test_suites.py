@@ -340,13 +340,15 @@ def test_what_a_backend_does_not_claim(files: Files) -> None:
         suite: s
         backends:
           - {name: mine, backend: inductor, unclaimed: {gradients: true, dynamic: true, mutation: true,
-             dtypes: [torch.complex64, float64], devices: ["cuda:1"], precision: {float32: bfloat16}}}
+             dtypes: [torch.complex64, float64], devices: ["cuda:1"], precision: {float32: bfloat16},
+             operators: ["F.conv*", aten.addmm, custom.mine.op, "*.add.Tensor"]}}
           - {name: some, backend: inductor, unclaimed: {gradients: false}}
     """,
     )
     (suite,) = files.suites("a.suite.yaml")
     own, default = (backend.unclaimed for backend in suite.backends)
-    claims = Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",), precision={"float32": "bfloat16"})
+    claims = Unclaimed(True, True, True, ("complex64", "float64"), ("cuda:1",), precision={"float32": "bfloat16"},
+                       operators=("F.conv*", "aten.addmm", "custom.mine.op", "*.add.Tensor"))  # fmt: skip
     assert own == claims and default == Unclaimed()
     assert files.found() == []
 
@@ -363,6 +365,7 @@ def test_claims_that_cannot_be(files: Files) -> None:
           - {name: d, backend: eager, unclaimed: {devices: cuda}}
           - {name: e, backend: eager, unclaimed: {}}
           - {name: f, backend: eager, unclaimed: {precision: {float16: float32}}}
+          - {name: g, backend: eager, unclaimed: {operators: []}}
     """,
     )
     files.suites("a.suite.yaml")
@@ -373,4 +376,26 @@ def test_claims_that_cannot_be(files: Files) -> None:
         "a.suite.yaml:6:52: expected a list, found the text 'cuda' | such as [cuda]",
         "a.suite.yaml:7:42: this mapping is empty",
         "a.suite.yaml:8:64: 'float32' is not one of bfloat16 | did you mean 'bfloat16'?",
+        "a.suite.yaml:9:54: expected at least one entry, found none | such as [F.conv*, aten.addmm]",
+    ]
+
+
+def test_operators_that_nobody_can_call(files: Files) -> None:
+    files.write(
+        "a.suite.yaml",
+        """\
+        suite: s
+        backends:
+          - name: a
+            backend: eager
+            unclaimed: {operators: [F.gellu, conv2d, "F.konv*", aten.adm, self.x]}
+    """,
+    )
+    files.suites("a.suite.yaml")
+    assert files.found() == [
+        "a.suite.yaml:5:29: 'F.gellu' matches no operator | did you mean 'F.gelu'?",
+        "a.suite.yaml:5:38: 'conv2d' matches no operator | did you mean 'F.conv2d'?",
+        "a.suite.yaml:5:46: 'F.konv*' matches no operator | did you mean 'F.conv3d'?",
+        "a.suite.yaml:5:57: 'aten.adm' matches no operator | did you mean 'aten.addmv'?",
+        "a.suite.yaml:5:67: 'self.x' matches no operator | such as F.conv* or aten.addmm",
     ]

@@ -113,6 +113,24 @@ def test_an_input_may_lie_on_another_device(tmp_path: Path) -> None:
     assert need(variant, devices=("cpu",)) == "device cpu"
 
 
+@pytest.mark.parametrize(
+    ("chain", "pattern", "expected"),
+    [
+        ("[F.relu]", "aten.relu", "operator F.relu"),
+        ("[F.relu]", "F.conv*", ""),
+        ("[{nn.Conv1d: [2, 2, 1]}]", "F.conv*", "operator nn.Conv1d"),
+        ("[{operator.iadd: [$x, 1]}]", "torch.add", "operator operator.iadd"),
+        ("[{Tensor.add: [$x, 1]}]", "torch.add_", ""),
+        ("[{torch.add: [$x, 1]}, {with: [{torch.autocast: [cpu]}], chain: [torch.exp]}]", "Tensor.exp", "operator torch.exp"),
+        ("[{torch.vmap: [{$fn: {args: [r], chain: [{torch.exp: [$r]}]}}]}, {operator.call: [$_, $x]}]", "aten.exp", "operator torch.exp"),
+    ],
+)  # fmt: skip
+def test_operators(tmp_path: Path, chain: str, pattern: str, expected: str) -> None:
+    variant = one(tmp_path, f"    inputs: {{x: [2, 2]}}\n    chain: {chain}\n")
+    assert need(variant, operators=("F.gelu", pattern)) == expected
+    assert need(variant) == ""
+
+
 SUITE = """\
 suite: s
 backends:

@@ -1,0 +1,84 @@
+"""``runner.cases.operator_names``."""
+
+from __future__ import annotations
+
+import pytest
+
+from runner.cases.operator_names import names_of, operators_of, pattern_hint, without_overload
+from runner.cases.torch_names import inventory
+from tests.handmade import loaded, written
+
+
+@pytest.mark.parametrize(
+    ("operator", "names", "others"),
+    [
+        ("F.gelu", "nn.GELU aten.gelu", "aten.gelu_backward"),
+        ("nn.Conv2d", "F.conv2d torch.conv2d aten.conv2d nn.LazyConv2d", "F.conv1d"),
+        ("nn.BatchNorm2d", "F.batch_norm aten.batch_norm nn.BatchNorm1d", "aten.native_batch_norm"),
+        ("F.cross_entropy", "nn.CrossEntropyLoss aten.cross_entropy_loss", "F.nll_loss"),
+        ("nn.ZeroPad2d", "F.pad aten.pad", ""),
+        ("nn.LSTM", "torch.lstm aten.lstm", "nn.LSTMCell"),
+        ("Tensor.add_", "Tensor.add torch.add aten.add_ operator.add", "aten.addmm"),
+        ("torch.add", "Tensor.add aten.add operator.add", "Tensor.add_ aten.add_ operator.iadd numpy.add"),
+        ("operator.iand", "operator.and_ aten.bitwise_and Tensor.bitwise_and_", "operator.add"),
+        ("operator.itruediv", "operator.truediv torch.div Tensor.div_", "torch.floor_divide"),
+        ("aten.add.Tensor", "aten.add torch.add", "aten.add.Scalar"),
+        ("torch.linalg.det", "aten.linalg_det", "torch.det"),
+        ("F.unfold", "nn.Unfold aten.im2col", "Tensor.unfold aten.unfold"),
+        ("prims.add.default", "prims.add", "aten.add"),
+        ("torch.special.exp2", "aten.special_exp2", "torch.exp2"),
+        ("custom.mine.gelu", "", "F.gelu"),
+        ("torch.distributions.Normal", "", "torch.normal"),
+        ("builtin.abs", "", "torch.abs"),
+    ],
+)
+def test_names_of_one_operator(operator: str, names: str, others: str) -> None:
+    known = names_of(operator)
+    assert known[0] == operator and {*names.split()} <= {*known} and not {*others.split()} & {*known}
+
+
+def test_every_function_has_one_operator_of_aten() -> None:
+    """No name is joined with two operators of ATen, but for one in place with its plain form."""
+    for space in ("F", "torch", "Tensor", "nn"):
+        for name in inventory()[space]:
+            packets = {n.removesuffix("_") for n in names_of(f"{space}.{name}") if n.startswith("aten.")}
+            assert len(packets) <= 1, name
+
+
+def test_names_without_overloads() -> None:
+    names = ("aten.add.Tensor", "prims.add.default", "aten.add", "custom.a.b", "torch.linalg.det")
+    assert [*map(without_overload, names)] == ["aten.add", "prims.add", "aten.add", "custom.a.b", "torch.linalg.det"]
+
+
+def test_each_case_has_the_operators_of_its_own_chain(tmp_path) -> None:
+    text = """
+cases:
+  - {name: a, inputs: {x: {shape: [2], layout: [Tensor.contiguous]}}, chain: [F.gelu]}
+  - {name: b, inputs: {x: [2]}, chain: [torch.exp]}
+"""
+    first, second = (variant.case for variant in loaded(written(tmp_path, text)).variants)
+    assert operators_of(first) == operators_of(first) == ("F.gelu", "nn.GELU", "aten.gelu")
+    assert operators_of(second)[0] == "torch.exp" and "F.gelu" not in operators_of(second)
+    assert operators_of(first) == ("F.gelu", "nn.GELU", "aten.gelu")
+
+
+@pytest.mark.parametrize("pattern", ["*", "*.conv*", "aten.add.Tensor", "nn.Conv?d", "custom.mine.*", "triton.add",
+                                     "operator.iadd", "builtin.len", "torch.no_grad", "torch.autograd.grad"])  # fmt: skip
+def test_patterns_of_operators(pattern: str) -> None:
+    assert pattern_hint(pattern) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("aten.convolutoin", "did you mean 'aten.convolution'?"),
+        ("aten.upsample_bilinaer2d", "did you mean 'aten.upsample_bilinear2d'?"),
+        ("torhc.addmm", "did you mean 'torch.addmm'?"),
+        ("aten.add.Tensr", "did you mean 'aten.add.Tensor'?"),
+        ("torch.linalg.dett", "did you mean 'torch.linalg.det'?"),
+        (".", "such as F.conv* or aten.addmm"),
+        ("x" * 100, "such as F.conv* or aten.addmm"),
+    ],
+)
+def test_patterns_of_none(pattern: str, hint: str) -> None:
+    assert pattern_hint(pattern) == hint
