@@ -200,7 +200,9 @@ def _values(action: argparse.Action) -> str:
 
 def _code(text: str) -> str:
     """Return text with what Markdown would read as a tag or as emphasis in code marks."""
-    return re.sub(r"--[a-z][\w-]*|\b(?:tag|case|file|dtype|backend|device):x\*?|\b(?:known|module):", r"`\g<0>`", text)
+    return re.sub(
+        r"--[a-z][\w-]*|\b(?:tag|case|file|dtype|backend|device|op):x\*?|\b(?:known|module):", r"`\g<0>`", text
+    )
 
 
 def _table(head: str, rows: Iterable[Row]) -> str:

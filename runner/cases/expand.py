@@ -1,8 +1,8 @@
 """Cases times axes times backends: the variants, with their stable ids, and which of them to run.
 
 The expressions of ``-k`` and of a suite's ``select:`` are ``not``, ``and``, ``or`` and parentheses over words.
-``tag:x``, ``case:x``, ``file:x``, ``backend:x``, ``device:x``, ``dtype:x`` match with ``*`` and ``?``; any other word
-matches a part of the id, whatever its case. Another ``prefix:`` is an error outside quotes.
+``tag:x``, ``case:x``, ``file:x``, ``backend:x``, ``device:x``, ``dtype:x``, ``op:x`` match with ``*`` and ``?``; any
+other word matches a part of the id, whatever its case. Another ``prefix:`` is an error outside quotes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
 from runner.cases.model import Backend, Case, Grad, Suite, Variant
+from runner.cases.operator_names import operators_of
 from runner.cases.yaml.values import flow, resolve
 from runner.diagnostics import Diagnostic, InputError, nearest
 
@@ -243,6 +244,7 @@ _FIELDS: dict[str, Callable[[Variant], tuple[str, ...]]] = {
     "backend": lambda v: (v.backend.name,),
     "device": lambda v: (v.device,),
     "dtype": lambda v: (v.dtype,),
+    "op": lambda v: operators_of(v.case),
 }
 
 
@@ -279,11 +281,11 @@ class Selection:
 
 def values_of(variants: Iterable[Variant]) -> dict[str, dict[str, None]]:
     """Return what these variants have in each field."""
-    values: dict[str, dict[str, None]] = {field: {} for field in _FIELDS}
+    values: dict[str, dict[tuple[str, ...], None]] = {field: {} for field in _FIELDS}
     for variant in variants:
         for field, read in _FIELDS.items():
-            values[field].update(dict.fromkeys(read(variant)))
-    return values
+            values[field][read(variant)] = None
+    return {field: dict.fromkeys(itertools.chain.from_iterable(texts)) for field, texts in values.items()}
 
 
 def parse_selection(text: str) -> Selection:
@@ -341,11 +343,9 @@ class _Parser:
         field, colon, pattern = word.partition(":")
         if colon and field in _FIELDS and not pattern.startswith(":"):
             self.terms.append((field, pattern))
-            read, compiled = _FIELDS[field], re.compile(translate(pattern))
-            matches = functools.lru_cache(1000)(
-                lambda text: compiled.match(text) is not None
-            )  # few texts stand in many variants
-            return lambda v: any(map(matches, read(v)))
+            read, match = _FIELDS[field], re.compile(translate(pattern)).match
+            matches = functools.lru_cache(1000)(lambda texts: any(map(match, texts)))  # many variants have the same
+            return lambda v: matches(read(v))
         # cuda:1 is a part of ids.
         if field.isidentifier() and colon and not quoted and not pattern.startswith(":") and not pattern.isdigit():
             hint = nearest(field, _FIELDS) or f"there are {', '.join(_FIELDS)}; quote text that has a colon"

@@ -21,6 +21,7 @@ from runner.builder.source import check
 from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
+from runner.cases.operator_names import operators_of
 from runner.cases.problems import limited
 from runner.cases.suites import SPEC, SUITE, PathError, Reader, discover
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
@@ -556,7 +557,8 @@ def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], na
         if suite.select is None or span is None or not suite.cases:
             continue
         tags, names = [tag for case in suite.cases for tag in case.tags], [case.name for case in suite.cases]
-        messages = parse_selection(suite.select).idle_terms({"tag": tags, "case": names})
+        operators = [name for case in suite.cases for name in operators_of(case)]
+        messages = parse_selection(suite.select).idle_terms({"tag": tags, "case": names, "op": operators})
         if suite.name not in kept and not narrowed:
             messages.append(f"suite {suite.name!r} selects none of its {plural(len(suite.cases), 'case')}")
         warnings += [Diagnostic(span, text, "", "warning", text=source_line(span.file, span.line)) for text in messages]

@@ -116,8 +116,8 @@ class RunSettings:
     select: str | None = _setting(
         None,
         "-k",
-        'words of ids with and, or, not; tag:x, case:x, file:x*, dtype:x, backend:x, device:x, e.g. "tag:numeric and '
-        'not conv"',
+        "words of ids with and, or, not; tag:x, case:x, file:x*, dtype:x, backend:x, device:x, op:x, e.g. "
+        '"tag:numeric and not op:aten.addmm"',
         metavar="EXPR",
     )
     python: tuple[str, ...] = _setting(

@@ -22,6 +22,7 @@ FILES = {
     """,
     "gpu.suite.yaml": "suite: gpu\nspecs: [a.spec.yaml]\ndevices: [cuda]\n",
     "nothing.suite.yaml": "suite: nothing\nspecs: [a.spec.yaml]\nselect: tag:fsat and not case:rleu\n",
+    "idle.suite.yaml": "suite: idle\nspecs: [a.spec.yaml]\nselect: not op:F.rleu\n",
 }
 RELU, ON_GPU = "a.spec.yaml::relu[float32,cpu]@inductor", "a.spec.yaml::on_gpu[float32,cuda]@inductor"
 
@@ -41,7 +42,9 @@ def folder(tmp_path: Path) -> Path:
         ("not tag:fsat", 0, [RELU, ON_GPU], "runner: -k: tag:fsat matches no tag here; did you mean 'fast'?"),
         ("case:rleu or on_gpu", 0, [ON_GPU], "case:rleu matches no case here; did you mean 'relu'?"),
         ("backend:inducter", 5, [], "did you mean 'inductor'?"),
-        ("oracle:value", 4, [], "unknown field 'oracle': there are tag, case, file, backend, device, dtype"),
+        ("oracle:value", 4, [], "unknown field 'oracle': there are tag, case, file, backend, device, dtype, op"),
+        ("op:nn.ReLU and tag:fast", 0, [RELU], ""),
+        ("op:aten.addm", 5, [], "-k: op:aten.addm matches no op here"),
         ("tga:fast", 4, [], "unknown field 'tga': did you mean 'tag'?"),
         ("'a:b'", 5, [], "nothing selected: none of 2 variants is left"),
     ],
@@ -64,6 +67,11 @@ def test_a_suite_that_selects_nothing(folder: Path) -> None:
     assert "runner: nothing.suite.yaml:3: select: tag:fsat matches no tag here; did you mean 'fast'?" in listed.err
     result = run_in(folder, "run", "nothing.suite.yaml")
     assert result.code == 5 and "selects none of its 2 cases" in result.err
+
+
+def test_a_suite_that_names_an_operator_which_no_case_calls(folder: Path) -> None:
+    result = run_in(folder, "validate", "idle.suite.yaml")
+    assert "idle.suite.yaml:3:9: warning: op:F.rleu matches no op here; did you mean 'F.relu'?" in result.err
 
 
 def test_devices_that_leave_nothing(folder: Path) -> None:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from runner.cases.expand import SelectError, parse_selection, values_of
-from runner.cases.model import Backend, Case, Grad, Variant
+from runner.cases.model import Arguments, Backend, Case, Grad, Step, Variant
 from runner.diagnostics import Span
 
 SPAN = Span("specs/silent.spec.yaml", 1, 1)
@@ -46,6 +46,29 @@ def test_expressions(text: str, matches: bool) -> None:
     assert parse_selection(text)(VARIANT) is matches
 
 
+def calling(*operators: str) -> Variant:
+    """The variant, whose chain calls these."""
+    chain = tuple(Step(name, Arguments(bare=True), SPAN) for name in operators)
+    return dataclasses.replace(VARIANT, case=dataclasses.replace(VARIANT.case, chain=chain))
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("op:F.gelu", True), ("op:aten.gelu", True), ("op:F.conv*", True), ("op:nn.Conv?d", True), ("op:aten.addmm", False),
+        ("op:gelu", False), ("op:F.conv", False), ("not op:torch.relu", True), ("op:*", True),
+    ],
+)  # fmt: skip
+def test_operators(text: str, matches: bool) -> None:
+    assert parse_selection(text)(calling("nn.GELU", "torch.conv2d")) is matches
+    assert parse_selection(text)(VARIANT) is text.startswith("not")
+
+
+def test_an_operator_that_no_case_calls_is_told_with_the_nearest_one() -> None:
+    [message] = parse_selection("op:F.gleu").idle_terms(values_of([VARIANT, calling("nn.GELU")]))
+    assert message == "op:F.gleu matches no op here; did you mean 'F.gelu'?"
+
+
 def test_the_id_is_matched_whatever_its_case_and_fields_are_not() -> None:
     assert parse_selection("INDUCTOR")(VARIANT) and not parse_selection("backend:INDUCTOR*")(VARIANT)
 
@@ -76,7 +99,7 @@ def test_a_case_without_tags() -> None:
         ("not devices:cpu", "unknown field 'devices': did you mean 'device'?"),
         (
             "oracle:value",
-            "unknown field 'oracle': there are tag, case, file, backend, device, dtype; quote text that has a colon",
+            "unknown field 'oracle': there are tag, case, file, backend, device, dtype, op; quote text that has a colon",
         ),
     ],
 )
