@@ -35,7 +35,7 @@ TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "tru
 REFUSED_NAMES = (
     "torch.save", "torch.hub.load", "torch.compile", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr", "Tensor.resize",
     "nn.Sequential", "os.system", "builtin.eval", "operator.attrgetter", "numpy.random.rand", "Tensor.__class__",
-    "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
+    "torch.ops.aten.add", "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
 )  # fmt: skip
 """A name for each reason that ``operators.REFUSED`` gives."""
 
