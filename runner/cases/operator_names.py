@@ -6,14 +6,17 @@ operator: torch calls function, method, module and operator of ATen alike, but f
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from fnmatch import translate
 from functools import cache, lru_cache
 
-from runner.cases.model import Case, all_steps
+from runner.cases.model import Case, PythonModule, all_steps
+from runner.cases.python_files import read_calls
 from runner.cases.torch_names import inventory, with_namespace
 from runner.diagnostics import nearest
+from runner.files import read_text
 
 # Python's own operators: how many operands, and how it is written.
 BINARY = {
@@ -62,6 +65,11 @@ _OTHER_NAMES = {
 
 _OF_MODULES = re.compile(r"^lazy|(\dd|loss(2d)?)$")
 """What the name of a module has and that of its function may lack."""
+
+
+_SHORT = {"torch.nn.functional.": "F.", "torch.nn.": "nn.", "torch.ops.aten.": "aten.", "torch.ops.prims.": "prims.",
+          "torch.ops.": "custom.", "torch.": "torch.", "operator.": "operator."}  # fmt: skip
+"""How a case writes what Python has by longer names; the first that fits."""
 
 
 def without_overload(operator: str) -> str:
@@ -122,21 +130,42 @@ def _functions() -> dict[str, str]:
     return {name.replace("_", ""): f"{space}.{name}" for space, name in names}
 
 
-_LATEST: list[tuple[Case, tuple[str, ...]]] = []
-"""The case that was asked about last: variants of one case come one after another."""
+_LATEST: list[tuple[Case, tuple[str, ...], tuple[str, ...]]] = []
+"""The case that was asked about last, what it calls, and all names of that: its variants come one after another."""
+
+
+def _of_case(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if not _LATEST or _LATEST[0][0] is not case:
+        calls = tuple(
+            dict.fromkeys([*(step.operator for step in all_steps(case.chain)), *_calls_of_model(case.module)])
+        )
+        _LATEST[:] = [(case, calls, tuple(dict.fromkeys(name for call in calls for name in names_of(call))))]
+    return _LATEST[0][1:]
 
 
 def operators_of(case: Case) -> tuple[str, ...]:
-    """Return all names of the operators that the chain of a case calls. What a model in Python calls is unknown."""
-    if not _LATEST or _LATEST[0][0] is not case:
-        names = (name for step in all_steps(case.chain) for name in names_of(step.operator))
-        _LATEST[:] = [(case, tuple(dict.fromkeys(names)))]
-    return _LATEST[0][1]
+    """Return all names of the operators that a case calls, in its model in Python as far as the text says so."""
+    return _of_case(case)[1]
 
 
 def operators_like(case: Case, patterns: tuple[str, ...]) -> Iterator[str]:
-    """Yield the operators, as the chain calls them, that have a name which one of the patterns matches."""
-    return (step.operator for step in all_steps(case.chain) if patterns and _is_like(step.operator, patterns))
+    """Yield the operators, as the case calls them, that have a name which one of the patterns matches."""
+    return (call for call in _of_case(case)[0] if _is_like(call, patterns)) if patterns else iter(())
+
+
+def _calls_of_model(module: PythonModule | None) -> Iterator[str]:
+    """Yield the operators that a model in Python calls by names of torch, as cases write these."""
+    try:
+        calls = read_calls(read_text(module.file), module.name) if module else ()
+    except (OSError, ValueError):  # the run will say what is wrong with it
+        return
+    for call in calls:
+        names = (short + call.removeprefix(start) for start, short in _SHORT.items() if call.startswith(start))
+        yield from itertools.islice(filter(_is_known, names), 1)
+
+
+def _is_known(name: str) -> bool:
+    return name.startswith("custom.") or without_overload(name) in _groups().get(_shared_name(name), ())
 
 
 @lru_cache(10_000)

@@ -171,6 +171,47 @@ def read_forward(text: str, name: str) -> Signature | None:
     return None
 
 
+@functools.lru_cache(maxsize=256)
+def read_calls(text: str, name: str) -> tuple[str, ...]:
+    """Return the functions and classes that one of a file calls, and those of the file that it uses, by full names.
+
+    Those of values are not among them. A file that is no Python calls nothing.
+    """
+    try:
+        tree = ast.parse(text)
+        nodes = [*ast.walk(tree)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
+        return ()
+    full_names: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            full_names.update((alias.asname, alias.name) for alias in node.names if alias.asname)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            full_names.update((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+    own = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    waiting, seen, calls = [name], set[str](), dict[str, None]()
+    while waiting:
+        title = waiting.pop()
+        if title in seen or title not in own:
+            continue
+        seen.add(title)
+        for node in ast.walk(own[title]):
+            if isinstance(node, ast.Name):
+                waiting.append(node.id)
+            elif isinstance(node, ast.Call) and (words := _words(node.func)):
+                calls[".".join([full_names.get(words[0], words[0]), *words[1:]])] = None
+    return tuple(calls)
+
+
+def _words(node: ast.expr) -> list[str]:
+    """Return the words of a name such as ``torch.nn.Linear``; nothing for another expression."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute):
+        words.insert(0, node.attr)
+        node = node.value
+    return [node.id, *words] if isinstance(node, ast.Name) else []
+
+
 def assigned_names(node: ast.stmt) -> set[str]:
     """Return the names that an assignment gives a value; an empty set for another statement."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []

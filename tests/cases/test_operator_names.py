@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
-from runner.cases.operator_names import names_of, operators_of, pattern_hint, without_overload
+from runner.cases.model import Case, PythonModule
+from runner.cases.operator_names import names_of, operators_like, operators_of, pattern_hint, without_overload
 from runner.cases.torch_names import inventory
+from runner.diagnostics import Span
 from tests.handmade import loaded, written
+
+SPAN = Span("a.spec.yaml", 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +57,7 @@ def test_names_without_overloads() -> None:
     assert [*map(without_overload, names)] == ["aten.add", "prims.add", "aten.add", "custom.a.b", "torch.linalg.det"]
 
 
-def test_each_case_has_the_operators_of_its_own_chain(tmp_path) -> None:
+def test_each_case_has_the_operators_of_its_own_chain(tmp_path: Path) -> None:
     text = """
 cases:
   - {name: a, inputs: {x: {shape: [2], layout: [Tensor.contiguous]}}, chain: [F.gelu]}
@@ -60,6 +67,62 @@ cases:
     assert operators_of(first) == operators_of(first) == ("F.gelu", "nn.GELU", "aten.gelu")
     assert operators_of(second)[0] == "torch.exp" and "F.gelu" not in operators_of(second)
     assert operators_of(first) == ("F.gelu", "nn.GELU", "aten.gelu")
+
+
+MODEL = """\
+import operator
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.functional import relu as clip
+
+def used(x):
+    nn.utils.rnn.pad_sequence([x])
+    return clip(torch.ops.aten.addmm.default(x, x, x))
+
+def unused(x):
+    return torch.exp(x)
+
+class Other(nn.Module):
+    def forward(self, x):
+        return F.silu(x)
+
+class Part(nn.Module):
+    pass
+
+class M(Part):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv1d(2, 2, 1)
+
+    def forward(self, x: torch.Tensor):
+        y = torch.ops.mine.op(torch.nn.functional.gelu(self.conv(x)))
+        return used(operator.add(y, 1)).sin().to(torch.float64)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            MODEL,
+            "nn.Conv1d aten.addmm.default custom.mine.op F.gelu operator.add F.relu torch.nn.utils.rnn.pad_sequence",
+        ),
+        ("class M(:", ""),
+        ("\0", ""),
+        ("x = " + "(" * 5000, ""),
+        ("class N: pass", ""),
+    ],
+)
+def test_what_a_model_in_python_calls_as_far_as_its_text_says_so(tmp_path: Path, text: str, names: str) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(text)
+    module = PythonModule(str(file), "M", (), SPAN)
+    case = Case("a", "a.spec.yaml", SPAN, module=module)
+    assert {*operators_like(case, ("*",))} == {*names.split()}
+    assert ("F.conv1d" in operators_of(case)) is bool(names)
+    file.unlink()
+    assert operators_of(dataclasses.replace(case)) == ()
 
 
 @pytest.mark.parametrize("pattern", ["*", "*.conv*", "aten.add.Tensor", "nn.Conv?d", "custom.mine.*", "triton.add",
