@@ -53,10 +53,13 @@ class Diagnostic:
     severity: str = "error"  # or "warning"
     text: str = ""
 
-    def render(self) -> str:
-        """Return ``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown."""
+    def render(self, width: int = 110) -> str:
+        """Return ``file:line:column: error: message``, the line, a caret, the hint. Control characters are shown.
+
+        Of the line ``width`` characters are shown.
+        """
         head = in_line(f"{self.span}: {self.severity}: {self.message}")
-        shown = caret(self.span, self.text) if self.text else []
+        shown = caret(self.span, self.text, width) if self.text else []
         return "\n".join([head, *shown, *([f"     = {in_line(self.hint)}"] if self.hint else [])])
 
 

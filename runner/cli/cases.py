@@ -14,7 +14,7 @@ from runner.cases.problems import by_line
 from runner.cases.yaml.schema import schema_text
 from runner.cli import outputs
 from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
-from runner.cli.variants import load_variants, refuse, select_variants, tell_github
+from runner.cli.variants import load_variants, refuse, select_variants, tell, tell_github
 from runner.diagnostics import Diagnostic, Span, shown_path, source_line
 from runner.engine.messages import Outcome
 from runner.quote import comment, decimal
@@ -81,8 +81,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     if arguments.build:
         refusals, unbuilt = try_out(arguments, loaded)
         diagnostics = by_line([*diagnostics, *refusals])
-    for diagnostic in diagnostics:
-        console.message(diagnostic.render())
+    tell(diagnostics)
     if arguments.github:
         tell_github(diagnostics)
     if arguments.sarif:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,9 @@ from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
 from runner.session.collect import Loaded, collect, device_reason
 from runner.text import in_line, plural
+
+_GUTTER = 8
+"""Columns before a line of a file, and one that stays empty."""
 
 _REASONS = 3
 """Why nothing is left, in so many sentences."""
@@ -119,10 +123,16 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) ->
 def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     """Print what is wrong, and return the exit code for it."""
     shown = [*diagnostics]
-    for diagnostic in shown:
-        console.message(diagnostic.render())
+    tell(shown)
     _tell_count(shown)
     return exit_codes.USAGE
+
+
+def tell(diagnostics: Iterable[Diagnostic]) -> None:
+    """Print what is wrong. A line of a file that wrapped would part the caret from its place."""
+    width = min(110, max(20, shutil.get_terminal_size((120, 24)).columns - _GUTTER))
+    for diagnostic in diagnostics:
+        console.message(diagnostic.render(width))
 
 
 def tell_github(diagnostics: Iterable[Diagnostic]) -> None:

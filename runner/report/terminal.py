@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 import time
 import unicodedata
 from collections import Counter
@@ -326,6 +327,7 @@ _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAI
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # groups of failures, each with its first member in full
 _MEMBERS = 10  # further members of a group
+_NARROWEST = 20  # columns of text that is wrapped
 _SLOW = 60.0  # seconds between two remarks in a log that something is still running
 
 
@@ -436,14 +438,16 @@ class Reporter:
                 self._events.append(event)
                 if event.verdict in RED or not self._quiet:
                     self._line(self._result(event))
-                for line in indent(compared_lines(event), 17) if self._verbose else ():
-                    self._line(self._paint(line, "dim"))
+                for line in compared_lines(event) if self._verbose else ():
+                    self._line(self._below(line))
                 if len(self._finished) >= self._planned:
                     self.clear()  # nothing runs any more, and the end may take a moment
             case Notice() if not (self._quiet and event.severity == "info"):
                 self._warnings += event.severity != "info"
                 colour = "red" if event.severity == "error" else "yellow"
-                self._line(f"{self._paint(in_line(event.severity) + ':', colour)} {one_line(event.message, 2000)}")
+                title = f"{in_line(event.severity)}: "
+                lines = self._wrapped(one_line(event.message, 2000), len(title))
+                self._line(self._paint(title, colour) + ("\n" + " " * len(title)).join(lines))
             case RunFinished():
                 self.clear()
                 self._end(event)
@@ -460,15 +464,35 @@ class Reporter:
         return f"runner {event.version}{torch}, run {event.run} on {event.host}"
 
     def _result(self, event: VariantFinished) -> str:
-        """Return ``PASS [  1.23s] id``: a fixed shape, so that people can grep for it."""
-        verdict = self._paint(f"{in_line(event.verdict):>7}", colour_of(event.verdict))
+        """Return ``PASS [  1.23s] id``: a fixed shape, so that people can grep for it.
+
+        On a live terminal what has no room behind the id stands below.
+        """
+        verdict = f"{in_line(event.verdict):>7}"
         torch = f" torch {event.torch}" if self._several else ""
         total = max(self._planned, len(self._finished))
         time = " cached" if event.cached else f"{seconds(event.seconds):6.2f}s"
-        line = f"{verdict} [{time}] {in_line(event.id + torch)} ({len(self._finished)}/{total})"
+        line = f" [{time}] {in_line(event.id + torch)}"
+        painted, count = self._paint(verdict, colour_of(event.verdict)) + line, f"({len(self._finished)}/{total})"
         parts = one_line(", ".join(uncompared(event)), 100)
         remark = headline(event, 100) if event.verdict != "PASS" else f"not compared: {parts}" if parts else ""
-        return f"{line} - {self._paint(remark, 'dim')}" if remark else line
+        words = f"{count} - {remark}" if remark else count
+        if self._live and len(f"{verdict}{line} {words}") > self._columns:
+            return f"{painted}\n{self._below(words)}"
+        return f"{painted} {count} - {self._paint(remark, 'dim')}" if remark else f"{painted} {count}"
+
+    def _below(self, text: str) -> str:
+        """Return what stands below the line of a result."""
+        return "\n".join(self._paint(line, "dim") for line in indent(self._wrapped(text, 17), 17))
+
+    def _wrapped(self, text: str, by: int) -> list[str]:
+        """Return ``text`` in lines that a live terminal has room for behind ``by`` columns; elsewhere as it is."""
+        width = max(self._columns - by - 1, _NARROWEST)
+        return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) if self._live else [text]
+
+    @property
+    def _columns(self) -> int:
+        return self._width or shutil.get_terminal_size((120, 24)).columns
 
     def tick(self, running: Sequence[tuple[str, float, str]]) -> None:
         """Show what runs now: (id, seconds so far, a remark such as the phase)."""
@@ -514,7 +538,7 @@ class Reporter:
 
     def _end(self, event: RunFinished) -> None:
         paint = (lambda text, verdict: self._paint(text, colour_of(verdict))) if self._colour else None
-        width = self._width or shutil.get_terminal_size((120, 24)).columns
+        width = self._columns
         folder = self._started.folder if self._started else ""
         hint = f"runner report {shell_word(operand(folder))} > FILE writes them all" if folder else ""
         if not self._quiet and (
@@ -536,7 +560,8 @@ class Reporter:
         for line in rate_lines(self._finished, self._several):
             self._line(line)
         if self.reports:
-            self._write("reports: " + ", ".join(map(self._linked, self.reports)))
+            is_wide = self._live and len("reports: " + ", ".join(self.reports)) > width
+            self._write("reports: " + (",\n         " if is_wide else ", ").join(map(self._linked, self.reports)))
         if self._started and self._started.folder:
             self._write("run folder: " + self._linked(self._started.folder))
         for line in next_lines(groups, width):

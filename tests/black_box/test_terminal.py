@@ -83,7 +83,8 @@ def test_the_live_lines_leave_nothing_behind(folder: Path, width: int) -> None:
     )  # what a run prints that is not on a terminal: test_run.py
     assert piped.code == 0 and "\x1b" not in piped.text and "\r" not in piped.text
     assert screen.cursor and screen.column == 0
-    assert results(screen.lines) == results(Screen(width, 24).feed(piped.out).lines)
+    told, from_pipe = (results(lines) for lines in (screen.lines, Screen(width, 24).feed(piped.out).lines))
+    assert "".join(told).replace(" ", "") == "".join(from_pipe).replace(" ", "")  # lines break at other places
     assert [link for link in screen.links if link.endswith("/events.jsonl")] and all(
         link.startswith(folder.as_uri()) for link in screen.links
     )

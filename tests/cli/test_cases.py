@@ -59,6 +59,19 @@ def test_python_of_a_folder_is_counted_and_that_of_a_named_file_an_error(
     assert (notice in out.splitlines()) == (words == ["."])
 
 
+def test_the_caret_stands_below_its_place_on_a_narrow_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"  - {{name: a, doc: {'many words ' * 8}, inputs: {{x: [1]}}, chain: [F.rleu]}}"
+    (tmp_path / "a.spec.yaml").write_text(f"cases:\n{line}\n")
+    monkeypatch.chdir(tmp_path)
+    for columns, length in (("80", 80), ("120", 118), ("300", 118)):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert main(["validate", "a.spec.yaml"]) == 4
+        _, excerpt, caret, *_ = capsys.readouterr().err.splitlines()
+        assert len(excerpt) < length and excerpt[caret.index("^") :].startswith("F.rleu")
+
+
 WRONG = """\
 cases:
   - {name: a, inputs: {x: [1]}, chain: [F.rleu]}

@@ -1,4 +1,4 @@
-"""The live lines of a terminal, as a person sees them: they change nothing that is printed, and they go away."""
+"""The live lines of a terminal, as a person sees them: they change no word that is printed, and they go away."""
 
 from __future__ import annotations
 
@@ -59,6 +59,25 @@ def test_it_says_how_far_the_run_is_and_what_runs() -> None:
     first, result, *status = watched.tick()
     assert first.startswith("runner 0.1.0") and result.startswith(f"   FAIL [  1.23s] {FILE}::a[float32,cpu]@inductor")
     assert status[-1] == f"{bar[:12]}╺{bar[:11]} 1/2, 1 red, 2s, about 1s left"
+
+
+def test_remarks_and_warnings_are_wrapped_at_words() -> None:
+    watched = Watched(verbose=True)
+    watched.reporter.reports = [f"a/long/folder/of/runs/{name}" for name in ("junit.xml", "events.jsonl", "r.html")]
+    note = "a note that has many words and so does not fit into the eighty columns of this terminal"
+    watched.handle(planned("a"), planned("b"), failure(name="a"), finished("PASS", "b", notes=(note,)))
+    watched.handle(Notice(note.replace("a note", "a warning")), RunFinished(1, 1.0))
+    lines = watched.lines
+    table = next(place for place, line in enumerate(lines) if line.startswith("case  "))
+    assert all(len(line) < 80 for line in lines[:table]), lines
+    result = next(place for place, line in enumerate(lines) if line.startswith("   FAIL"))
+    assert lines[result].endswith("@inductor") and lines[result + 1].startswith(" " * 17 + "(1/2) - value: ")
+    warning = next(place for place, line in enumerate(lines) if line.startswith("warning: a warning that has"))
+    assert lines[warning + 1].startswith(" " * 9) and lines[warning + 1].endswith("this terminal")
+    reports = next(place for place, line in enumerate(lines) if line.startswith("reports: "))
+    assert [line.strip() for line in lines[reports + 1 : reports + 3]] == [
+        *map("a/long/folder/of/runs/{}".format, ("events.jsonl,", "r.html"))
+    ]
 
 
 def test_a_variant_runs_since_its_first_process() -> None:
@@ -128,7 +147,8 @@ def test_what_is_printed_is_the_same_as_in_a_pipe(width: int, environ: dict[str,
         watched.tick(("a", 1.0, "eager"), ("b", 2.0, "backend"), delay=0.5)
     watched.reporter.close()
     expected = Screen(width, 24).feed("\n".join(as_piped(events, width)).replace("\x1b", "")).lines
-    assert [line for line in watched.lines if line] == [line for line in expected if line]
+    told, piped = ("".join(lines).replace(" ", "") for lines in (watched.lines, expected))
+    assert told == piped, "only the places of line breaks differ"
     if environ:
         assert not re.search(r"\x1b\[[0-9;]*m|\x1b\]", watched.stream.getvalue())
 
@@ -189,7 +209,7 @@ def test_a_remark_in_the_middle_of_a_line_ends_nothing(monkeypatch: pytest.Monke
     reporter.tick([("b", 1.0, "")])
     reporter.close()
     screen = Screen().feed(stream.getvalue())
-    assert [line[:7] for line in screen.lines if len(line) > 9] == ["runner ", "   PASS"] and screen.cursor
+    assert [line[:7] for line in screen.lines if len(line) > 9] == ["runner ", "   PASS", " " * 7] and screen.cursor
 
 
 def test_it_is_not_drawn_more_often_than_anybody_reads() -> None:
