@@ -33,7 +33,7 @@ TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "tru
 """JSON's words for types that the page has another word for."""
 
 REFUSED_NAMES = (
-    "torch.save", "torch.hub.load", "torch.compile", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr", "Tensor.resize",
+    "torch.save", "torch.hub.load", "torch.compile", "torch.ops.aten.add", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr", "Tensor.resize",
     "nn.Sequential", "os.system", "builtin.eval", "operator.attrgetter", "numpy.random.rand", "Tensor.__class__",
     "torch.ops.aten.add", "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
 )  # fmt: skip

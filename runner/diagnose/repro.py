@@ -523,7 +523,7 @@ def _script(variant: Variant, result: Result | None, seed: int, first: Sequence[
         features(variant, request, text, aim),
         aim=aim,
         job=request,
-        first=[dotted_name(name) for name in first],
+        first=[literal(name) for name in first],
         construction=construction,
         flags=flags,
         compile_arguments=_backend(request.backend),

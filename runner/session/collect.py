@@ -257,8 +257,8 @@ def _owners(node: Node, suites: Sequence[Suite], limits: Limits) -> list[Suite]:
         return defining
     nearby = [suite for suite in _nearby(node, limits) if _defined(suite, node.backend)]
     if any(_defined(suite, node.backend) != _defined(nearby[0], node.backend) for suite in nearby):
-        name = f"{node.path}::{node.name}" if node.path.endswith(SPEC) else node.name
-        choices = "".join(f"\n  {shown_path(suite.file)}::{name}" for suite in nearby)
+        ids = [node.name if _holders(node, [suite]) else f"{node.path}::{node.name}" for suite in nearby]
+        choices = "".join(f"\n  {shown_path(suite.file)}::{name}" for suite, name in zip(nearby, ids, strict=True))
         raise UsageError(f"backend {node.backend!r} means another thing in each of several suites; name one:{choices}")
     return [suite for suite in nearby if any(case.file in node.files for case in suite.cases)] or nearby
 

@@ -125,7 +125,7 @@ MISTYPED = [
     {"calls": [{"params": "x"}]}, {"dtypes": [1]}, {"devices": [1]}, {"param_dtype": 5}, {"train": [1]}, {"grad": [[1]]},
     {"grad": {"order": "x"}}, {"grad": {"cotangent": 5}}, {"dynamic": "x"}, {"autocast": 5}, {"threads": "x"}, {"threads": True},
     {"requires": 5}, {"requires": {"torch": 5}}, {"compile": {"fullgraph": "x"}}, {"compile": {"mode": 5}}, {"expect": {"graphs": "x"}},
-    {"expect": {"raises": "x"}}, {"expect": {"raises": {"match": 5}}}, {"tolerance": {"rtol": "x"}}, {"tolerance": {"exact": 1}},
+    {"expect": {"raises": 5}}, {"expect": {"raises": {"match": 5}}}, {"tolerance": {"rtol": "x"}}, {"tolerance": {"exact": 1}},
     {"tolerance": {"float32": {"atol": []}}}, {"ignore": "x"}, {"ignore": {"value": 5}}, {"timeout": []}, {"timeout": "x"}, {"memory": 1.5},
     {"known": 5}, {"known": [{"reason": "x", "threads": ["x"]}]}, {"known": [{"reason": 5}]}, {"known": [{"reason": "x", "params": 5}]},
 ]  # fmt: skip

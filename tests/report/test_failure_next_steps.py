@@ -41,7 +41,7 @@ def test_a_line_a_command() -> None:
     assert lines == [
         f"next: runner diagnose {case} --seed 3 --import m --backend p:f  # 2 failures alike: value at inductor",
         f"      runner reduce {case} --seed 3 --import m --backend p:f",
-        f"      runner repro {case} --backend p:f > repro.py",
+        f"      runner repro {case} --import m --backend p:f > repro.py",
         f"      runner issue {case} --seed 3 --import m --backend p:f",
     ]
 

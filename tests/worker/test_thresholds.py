@@ -15,7 +15,7 @@ from runner.worker.thresholds import Threshold
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {name: row for name, row in vars(thresholds).items() if isinstance(row, Threshold)}
 
-SIZES = {"_SHOWN", "PIECE", "SWEEP", "_SWEEP", "_MOST", "SECOND_SEED", "FIRST_MOVED", "UNIT", "_BITS"}
+SIZES = {"_SHOWN", "PIECE", "SWEEP", "_SWEEP", "_MOST", "SECOND_SEED", "FIRST_MOVED", "UNIT", "_BITS", "_PARTS"}
 """Numbers that decide nothing: how much is done in one piece, seeds and draws, a fact about float32, what is written out."""
 
 
@@ -36,8 +36,9 @@ def test_the_page_has_the_table() -> None:
     assert [line for line in part.split("\n") if line.startswith("|")] == table(), "\n".join(table())
 
 
-PACKAGES = ("judge", "comparison", "rerun", "rounding", "tensors", "operators", "run")
-MODULES = [path for name in PACKAGES for path in sorted((ROOT / "runner" / "worker" / name).glob("*.py"))]
+WORKER = ROOT / "runner" / "worker"
+PACKAGES = ("judge", "comparison", "rerun", "rounding", "operators", "run")
+MODULES = [WORKER / "tensors.py", *(path for name in PACKAGES for path in sorted((WORKER / name).glob("*.py")))]
 
 
 def numbers(tree: ast.Module) -> set[str]:
