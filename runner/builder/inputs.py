@@ -157,13 +157,13 @@ class TensorWriter:
             return self.scope.problems.refuse(
                 "torch.empty(0)", item.span, message, "leave init: out, and every dtype has values of its own"
             )
+        kind = torch_name(dtype)  # also where nothing is written with it: a name that is none goes no further
         if init == "randperm":
             return self._permutation(item, sizes, dtype)
         if init == "patterns":
             return self._patterns(sizes, dtype)
         if dtype.startswith("float8") or dtype == "complex32":  # no generator of their own
-            return f"{self._filled(item, 'complex64' if dtype == 'complex32' else 'float32')}.to({torch_name(dtype)})"
-        kind = torch_name(dtype)
+            return f"{self._filled(item, 'complex64' if dtype == 'complex32' else 'float32')}.to({kind})"
         of, shape, count = f", dtype={kind}" if dtype != "float32" else "", str(tuple(sizes)), math.prod(sizes)
         match init:
             case "zeros" | "ones":
