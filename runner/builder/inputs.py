@@ -157,7 +157,7 @@ class TensorWriter:
             return self.scope.problems.refuse(
                 "torch.empty(0)", item.span, message, "leave init: out, and every dtype has values of its own"
             )
-        kind = torch_name(dtype)  # also where nothing is written with it: a name that is none goes no further
+        kind = torch_name(dtype)  # first of all: the name may be hostile
         if init == "randperm":
             return self._permutation(item, sizes, dtype)
         if init == "patterns":
