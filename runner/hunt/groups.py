@@ -108,6 +108,7 @@ class Round:
     red: tuple[Red, ...] = ()
     reached: tuple[str, ...] = ()  # of a guided hunt: what no earlier round reached
     parents: tuple[int, ...] = ()  # the numbers of the cases that are worth a change
+    unfinished: int = 0  # variants for which the budget left no time
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,7 +552,9 @@ def render(state: State, groups: Sequence[Group], now: str = "") -> str:
     for record in state.rounds:
         verdicts.update(record.verdicts)
     counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.most_common())
-    lines += ["", f"{plural(len(state.rounds), 'round')}, {plural(variants, 'variant')}: {counted or 'none'}"]
+    unfinished = sum(record.unfinished for record in state.rounds)
+    late = f"; no time for {unfinished} more" if unfinished else ""
+    lines += ["", f"{plural(len(state.rounds), 'round')}, {plural(variants, 'variant')}: {counted or 'none'}{late}"]
     if state.hunting:
         drawing = sum(record.drawing for record in state.rounds)
         lines.append(

@@ -230,13 +230,14 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         with interrupts.held():
             self._engine.close()
 
-    def run(self, number: int, has_group: Callable[[str], bool]) -> Round:
+    def run(self, number: int, has_group: Callable[[str], bool], deadline: float = math.inf) -> Round:
         """Draw and run a round, and write what its red results need.
 
         Args:
             number: of the round.
             has_group: whether a signature's group is there already, or known; a group that is neither gets its folder
             here.
+            deadline: on ``time.monotonic``'s clock. What runs then is ended, and has no result.
 
         Raises:
             KeyboardInterrupt: it was cut short; nothing of it counts.
@@ -247,7 +248,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         cases = {n: adapted(case, limit, backends) for n, case in self._draw(number).items()}
         drawn = time.monotonic()
         path = spec_of(self.folder, number)
-        results, variants = self._results(path, number, [*cases.values()]) if cases else ([], {})
+        results, variants = self._results(path, number, [*cases.values()], deadline) if cases else ([], {})
         by_name = {str(case["name"]): n for n, case in cases.items()}
         numbers = {id_: by_name[variant.case.name] for id_, variant in variants.items()}
         red = self._red(path, cases, numbers, results, variants, has_group)
@@ -263,7 +264,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         seconds = time.monotonic() - drawn
         return Round(
             number, len(cases), len(results), round(drawn - began, 3), round(seconds, 3), dict(verdicts), red, reached,
-            parents
+            parents, len(variants) - len(results)
         )  # fmt: skip
 
     def _draw(self, number: int) -> dict[int, Case]:
@@ -279,12 +280,15 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         return self.generator.draw(planned.numbers, tick, planned.operators, planned.origin, planned.mutants)
 
     def _results(
-        self, path: Path, number: int, cases: Sequence[Case]
+        self, path: Path, number: int, cases: Sequence[Case], deadline: float
     ) -> tuple[list[VariantFinished], Mapping[str, Variant]]:
         """Run the cases, and return their results and their variants by id."""
         _write_cases(path, cases)
         # Reductions and reports need no coverage, so it is a setting of these runs alone.
-        settings = replace(self.settings, coverage=self.guidance is not None, coverage_lines=self.head.lines)
+        settings = replace(
+            self.settings, coverage=self.guidance is not None, coverage_lines=self.head.lines,
+            budget=max(0.1, deadline - time.monotonic()) if math.isfinite(deadline) else None,
+        )  # fmt: skip
         planned = plan(collect([path], settings), settings)
         results: list[VariantFinished] = []
 
@@ -296,7 +300,7 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
             for event in events:
                 if isinstance(event, VariantFinished):
                     results.append(event)
-                elif isinstance(event, RunFinished) and event.interrupted:
+                elif isinstance(event, RunFinished) and event.interrupted and time.monotonic() < deadline:
                     raise KeyboardInterrupt
         return results, {job.variant.id: job.variant for job in planned.planned}
 
@@ -425,6 +429,11 @@ def reduce_group(
     def end(problem: str) -> Reduction:
         return Reduction(group.id, round((time.monotonic() - began) / share.beside, 3), one_line(problem, 300))
 
+    def look(text: str) -> None:
+        tick()
+        if time.monotonic() - began > share.budget + GRACE:
+            raise UsageError(f"it takes longer than {duration(share.budget)}")
+
     if not (own / CASE).is_file():
         return end("its case is gone")
     try:
@@ -433,7 +442,7 @@ def reduce_group(
             return end("its case has changed")
         with VariantEngine.of(settings, variant, slots=share.slots) as engine:
             torch = engine.environment.torch
-            reduced = reduce_variant(engine, budget=share.budget, tick=lambda text: tick())
+            reduced = reduce_variant(engine, budget=share.budget, tick=look)
     except (UsageError, InputError) as error:
         return end(str(error))
     if reduced.interrupted:
@@ -552,7 +561,9 @@ def _steps(group: Group) -> str:
 
 
 LEAST = 20.0
-"""Seconds that a reduction needs to be worth its start."""
+"""Seconds that a reduction needs to be worth its start, where the budget is no short one."""
+GRACE = 20.0
+"""Seconds beyond its budget in which a reduction may confirm what it has."""
 REPORTING = 60.0
 """Seconds that a report needs to be worth its start.
 
@@ -626,12 +637,7 @@ class Hunt:
             return False
         if bounds.budget is None or not rounds:
             return True
-        groups = self.groups()
-        wanted = REPORTING * sum(group.is_unreported for group in groups)
-        if any(group.is_pending for group in groups):
-            wanted = math.inf
-        reserved = max(0.0, min(wanted, SHARE * bounds.budget - self.state.reducing))
-        return self.elapsed + rounds[-1].drawing + rounds[-1].running + reserved <= bounds.budget
+        return rounds[-1].drawing + rounds[-1].running <= self._for_a_round()
 
     def allowance(self) -> float:
         """Return the seconds that reductions may take now without passing their share of the time so far; without a
@@ -639,6 +645,16 @@ class Hunt:
         if self.bounds.budget is None:
             return math.inf
         return min(SHARE / (1 - SHARE) * self.state.hunting - self.state.reducing, self._remaining())
+
+    def _for_a_round(self) -> float:
+        """Return the seconds that a round may take: what is left, without the share of reductions that may follow."""
+        if self.bounds.budget is None:
+            return math.inf
+        groups = self.groups()
+        wanted = REPORTING * sum(group.is_unreported for group in groups)
+        if not self.state.rounds or any(group.is_pending for group in groups):
+            wanted = math.inf
+        return self._remaining() - max(0.0, min(wanted, SHARE * self.bounds.budget - self.state.reducing))
 
     def _remaining(self) -> float:
         return math.inf if self.bounds.budget is None else self.bounds.budget - self.elapsed
@@ -649,7 +665,7 @@ class Hunt:
         def has_group(key: str) -> bool:
             return key in self._places or (key in groups and (folder_of(self.folder, key) / CASE).is_file())
 
-        done = self.rounds.run(self.state.next_round, has_group)
+        done = self.rounds.run(self.state.next_round, has_group, time.monotonic() + self._for_a_round())
         # The record says it, so that the hunt's status needs no --known.
         red = [replace(each, known=self._places.get(each.signature_id) or each.known) for each in done.red]
         self._add(done := replace(done, red=tuple(red)))
@@ -658,15 +674,17 @@ class Hunt:
             f"\n  new: {one_line(f'{group.id} {group.first.severity}: {group.first.signature}', 150)}"
             for group in fresh
         )
+        late = f"; no time for {plural(done.unfinished, 'variant')}" if done.unfinished else ""
         self.tell(
             f"round {done.round}: {done.variants} variants, {len(done.red)} red, "
-            f"{plural(len(fresh), 'new group')}{names}"
+            f"{plural(len(fresh), 'new group')}{late}{names}"
         )
 
     def _reduce(self, seconds: float) -> None:
         """Reduce groups that wait while the seconds are enough for one more."""
         work = partial(reduce_group, self.folder, self.rounds.settings, self.rounds.ledger)
-        self._work("reducing", work, lambda group: group.is_pending, LEAST, seconds)
+        least = min(LEAST, SHARE / 2 * (self.bounds.budget or math.inf))
+        self._work("reducing", work, lambda group: group.is_pending, least, seconds)
 
     def _work(
         self, verb: str, work: Callable[[Group, Share, Callable[[], None]], Reduction | Report],
@@ -708,7 +726,8 @@ class Hunt:
                 for future in wait(running, TICK, FIRST_COMPLETED).done:
                     key = running.pop(future)
                     done = future.result()
-                    self._add(done)
+                    if not (done.problem and self._remaining() <= 0):  # else the same command tries it again
+                        self._add(done)
                     self.tell(f"{key}: {done}")
 
     def _add(self, line: Line) -> None:

@@ -85,8 +85,9 @@ class EngineJudge:
     """Tries candidates on an engine, as many at once as it has slots."""
 
     def __init__(
-        self, engine: VariantEngine, signature: FailureSignature, error: float = 0.0, timeout: float | None = None
-    ) -> None:
+        self, engine: VariantEngine, signature: FailureSignature, error: float = 0.0, timeout: float | None = None,
+        tick: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Start nothing yet.
 
         Args:
@@ -94,8 +95,9 @@ class EngineJudge:
             signature: the failure's, with its stage.
             error: the relative error of the finding that it is the mark of.
             timeout: seconds that a candidate may take; the case's own limit if None.
+            tick: called several times a second while it waits by itself.
         """
-        self.engine, self.signature, self.error, self.timeout = engine, signature, error, timeout
+        self.engine, self.signature, self.error, self.timeout, self.tick = engine, signature, error, timeout, tick
         self._expected = signature, error  # of candidates, under the stage's backend
         self.slots = engine.slots
         self.backend, self.below = backends_for(signature.stage, engine.variant.backend.backend)
@@ -111,7 +113,7 @@ class EngineJudge:
         if self.backend == own:
             return
         job = self.engine.job(variant=variant, source=source, backend=self.backend, timeout=self.timeout)
-        findings, doubt = outcomes.read(self.engine.ask([job])[0], source)
+        findings, doubt = outcomes.read(self.engine.ask([job], self.tick)[0], source)
         if not findings or doubt:
             self.backend = own
         elif not _fails_alike(findings, doubt, self._expected):
@@ -150,13 +152,14 @@ class EngineJudge:
         values = self._wait(0.0)
         while values is None:
             values = self._wait(0.2)
+            self.tick()
         return values
 
     def confirm(self, variant: Variant, source: Source) -> tuple[Finding, ...]:
         """Return the findings of a case in a process of its own, under the variant's own backend; none where it does
         not fail alike."""
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
-        findings, doubt = outcomes.read(self.engine.ask([job])[0], source)
+        findings, doubt = outcomes.read(self.engine.ask([job], self.tick)[0], source)
         return tuple(ranked(findings)) if _fails_alike(findings, doubt, (self.signature, self.error)) else ()
 
     # --- one candidate ---
@@ -424,8 +427,7 @@ def reduce_variant(
     """
     began = time.monotonic()
     if diagnosis is None:
-        tick("running the case as it is")
-        event = failing(engine.verdict())
+        event = failing(engine.verdict(lambda: tick("running the case as it is")))
         diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
     with contextlib.ExitStack() as stack:
         if folder is None:
@@ -453,13 +455,14 @@ class _Reduction:
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
         self.engine, self.folder, self.memory = engine, folder, memory
-        self.began, self.tick = began, tick
+        self.began, self.tick, self._said = began, tick, "running the case as it is"
         self.finding, self.culprit = diagnosis.findings[0], diagnosis.culprit
         self.signature = signature_of(self.finding)
         timeout = min(engine.job().timeout, max(20.0, 6 * diagnosis.run_seconds))
         self.judge = EngineJudge(
             engine, self.signature, relative_error(self.finding),
             None if self.signature.oracle == "timeout" else timeout,
+            lambda: self.tick(self._said),
         )  # fmt: skip
         self.backend = Backend(engine.variant.backend.backend, engine.variant.backend.backend)
         self.file = folder / f"case{SPEC}"
@@ -527,7 +530,8 @@ class _Reduction:
 
     def _report_progress(self) -> None:
         size = self.history[-1][1]
-        self.tick(f"{size.operators} operators, {size.elements} elements after {self.search.runs} runs")
+        self._said = f"{size.operators} operators, {size.elements} elements after {self.search.runs} runs"
+        self.tick(self._said)
 
     def _result(self, complete: bool, interrupted: bool) -> Reduced:
         """Confirm, in a process of its own, the last state that is no larger than the original; return the result."""
@@ -540,7 +544,7 @@ class _Reduction:
         text, size = states[-1]
         findings: tuple[Finding, ...] = ()
         for candidate in [] if interrupted else dict.fromkeys((states[-1], states[len(states) // 2], states[0])):
-            self.tick("confirming in a process of its own")
+            self._said = "confirming in a process of its own"
             final = self._final_case(candidate[0])
             findings = self.judge.confirm(*final) if final is not None else ()
             if findings:

@@ -48,7 +48,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Head]]:
 
             def __exit__(self, *about: object) -> None: ...
 
-            def run(self, number: int, has_group: Any) -> Round:
+            def run(self, number: int, has_group: Any, deadline: float) -> Round:
                 outcome = rounds.pop(0)
                 if not isinstance(outcome, Round):
                     raise outcome

@@ -163,6 +163,11 @@ def test_what_waits_and_what_was_cut_short_is_told() -> None:
     assert "remaining: 1 group to reduce, 1 report to write" in text
 
 
+def test_the_status_counts_what_had_no_time() -> None:
+    rounds = replace(round_of(0), unfinished=3), replace(round_of(1), unfinished=4)
+    assert "2 rounds, 16 variants: 16 PASS, 0 FAIL; no time for 7 more\n" in render(state_of(*rounds), [])
+
+
 def test_a_hunt_without_a_round_has_a_status() -> None:
     assert "no group: no round has ended\n\n0 rounds, 0 variants: none\n0 new groups; 0 known" in render(state_of(), [])
 

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +45,8 @@ class Rounds:
     def say(self, text: str) -> None:
         pass
 
-    def run(self, number: int, is_known: Any) -> Round:
+    def run(self, number: int, is_known: Any, deadline: float) -> Round:
+        self.seconds = deadline - time.monotonic()
         self.asked.append(number)
         answer = self.rounds.pop(0)
         if isinstance(answer, type):
@@ -110,11 +112,13 @@ def test_new_groups_are_reduced_the_worst_first(tmp_path: Path, reduced: list[tu
     assert data["redraw"] == [f"runner generate --profile wide --seed 7 --first {n} --count 1" for n in (0, 11)]
 
 
-@pytest.mark.parametrize(("bounds", "count"), [(Bounds(rounds=1, each=5.0), 1), (Bounds(30.0, 1), 0)])
+@pytest.mark.parametrize(
+    ("bounds", "count"), [(Bounds(rounds=1, each=5.0), 1), (Bounds(30.0, 1), 1), (Bounds(23.0, 1), 0)]
+)
 def test_a_reduction_needs_some_time_unless_a_person_says_less(
     bounds: Bounds, count: int, tmp_path: Path, reduced: list[tuple[str, float]]
 ) -> None:
-    """The round takes 20 s by its own account, so that reductions of a hunt of 30 s have 10 s at first."""
+    """The round takes 20 s by its own account. A sixth of a short budget is enough for a reduction."""
     append_line(tmp_path, HEAD)
     append_line(tmp_path, round_of(0, red(A), running=16.0))
     hunted(tmp_path, [], bounds)
@@ -186,6 +190,31 @@ def test_a_round_begins_only_where_there_is_time_for_one_like_the_last(
     assert at(tmp_path, state_of(round_of(0, *reds), round_of(1)), bounds).has_time() is expected
 
 
+def test_the_first_round_leaves_a_third_of_the_budget_to_reductions(
+    tmp_path: Path, reduced: list[tuple[str, float]]
+) -> None:
+    going, _, lines = hunted(tmp_path, [replace(round_of(0), unfinished=3)], Bounds(30.0, 1))
+    rounds: Any = going.rounds
+    assert rounds.seconds == pytest.approx(20.0, abs=1)
+    assert lines == ["round 0: 8 variants, 0 red, 0 new groups; no time for 3 variants"]
+
+
+def test_a_reduction_that_the_end_of_the_budget_cuts_short_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reduce_group(folder: Path, settings: Any, ledger: Any, group: Group, share: Share, tick: Any) -> Reduction:
+        going._earlier += 40.0
+        return Reduction(group.id, 1.0, "it takes longer than 10s")
+
+    monkeypatch.setattr(hunt, "reduce_group", reduce_group)
+    rounds: Any = Rounds(tmp_path, [round_of(0, red(A))])
+    append_line(tmp_path, HEAD)
+    going = Hunt(tmp_path, State(HEAD), {}, rounds, Bounds(40.0, 1), lambda text: None)
+    going.run()
+    state = read_state(tmp_path)
+    assert state is not None and len(state.rounds) == 1 and not state.reductions
+
+
 def test_half_of_an_edit_of_the_triage_does_not_end_a_hunt(tmp_path: Path, reduced: list[tuple[str, float]]) -> None:
     going, _, _ = hunted(tmp_path, [round_of(0, red(A))], Bounds(rounds=1))
     (tmp_path / "triage.yaml").write_text("aaaaaaaa: {triage: bug}\n", encoding="utf-8")
@@ -201,7 +230,7 @@ def test_the_files_of_a_group_are_not_a_reason_to_draw_its_case_again(tmp_path: 
     folder_of(tmp_path, B).mkdir(parents=True)
     (folder_of(tmp_path, B) / CASE).touch()
     rounds: Any = SimpleNamespace(
-        run=lambda number, ask: answers.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
+        run=lambda number, ask, deadline: answers.update({key: ask(key) for key in (A, B, C)}) or round_of(1)
     )
     append_line(tmp_path, HEAD)
     Hunt(tmp_path, state, {C: "earlier"}, rounds, Bounds(rounds=2), lambda text: None)._round()

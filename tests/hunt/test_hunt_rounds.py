@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +26,7 @@ from runner.session.settings import RunSettings
 from tests.handmade import Answer, environment, finding, played
 from tests.hunt.samples import HEAD
 
-Answers = dict[str, Answer]
+Answers = Mapping[str, Answer | None]
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
 
     def run_round(
         answers: Answers, is_known: Callable[[str], bool] = lambda key: False, guidance: Guidance | None = None,
-        reached: Mapping[str, tuple[str, ...]] = {}, **end: Any,
+        reached: Mapping[str, tuple[str, ...]] = {}, seconds: float = math.inf, **end: Any,
     ) -> Round:  # fmt: skip
         class Generator:
             def __init__(self, *arguments: Any) -> None: ...
@@ -60,6 +62,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
             chosen = [entry.variant for entry in planned.planned]
             assert settings.coverage == (guidance is not None) and not settings.coverage_lines
             tick([])
+            assert settings.budget == (None if seconds == math.inf else pytest.approx(max(0.1, seconds), abs=1))
             for event in played(
                 chosen, ["2.13.0"], lambda variant, torch: answers.get(variant.case.name, "PASS"), **end
             ):
@@ -76,7 +79,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Round]
         with Rounds(
             tmp_path, HEAD, environment(), RunSettings(jobs=1), Ledger(), lambda text: None, guidance
         ) as runner:
-            return runner.run(3, is_known)
+            return runner.run(3, is_known, time.monotonic() + seconds)
 
     return run_round
 
@@ -119,6 +122,14 @@ def test_a_result_without_a_failure_keeps_its_case_and_has_no_script(run: Callab
 def test_an_interrupted_round_does_not_count(run: Callable[..., Round]) -> None:
     with pytest.raises(KeyboardInterrupt):
         run({"case_33": finding("value")}, exit_code=2, interrupted=True)
+
+
+def test_what_ended_before_the_deadline_counts(run: Callable[..., Round], tmp_path: Path) -> None:
+    answers: dict[str, Answer | None] = {"case_31": finding("value")}
+    answers |= dict.fromkeys(f"case_{number}" for number in (33, 35, 37, 39))
+    done = run(answers, seconds=-1.0, interrupted=True)
+    assert (done.cases, done.variants, done.unfinished, len(done.red)) == (5, 1, 4, 1)
+    assert run({}, seconds=60.0).unfinished == 0
 
 
 def test_a_guided_round_keeps_the_cases_that_reached_something_first(run: Callable[..., Round], tmp_path: Path) -> None:

@@ -109,6 +109,13 @@ def test_a_case_that_somebody_changed_or_removed_is_a_problem(reduce: Callable[.
     assert reduce().problem == "its case is gone"
 
 
+def test_a_reduction_that_does_not_end_is_a_problem(
+    reduce: Callable[..., Reduction], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hunt, "GRACE", -51.0)
+    assert reduce().problem == "it takes longer than 50.0s"
+
+
 def test_an_interrupted_reduction_does_not_count(reduce: Callable[..., Reduction]) -> None:
     with pytest.raises(KeyboardInterrupt):
         reduce(interrupted=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,20 @@ class Engine:
 
     def close(self) -> None:
         pass
+
+
+@pytest.mark.parametrize("name", ["adapt", "confirm"])
+def test_a_judge_that_waits_can_be_ended(name: str, tmp_path: Path) -> None:
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    original = variant(tmp_path, "inputs: {x: [4]}\nchain: [torch.relu]")
+    engine = VariantEngine(original, HERE)
+    engine.local_engine.close()
+    engine.local_engine = Engine(lambda job: [WRONG])  # type: ignore[assignment]
+    judge = EngineJudge(engine, replace(SIGNATURE, stage="dynamo"), tick=end)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(judge, name)(original, engine.source)
 
 
 @pytest.fixture
