@@ -37,8 +37,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runner import console, exit_codes
@@ -50,6 +51,9 @@ from runner.text import clean, draw_table, duration, one_line, plural
 
 _WIDTH = 100  # characters of a reason in a table; the JSON has all of it
 _GUARD_WIDTH = 240  # enough for what a tensor is guarded on, not for the whole of torch's global state
+
+_NAMES = re.compile(r"(?<=\[)'[^']*'(?=\])|'_dynamo_\w+'|\b\d{9,}\b")
+"""What guards that are alike differ in: keys, marks of tensors, and numbers of objects."""
 
 
 @command(
@@ -199,7 +203,8 @@ def _operators(graph: Mapping[str, Any]) -> str:
 
 
 def _guards(document: Mapping[str, Any]) -> str:
-    """Guards by compilation; of a frame that was compiled again those that differ from the compilation before."""
+    """Guards by compilation, alike ones in one line; of a frame that was compiled again those that differ from the
+    compilation before."""
     lines = []
     previous: dict[str, list[str]] = {}
     for compile_id, guards in document["guards"].items():
@@ -209,8 +214,19 @@ def _guards(document: Mapping[str, Any]) -> str:
         if frame in previous:
             title += ", those of the compilation before but for" if novel else ", those of the compilation before"
         previous[frame] = guards
-        lines += [title, *(f"  {one_line(guard, _GUARD_WIDTH)}" for guard in novel)]
+        lines += [title, *_folded(novel)]
     return "\n".join(lines)
+
+
+def _folded(guards: Sequence[str]) -> list[str]:
+    """A line for each guard, with how many more differ from it in names and numbers of objects alone."""
+    alike: dict[str, list[str]] = {}
+    for guard in guards:
+        alike.setdefault(_NAMES.sub("", guard), []).append(guard)
+    return [
+        f"  {one_line(first, _GUARD_WIDTH)}" + (f"  (and {len(others)} more alike)" if others else "")
+        for first, *others in alike.values()
+    ]
 
 
 def _first_call(document: Mapping[str, Any]) -> str:

@@ -126,6 +126,27 @@ def test_guards_that_a_recompile_repeats_are_not_printed_again():
     )
 
 
+def test_guards_that_are_alike_are_told_once():
+    kinds = (
+        "hasattr(L['{}']['w'], '_dynamo_{}') == False",
+        "id(L['{}'], 12345678{}) <class 'a'>",
+        "len(L['{}']) == {}",
+    )
+    guards = [kind.format(name, number) for kind in kinds for name, number in (("x", 10), ("y", 20), ("z", 10))]
+    lines = (
+        changed(guards={"0/0": [*guards, "id(L['x'], 1234567899) <class 'b'>"]})
+        .partition("guards of 0/0\n")[2]
+        .splitlines()
+    )
+    assert lines == [
+        "  hasattr(L['x']['w'], '_dynamo_10') == False  (and 2 more alike)",
+        "  id(L['x'], 1234567810) <class 'a'>  (and 2 more alike)",
+        "  len(L['x']) == 10  (and 1 more alike)",
+        "  len(L['y']) == 20",
+        "  id(L['x'], 1234567899) <class 'b'>",
+    ]
+
+
 @pytest.mark.parametrize(
     ("reason", "line"),
     [
