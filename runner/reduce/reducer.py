@@ -455,7 +455,7 @@ class _Reduction:
         tick: Callable[[str], None], memory: Memory,
     ) -> None:  # fmt: skip
         self.engine, self.folder, self.memory = engine, folder, memory
-        self.began, self.tick, self._said = began, tick, "running the case as it is"
+        self.began, self.tick, self._said = began, tick, "running it under the backend of its stage"
         self.finding, self.culprit = diagnosis.findings[0], diagnosis.culprit
         self.signature = signature_of(self.finding)
         timeout = min(engine.job().timeout, max(20.0, 6 * diagnosis.run_seconds))
