@@ -59,6 +59,9 @@ STAGE_NOTES = {
 """Rows whose stage is their harness's and not the bug's: what the runner says instead counts."""
 STAGE_NOTES["170686"] = STAGE_NOTES["150083"]
 
+UNDEFINED = frozenset({"156788"})
+"""Rows whose values are open by torch's own word (131910): a negative float as uint8. They pass with ``unspecified``."""
+
 ERRORS = ("missing-error", "error-type")
 
 
@@ -229,6 +232,9 @@ def judge(row: Row, expected: Expected, seen: Seen | None) -> Judged:
         return judged
     if row.kind == "control":
         judged.ok = not seen.flagged or (row.refused and set(seen.oracles) <= set(ERRORS))
+        return judged
+    if row.id in UNDEFINED and expected.diverges:
+        judged.ok = not seen.flagged and "unspecified" in seen.labels
         return judged
     if not expected.diverges:
         judged.ok = not seen.flagged
