@@ -21,18 +21,13 @@ TEXT = (REPOSITORY / "docs" / "recipes.md").read_text(encoding="utf-8")
 RECIPES = (
     "kv_cache",
     "channels_last",
-    "dynamic_batch",
-    "raises",
-    "tolerance",
     "random",
     "in_place",
-    "training_step",
     "custom_operator",
-    "kernel",
     "decoder",
 )
 
-OWN_PYTHON = {"kernel", "decoder"}
+OWN_PYTHON = {"decoder"}
 
 format_page = script_module("format_page")
 FILES = {example.name: example.text for example in format_page.examples(TEXT)}
@@ -83,9 +78,3 @@ def test_the_decoder_is_skipped_where_its_package_is_missing(folder: Path) -> No
     events = finished(folder, "decoder.spec.yaml", "--allow-python", "--backend", "aot_eager")
     installed = importlib.util.find_spec("transformers") is not None
     assert {event["verdict"] for event in events.values()} == {"PASS" if installed else "SKIP"}
-
-
-@pytest.mark.slow
-def test_the_kernel_passes_in_the_interpreter(folder: Path) -> None:
-    events = finished(folder, "kernel.spec.yaml", "--allow-python", "--backend", "triton", "--device", "cpu")
-    assert [event["verdict"] for event in events.values()] == ["PASS", "PASS"]
