@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from runner.cases.model import Backend
+from runner.cases.torch_names import PLANTED
 from runner.contract.job import Job
 from runner.diagnostics import Diagnostic, InputError, source_line
 from runner.engine.messages import Engine
@@ -28,10 +29,12 @@ def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: Ru
     """
     backends: dict[str, dict[str, Backend]] = {}
     for each in planned:
-        if not skip_reason(each) and (settings.imports or ":" in each.variant.backend.backend):
+        backend = each.variant.backend
+        is_code = ":" in backend.backend and backend.backend not in PLANTED
+        if (is_code or settings.imports) and not skip_reason(each):
             found = backends.setdefault(each.environment.key, {})
-            if ":" in each.variant.backend.backend:
-                found.setdefault(each.variant.backend.backend, each.variant.backend)
+            if is_code:
+                found.setdefault(backend.backend, backend)
     paths = worker_paths(settings, [each.variant for each in planned])
     jobs = [
         Job(
