@@ -173,16 +173,22 @@ def _is_like(operator: str, patterns: tuple[str, ...]) -> bool:
     return any(map(re.compile("|".join(map(translate, patterns))).match, names_of(operator)))
 
 
+@cache
+def _known_names() -> tuple[str, ...]:
+    """Return every name of an operator that a case may write, those of overloads too."""
+    overloads = (
+        f"{space}.{name}.{overload}"
+        for space in ("aten", "prims")
+        for name, every in inventory()[space].items()
+        for overload in every
+    )
+    return (*itertools.chain(*_groups().values()), *overloads)
+
+
 def pattern_hint(pattern: str) -> str | None:
     """Return None for a pattern that matches an operator, or may match one of a package; else what to write
     instead."""
-    names = [name for group in _groups().values() for name in group]
-    names += [
-        f"{space}.{name}.{o}"
-        for space in ("aten", "prims")
-        for name, every in inventory()[space].items()
-        for o in every
-    ]
+    names = _known_names()
     if pattern.startswith(("custom.", "triton.")) or any(map(re.compile(translate(pattern)).match, names)):
         return None
     space, _, member = re.sub("[*?]", "", pattern).rpartition(".")
