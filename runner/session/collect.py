@@ -228,7 +228,8 @@ def added_variants(
         if key not in owners_of:
             owners_of[key] = _owners(node, suites, limits) if node.backend else []
         owners = owners_of[key]
-        for suite, cases in _holders(node, owners) or _holders(node, suites) or _holders(node, _beside(node, limits)):
+        held = _holders(node, owners) or _holders(node, suites)
+        for suite, cases in held or _holders(node, _beside(node, limits, allow_python)):
             chosen = (_backend(node, owners, allow_python),) if node.backend else suite.backends
             narrowed = replace(suite, cases=cases, backends=tuple(filter(None, chosen)))
             expanded = expand([narrowed], backends, devices or tuple(filter(None, [node.device])), limits)
@@ -242,9 +243,19 @@ def _holders(node: Node, suites: Sequence[Suite]) -> list[tuple[Suite, tuple[Cas
     return [(suite, cases) for suite, cases in held if cases and ({suite.file} | {c.file for c in cases}) & node.files]
 
 
-def _beside(node: Node, limits: Limits) -> list[Suite]:
-    """The spec file of ``SUITE::FILE::CASE`` as a suite, where the suite that defines the backend leaves it out."""
-    return Reader(limits).suites(sorted(file for file in node.files if file.endswith(SPEC) and os.path.isfile(file)))
+def _beside(node: Node, limits: Limits, allow_python: bool) -> list[Suite]:
+    """The spec file of ``SUITE::FILE::CASE`` as a suite, where the suite that defines the backend leaves it out.
+
+    Raises InputError where the file is wrong, or its case brings Python that nobody allows.
+    """
+    reader = Reader(limits)
+    suites = reader.suites(sorted(file for file in node.files if file.endswith(SPEC) and os.path.isfile(file)))
+    cases = [case for suite in suites for case in suite.cases if case.name == node.case and case.has_python]
+    errors = [problem for problem in reader.problems if problem.severity == "error"]
+    errors += [] if allow_python else _python(cases, _lines)
+    if errors:
+        raise InputError(errors)
+    return suites
 
 
 def _owners(node: Node, suites: Sequence[Suite], limits: Limits) -> list[Suite]:

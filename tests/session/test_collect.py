@@ -252,3 +252,22 @@ def test_the_runner_s_own_broken_backends_are_functions_of_that_module() -> None
 
     named = {bug.backend for bug in BUGS if ":" in bug.backend} | {bug.twin for bug in BUGS if ":" in bug.twin}
     assert named == set(PLANTED)
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("{name: a, inputz: {x: [4]}, chain: [torch.relu]}", "unknown key 'inputz'"),
+        ("{name: a, module: {file: m.py, name: M}, inputs: {x: [4]}}", "case 'a' brings Python of its own"),
+    ],
+)
+def test_what_is_wrong_with_a_case_behind_a_profile_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.suite.yaml").write_text("suite: p\nbackends: [{name: vendor, backend: eager, fullgraph: true}]\n")
+    Path("a.spec.yaml").write_text(f"cases:\n  - {case}\n")
+    Path("m.py").write_text("")
+    with pytest.raises(InputError) as error:
+        load(["p.suite.yaml::a.spec.yaml::a@vendor"])
+    assert [diagnostic.message for diagnostic in error.value.diagnostics] == [message]
