@@ -374,7 +374,8 @@ folder = next(path for path in (scratch, *scratch.parents) if path.name.startswi
 def act(part: str, how: str = "remove") -> str:
     """Return a snippet that does something to a part of the engine's folder, also after that was made anew."""
     does = {
-        "remove": "shutil.rmtree(path) if path.is_dir() else path.unlink()",
+        # A job beside this one may make or remove a file meanwhile.
+        "remove": "while path.is_dir(): shutil.rmtree(path, ignore_errors=True)\nif path.exists(): path.unlink()",
         "replace": "shutil.rmtree(path); path.mkdir()",
         "link": "shutil.rmtree(path); path.symlink_to('.')",
         "lock": "path.chmod(0)",
