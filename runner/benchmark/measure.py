@@ -17,6 +17,7 @@ from typing import Any
 from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH
 from runner.contract.job import Job
+from runner.contract.settings import WAIT_POLICY
 from runner.engine.messages import Engine, Outcome
 from runner.exit_codes import UsageError
 from runner.files import remove_tree
@@ -25,8 +26,8 @@ from runner.session.scheduler import Steps, drive
 from runner.session.settings import RunSettings
 from runner.verdict import outcomes
 
-ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
-"""torch's caches for graphs, which a verdict must do without, are on here, as users have them."""
+ENVIRON = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1", WAIT_POLICY: ""}
+"""torch's caches for graphs, which a verdict must do without, are on here, and threads wait, as users have them."""
 
 COPY_BYTES = {"cpu": 256 << 20, "cuda": 1 << 30}
 """What is copied to measure memory: more than the caches of most processors and of every GPU hold."""

@@ -29,6 +29,11 @@ CACHE_FOLDER = "TORCHINDUCTOR_CACHE_DIR"
 TRITON_FOLDER = "TRITON_CACHE_DIR"
 HASH_SEED = "PYTHONHASHSEED"
 SAFE_PATH = "PYTHONSAFEPATH"
+WAIT_POLICY = "OMP_WAIT_POLICY"
+"""How a thread of OpenMP waits for work. By default it spins.
+
+Two jobs of two threads each on two cores then take several times as long as without spinning.
+"""
 WARNINGS = "PYTHONWARNINGS"
 PASSED = "runner-passed"
 """Folder below torch's cache folder: for each job that passed, the tag of its graphs, a hundred bytes."""

@@ -157,7 +157,7 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
 
     A worker that runs jobs as a user runs them (``AS_USER`` in ``overrides``) gets less.
     """
-    environment = {settings.HASH_SEED: "0"} | scratch.compile_environment(os.environ)
+    environment = {settings.HASH_SEED: "0", settings.WAIT_POLICY: "PASSIVE"} | scratch.compile_environment(os.environ)
     for name in (ENTRY_SWITCH, settings.AS_USER, settings.WARNINGS):
         environment.pop(name, None)  # left over in a shell, it would run something else and call that a verdict
     overrides = overrides or {}
@@ -167,7 +167,10 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
         settings.SAFE_PATH: "1",
         **({} if settings.AS_USER in overrides else settings.VARIABLES),
     }
-    return without_current_folder({**environment, **overrides})
+    variables = without_current_folder({**environment, **overrides})
+    if not variables[settings.WAIT_POLICY]:
+        del variables[settings.WAIT_POLICY]  # OpenMP warns about an empty text
+    return variables
 
 
 def start_worker(

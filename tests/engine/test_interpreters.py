@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from engine_jobs import gone, one
 
-from runner.contract.settings import AS_USER, VARIABLES
+from runner.benchmark.measure import ENVIRON
+from runner.contract.settings import AS_USER, VARIABLES, WAIT_POLICY
 from runner.engine import interpreters
 from runner.engine.local import LocalEngine
 
@@ -59,6 +60,14 @@ def test_sets_are_ordered_alike_in_each_worker(monkeypatch: pytest.MonkeyPatch) 
         assert interpreters.worker_environment(env)["PYTHONHASHSEED"] == "0"
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     assert interpreters.worker_environment()["PYTHONHASHSEED"] == "7"
+
+
+def test_threads_spin_only_where_the_user_or_a_benchmark_lets_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(WAIT_POLICY, raising=False)
+    assert {interpreters.worker_environment(env)[WAIT_POLICY] for env in ({}, {AS_USER: "1"})} == {"PASSIVE"}
+    assert WAIT_POLICY not in interpreters.worker_environment(ENVIRON)
+    monkeypatch.setenv(WAIT_POLICY, "ACTIVE")
+    assert interpreters.worker_environment()[WAIT_POLICY] == "ACTIVE"
 
 
 def test_no_python_that_torch_starts_looks_into_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
