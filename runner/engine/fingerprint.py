@@ -346,11 +346,12 @@ _SESSION = re.compile(
 the digest: nobody can list what the libraries and the backends of others read."""
 
 HARMLESS = frozenset({
-    "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH",
+    "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_PATH", "PYTORCH_KERNEL_CACHE_PATH", settings.WAIT_POLICY,
     "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTORCH_VERSION", "TORCHINDUCTOR_CACHE_DIR", "TORCH_CUDA_ARCH_LIST",
     "TORCH_EXTENSIONS_DIR", "TORCH_HOME", "TORCH_VERSION", "TRITON_CACHE_DIR", "TRITON_HOME",
 })  # fmt: skip
-"""Variables that look like torch's and change nothing here: where caches lie, what workers are given anyway."""
+"""Variables that look like torch's and change nothing here: where caches lie, how threads wait, what workers are
+given anyway."""
 
 _TORCHS = re.compile(
     r"TORCH|PYTORCH|TRITON|INDUCTOR|AOT|DYNAMO|FUNCTORCH|FX_|PARTITIONER|HALIDE|OMP_|GOMP_|MKL_|KMP_|ATEN_|DNNL_|"
