@@ -407,7 +407,7 @@ CROSSREF = "aot_eager_decomp_partition_crossref"
 """Runs every operator beside its fake twin: a kernel and its meta function that disagree show here."""
 
 
-PARTS = ("the ladder", "torch's bisector and changed settings")
+PARTS = ("the stages", "torch's bisector and changed settings")
 """The parts of a diagnosis, in order."""
 
 

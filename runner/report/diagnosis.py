@@ -14,7 +14,7 @@ from runner.cases.model import LAUNCH
 from runner.contract.finding import Finding, index_of
 from runner.diagnose.diagnosis import Ablation, Culprit, Diagnosis, Kept
 from runner.quote import operand, shell_word
-from runner.report.failure import command_of, layout, raiser_of, shown_rows
+from runner.report.failure import command_of, layout, raiser_of, shown_rows, stage_outcomes, stage_words
 from runner.templates import render_template
 from runner.text import cap, clean, duration, head_lines, in_line, indent, number, one_line, ordinal, plural
 
@@ -234,10 +234,9 @@ def _nothing(diagnosis: Diagnosis) -> list[str]:
 
 
 def _failure(diagnosis: Diagnosis) -> list[str]:
-    """Return the ladder and the first finding, with its numbers."""
-    strip = " · ".join(f"{stage} {outcome}" for stage, outcome in diagnosis.stages.items())
+    """Return the stages and the first finding, with its numbers."""
     rows = shown_rows(
-        ("ladder", strip),
+        ("stages", stage_outcomes(diagnosis.stages)),
         ("stage", diagnosis.stage or ""),
         ("signature", str(diagnosis.signature)),
         ("labels", ", ".join(diagnosis.labels)),
@@ -303,7 +302,7 @@ def page(diagnosis: Diagnosis, record: Mapping[str, Any] | None, run: Sequence[s
         title=in_line(diagnosis.id),
         reason=one_line(diagnosis.reason, 1000),
         properties=_properties(diagnosis),
-        steps=ladder_steps(diagnosis.stages, diagnosis.stage),
+        steps=stage_steps(diagnosis.stages, diagnosis.stage),
         findings=[finding_parts(finding) for finding in diagnosis.findings],
         commands=_commands(diagnosis, run, _PAGE_COMMANDS),
         **cause_parts(diagnosis, record),
@@ -342,10 +341,10 @@ def _properties(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     )
 
 
-def ladder_steps(stages: Mapping[str, str], first_bad: str | None) -> list[tuple[str, str, str]]:
-    """Return the ladder from the bottom up: stage, what it showed, and ``ok``, ``bad`` or ``guilty``."""
+def stage_steps(stages: Mapping[str, str], first_bad: str | None) -> list[tuple[str, str, str]]:
+    """Return the stages in their order: name, what each showed, and ``ok``, ``bad`` or ``guilty``."""
     return [
-        (stage, one_line(outcome), "ok" if outcome == "ok" else "guilty" if stage == first_bad else "bad")
+        (stage_words(stage), one_line(outcome), "ok" if outcome == "ok" else "guilty" if stage == first_bad else "bad")
         for stage, outcome in stages.items()
     ]
 

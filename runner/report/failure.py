@@ -18,6 +18,7 @@ from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import VariantFinished, grouped
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, number, one_line, plural, tail_lines
+from runner.verdict.policy import AS_USER
 from runner.verdict.signature import assess
 from runner.verdict.stages import in_order
 
@@ -76,9 +77,14 @@ def location(place: Span, source: Source = source_line) -> list[str]:
     return lines
 
 
-def ladder(stages: Mapping[str, str]) -> str:
-    """Return ``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no ladder was climbed."""
-    return one_line(" · ".join(f"{stage} {outcome}" for stage, outcome in in_order(stages).items()))
+def stage_outcomes(stages: Mapping[str, str]) -> str:
+    """Return ``dynamo ok · aot ok · decomposition ok · inductor value``; empty when no stage was tried by itself."""
+    return one_line(" · ".join(f"{stage_words(stage)} {said}" for stage, said in stages.items()))
+
+
+def stage_words(stage: str) -> str:
+    """Return the name of a row of ``stages`` as people read it."""
+    return "with torch's own settings" if stage == AS_USER else stage
 
 
 def render_failure(event: VariantFinished, source: Source = source_line) -> str:
@@ -117,7 +123,7 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
         ("signature", f"{event.signature_id} {event.signature}" if event.signature else ""),
         ("oracle", ", ".join(event.oracles)),
         ("stage", event.stage or ""),
-        ("ladder", ladder(event.stages)),
+        ("stages", stage_outcomes(in_order(event.stages))),
         ("labels", ", ".join(event.labels)),
         ("graphs", ", ".join(graphs)),
         ("kernels", kernels),

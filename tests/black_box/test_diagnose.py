@@ -60,15 +60,15 @@ def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) ->
         "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default), of the step relu, the first of two, all.spec.yaml:5\n"
         in result.out
     )
-    ladder = "dynamo ok · aot ok · decomposition ok · crossref ok · inductor value"
-    assert ladder in result.out
+    stages = "dynamo ok · aot ok · decomposition ok · crossref ok · inductor value"
+    assert stages in result.out
     assert "runner reduce 'all.spec.yaml::wrong_relu[float32,cpu]@inductor'" in result.out
 
 
 def test_what_is_done_is_said(wrong_relu: tuple[Result, dict[str, Any]]) -> None:
     result, _ = wrong_relu
     lines = result.err.splitlines()
-    parts = ["part 1 of 2, the ladder", "part 2 of 2, torch's bisector and changed settings"]
+    parts = ["part 1 of 2, the stages", "part 2 of 2, torch's bisector and changed settings"]
     assert lines[:2] == ["diagnosing all.spec.yaml::wrong_relu[float32,cpu]@inductor", parts[0]], result.err
     questions = [line.removeprefix(f"{parts[1]}: ") for line in lines if line.startswith(f"{parts[1]}: ")]
     # A question whose answer comes at once may go unsaid: standard error tells what is being asked, several times a second.

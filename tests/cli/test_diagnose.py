@@ -24,8 +24,8 @@ BISECTING = ("inductor", "bisecting inductor, run 7: lowerings")
 @pytest.mark.parametrize(
     ("part", "running", "live", "log"),
     [
-        (0, [], "part 1 of 2, the ladder", "part 1 of 2, the ladder"),
-        (0, [("aot_eager", "eager"), ("eager", "load")], "part 1 of 2, the ladder: aot_eager, eager", "part 1 of 2, the ladder"),
+        (0, [], "part 1 of 2, the stages", "part 1 of 2, the stages"),
+        (0, [("aot_eager", "eager"), ("eager", "load")], "part 1 of 2, the stages: aot_eager, eager", "part 1 of 2, the stages"),
         (
             1,
             [BISECTING, ("inductor", "backend")],

@@ -36,7 +36,7 @@ def test_the_whole_text() -> None:
     assert render(WHOLE, run) == (
         "FAIL a.spec.yaml::relu[float32,cpu]@inductor on torch 2.13.0\n"
         "  value at output: 3 of 8 elements differ\n"
-        "  ladder    dynamo ok · decomposition ok · crossref ok · inductor value\n"
+        "  stages    dynamo ok · decomposition ok · crossref ok · inductor value\n"
         "  stage     inductor\n"
         "  signature value at inductor\n"
         "    mismatched 3 of 8 (37.5 %)\n"

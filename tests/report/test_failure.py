@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runner.contract.finding import Finding
-from runner.report.failure import headline, ladder, layout, render_failure, span
+from runner.report.failure import headline, layout, properties_of, render_failure, span, stage_outcomes
 from runner.text import number
 from tests.report.events_sample import FILE, NASTY, failure, finished, value_finding
 
@@ -22,7 +22,7 @@ def test_the_whole_block() -> None:
         "     |         ^^^^^^^^^^^^^^^^^^^\n"
         "  oracle    value\n"
         "  stage     inductor\n"
-        "  ladder    dynamo ok · aot ok · decomposition ok · inductor value\n"
+        "  stages    dynamo ok · aot ok · decomposition ok · inductor value\n"
         "  labels    nearer-to-float64\n"
         "  graphs    1 graph, 0 breaks\n"
         "  kernels   2 kernels, 1 vectorized\n"
@@ -126,12 +126,11 @@ def test_headline() -> None:
     assert "\n" not in headline(finished("FAIL", reason=NASTY))
 
 
-def test_ladder_is_in_the_ladders_order() -> None:
-    assert (
-        ladder({"inductor": "value, stride", "dynamo": "ok", "mine": "ok"})
-        == "dynamo ok · inductor value, stride · mine ok"
-    )
-    assert ladder({}) == ""
+def test_stages_are_in_their_order_and_a_users_settings_last() -> None:
+    event = finished("FAIL", stages={"as-user": "ok", "inductor": "value, stride", "dynamo": "ok", "mine": "ok"})
+    shown = "dynamo ok · inductor value, stride · with torch's own settings ok · mine ok"
+    assert dict(properties_of(event))["stages"] == shown
+    assert stage_outcomes({}) == ""
 
 
 def test_nasty_text_everywhere_leaves_no_control_characters() -> None:

@@ -41,7 +41,7 @@ from runner.record.events import (
     start_of,
 )
 from runner.record.journal import parse_line
-from runner.report.diagnosis import cause_parts, finding_parts, ladder_steps
+from runner.report.diagnosis import cause_parts, finding_parts, stage_steps
 from runner.report.failure import Group, commands_of, headline, properties_of, shown_rows, span
 from runner.report.handlers import EndFile, Options
 from runner.report.site.results import GROUPS, Declared, Results, declared_of, results_of
@@ -422,7 +422,7 @@ def render_page(
         headline=headline(event, 2000),
         signature_id=in_line(event.signature_id),
         properties=_page_properties(event),
-        steps=ladder_steps(in_order(event.stages), event.stage),
+        steps=stage_steps(in_order(event.stages), event.stage),
         findings=[finding_parts(finding) for finding in event.findings[:_FINDINGS]],
         more_findings=max(0, len(event.findings) - _FINDINGS),
         anchor=results.anchor(event),
@@ -457,7 +457,7 @@ def _cause(diagnosis: Diagnosis, picture: Mapping[str, Any] | None) -> Markup:
 
 def _page_properties(event: VariantFinished) -> list[tuple[str, str]]:
     return shown_rows(
-        *(row for row in properties_of(event) if row[0] != "ladder"),
+        *(row for row in properties_of(event) if row[0] != "stages"),
         ("operator", event.operator),
         ("backend", event.backend),
         ("torch", event.torch),
