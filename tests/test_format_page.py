@@ -1,4 +1,4 @@
-"""``docs/format.md``: complete, true to the schemas and the runner's own lists, and every example works."""
+"""The guide to the format and its reference: complete, true to the schemas and the runner's own lists, and every example works."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ DEFINITIONS = schema.load_schema("definitions")["definitions"]
 
 format_page = script_module("format_page")
 PAGE = format_page.PAGE.read_text(encoding="utf-8")
-EXAMPLES = format_page.examples(PAGE)
+GUIDE = format_page.GUIDE.read_text(encoding="utf-8")
+TEMPLATE = format_page.TEMPLATE.read_text(encoding="utf-8")
+EXAMPLES = format_page.examples(GUIDE + PAGE)
 YAML = [example for example in EXAMPLES if example.name.endswith(".yaml")]
 RIGHT = [example for example in YAML if not example.is_refused]
 REFUSED = [example for example in YAML if example.is_refused]
@@ -34,7 +36,7 @@ PROFILES = ("tvm.suite.yaml",)
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with every file of the page."""
+    """A folder with every file of both pages."""
     format_page.write(EXAMPLES, tmp_path)
     return tmp_path
 
@@ -42,25 +44,25 @@ def folder(tmp_path: Path) -> Path:
 # --- the generated parts ---------------------------------------------------------------------
 
 
-def test_generated_parts_are_fresh() -> None:
-    assert format_page.refreshed(PAGE) == PAGE, "run: python tools/format_page.py"
+def test_the_reference_is_fresh() -> None:
+    assert format_page.page() == PAGE, "run: python tools/format_page.py"
 
 
-def test_a_changed_table_and_a_changed_message_are_noticed() -> None:
-    for old in ("| `name` | text | required |", "did you mean 'F.relu'?"):
-        assert old in PAGE
-        assert format_page.refreshed(PAGE.replace(old, "", 1)) == PAGE
+def test_tables_and_messages_are_made_from_the_template() -> None:
+    for made in ("| `name` | text | required |", "did you mean 'F.relu'?"):
+        assert made in PAGE and made not in TEMPLATE
+    changed = format_page.filled(TEMPLATE.replace("F.rellu", "F.gellu"))
+    assert "did you mean 'F.gelu'?" in changed
 
 
 def rows(part: str) -> list[str]:
     """The first cells of a generated table, without their code marks."""
-    match = re.search(rf"<!-- generated: {re.escape(part)} -->\n(.*?)<!-- end -->", PAGE, re.DOTALL)
-    assert match, f"the page has no part {part}"
-    return [line.split(" | ")[0].strip("| `") for line in match[1].splitlines()[2:]]
+    assert part in format_page.parts(TEMPLATE), f"the page has no part {part}"
+    return [line.split(" | ")[0].strip("| `") for line in format_page.table(part).splitlines()[2:]]
 
 
 def key_tables() -> dict[str, set[str]]:
-    parts = re.findall(r"<!-- generated: keys (\S+) -->", PAGE)
+    parts = [part.removeprefix("keys ") for part in format_page.parts(TEMPLATE) if part.startswith("keys ")]
     return {part: set(rows(f"keys {part}")) for part in parts}
 
 
@@ -129,7 +131,9 @@ def test_every_value_of_a_schema_is_on_the_page() -> None:
         part = format_page.schema_at(path)
         assert set(part["enum"] if "enum" in part else part["then"]["enum"]) <= set(rows(f"values {path}"))
     assert set(rows("values oracle")) == set(GATES)
-    assert all(f"`{dtype}`" in PAGE for dtype in DTYPES)
+    assert "dtypes" in format_page.parts(TEMPLATE) and set(DTYPES) == set(
+        re.findall(r"\w+", format_page.table("dtypes"))
+    ) - {"text"}
 
 
 # --- what is written by hand -----------------------------------------------------------------
@@ -192,7 +196,15 @@ def test_units_of_time_and_memory_are_units() -> None:
 def test_there_are_examples_of_both_kinds() -> None:
     assert len(RIGHT) > 20 and len(REFUSED) > 1
     assert len({example.name for example in EXAMPLES}) == len(EXAMPLES)
-    assert len(EXAMPLES) == len(re.findall(r"^```(?:yaml|python)$", PAGE, re.MULTILINE)), "a block without a file name"
+    blocks = re.findall(r"^```(?:yaml|python)$", GUIDE + PAGE, re.MULTILINE)
+    assert len(EXAMPLES) == len(blocks), "a block without a file name"
+
+
+def test_the_guide_is_short_and_has_an_example_for_each_of_its_parts() -> None:
+    assert len(GUIDE.splitlines()) <= 340
+    *parts, kernels, refused = GUIDE.split("\n## ")[1:]
+    assert [part.partition("\n")[0] for part in parts if not format_page.examples(part)] == []
+    assert "format-reference.md#kernels" in kernels and "format-reference.md#what-is-refused" in refused
 
 
 @pytest.mark.parametrize("example", RIGHT, ids=lambda example: example.name)
@@ -304,7 +316,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", ["format.md", "glossary.md"])
+@pytest.mark.parametrize("name", ["format.md", "format-reference.md", "glossary.md"])
 def test_links_lead_somewhere(name: str) -> None:
     page = REPOSITORY / "docs" / name
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

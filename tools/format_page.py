@@ -1,10 +1,10 @@
-"""Writes the generated parts of docs/format.md: tables from the schemas and from the runner's own lists, and messages.
+"""Writes docs/format-reference.md from tools/format_reference.md, the schemas and the runner's own lists.
 
-    python tools/format_page.py            # rewrites them
+    python tools/format_page.py            # writes it
     python tools/format_page.py --check    # exit code 1 when that would change the page
 
-A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. The messages are those for the examples whose
-file begins with ``refused_``; they stand in the block below the example.
+``<!-- generated: NAME -->`` stands for a table or a list. Behind each example whose file begins with ``refused_`` come the
+messages of ``runner validate`` for it. The guide, docs/format.md, is written by hand.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,9 @@ from runner.cases.model import DTYPES
 from runner.cases.yaml.schema import load_schema
 from runner.session.collect import load
 
-PAGE = Path(__file__).parent.parent / "docs" / "format.md"
+TEMPLATE = Path(__file__).with_name("format_reference.md")
+PAGE = TEMPLATE.parent.parent / "docs" / "format-reference.md"
+GUIDE = PAGE.with_name("format.md")
 
 DEFINITIONS: dict[str, Any] = load_schema("definitions")["definitions"]
 
@@ -35,7 +38,7 @@ TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "tru
 REFUSED_NAMES = (
     "torch.save", "torch.hub.load", "torch.compile", "torch.ops.aten.add", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr", "Tensor.resize",
     "nn.Sequential", "os.system", "builtin.eval", "operator.attrgetter", "numpy.random.rand", "Tensor.__class__",
-    "torch.ops.aten.add", "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
+    "aten._unsafe_index", "aten._cummax_helper", "torch.quantized_lstm_cell", "torch.FloatTensor", "aten.sparse_coo_tensor", "builtin.str", "aten.add.str",
 )  # fmt: skip
 """A name for each reason that ``operators.REFUSED`` gives."""
 
@@ -51,7 +54,7 @@ FLAG_EXAMPLES: tuple[tuple[str, object], ...] = (
 )
 """Flags, each with a value that a case might give it."""
 
-_PART = re.compile(r"<!-- generated: (?P<name>[^>]*?) -->\n(?P<body>.*?)<!-- end -->\n", re.DOTALL)
+_PART = re.compile(r"<!-- generated: (?P<name>[^>]*?) -->\n")
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(
     r"\$\{[^}]*\}|\$[\w.]*(?:<\w+>)?|--[a-z][a-z-]*|(?:\w+\.)?<[\w<>.]+>|[A-Za-z_]+_[a-z_0-9]+|\{\}|\*\*?"
@@ -74,30 +77,36 @@ class Example:
 
 
 def main() -> None:
-    """Rewrite the page, or compare it."""
+    """Write the page, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 when the page would change")
     arguments = parser.parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    fresh = refreshed(text)
     if arguments.check:
-        sys.exit(int(fresh != text))
-    PAGE.write_text(fresh, encoding="utf-8")
+        sys.exit(int(PAGE.read_text(encoding="utf-8") != page()))
+    PAGE.write_text(page(), encoding="utf-8")
 
 
-def refreshed(page: str) -> str:
-    """The page with its tables and messages made anew. Raises KeyError for a part that no function makes."""
-    page = _PART.sub(
-        lambda part: f"<!-- generated: {part['name']} -->\n{table(part['name'])}<!-- end -->\n", page
-    )  # fmt: skip
+def page() -> str:
+    """Return the whole page. Raise KeyError for a part that no function makes."""
+    return filled(TEMPLATE.read_text(encoding="utf-8"))
+
+
+def filled(template: str) -> str:
+    """Return a template with its tables, and with the messages behind the examples that are refused."""
+    text = _PART.sub(lambda part: table(part["name"]), template)
     with tempfile.TemporaryDirectory() as folder:
-        files = examples(page)
+        files = examples(text)
         write(files, Path(folder))
         for example in files:
             if example.is_refused:
-                old = f"{example.text}```\n\n```text\n{example.messages}```\n"
-                page = page.replace(old, f"{example.text}```\n\n```text\n{messages(Path(folder), example.name)}```\n")
-    return page
+                shown = f"{example.text}```\n"
+                text = text.replace(shown, f"{shown}\n```text\n{messages(Path(folder), example.name)}```\n")
+    return text
+
+
+def parts(template: str) -> list[str]:
+    """Return the names of a template's parts, such as ``keys case``."""
+    return [match["name"] for match in _PART.finditer(template)]
 
 
 def examples(page: str) -> list[Example]:
@@ -240,6 +249,12 @@ def _words(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def _block(names: Iterable[str]) -> str:
+    """Return names as a block of text, in lines of a page's width."""
+    lines = textwrap.fill(", ".join(names), 118, break_long_words=False, break_on_hyphens=False)
+    return f"```text\n{lines}\n```\n"
+
+
 def _python_operators() -> str:
     def signs(words: dict[str, str]) -> str:
         return ", ".join(f"`{word}` `{sign.strip()}`" for word, sign in words.items())
@@ -276,26 +291,26 @@ def _settings() -> str:
 
 
 _OTHERS: dict[str, Callable[[], str]] = {
-    "dtypes": lambda: _words(DTYPES) + "\n",
-    "constants": lambda: _words(f"torch.{name}" for name in sorted(operators.constants() - set(DTYPES))) + "\n",
-    "subnamespaces": lambda: _words(f"torch.{name}" for name in operator_names.SUBNAMESPACES) + "\n",
-    "extra operators": lambda: _words(operator_names.EXTRA) + "\n",
-    "attributes of values": lambda: _words(sorted(operators.ATTRIBUTES_OF_VALUES)) + "\n",
-    "builtins": lambda: _words(f"builtin.{name}" for name in operator_names.BUILTINS) + "\n",
-    "contexts": lambda: _words(operator_names.CONTEXTS) + "\n",
-    "attributes of callers": lambda: _words(sorted(case.OF_SUBMODULES)) + "\n",
-    "optimizers": lambda: _words(case.OPTIMIZERS) + "\n",
-    "contexts of callers": lambda: _words(callers.CONTEXTS) + "\n",
+    "dtypes": lambda: _block(DTYPES),
+    "constants": lambda: _block(f"torch.{name}" for name in sorted(operators.constants() - set(DTYPES))),
+    "subnamespaces": lambda: _block(f"torch.{name}" for name in operator_names.SUBNAMESPACES),
+    "extra operators": lambda: _block(operator_names.EXTRA),
+    "attributes of values": lambda: _block(sorted(operators.ATTRIBUTES_OF_VALUES)),
+    "builtins": lambda: _block(f"builtin.{name}" for name in operator_names.BUILTINS),
+    "contexts": lambda: _block(operator_names.CONTEXTS),
+    "attributes of callers": lambda: _block(sorted(case.OF_SUBMODULES)),
+    "optimizers": lambda: _block(case.OPTIMIZERS),
+    "contexts of callers": lambda: _block(callers.CONTEXTS),
     "settings of callers": _settings,
     "python operators": _python_operators,
     "refused operators": _refused_operators,
     "flags": _flags,
-    "cudnn": lambda: _words(torch_names.CUDNN) + "\n",
-    "precision": lambda: _words(torch_names.PRECISION) + "\n",
-    "functions": lambda: _words(expressions.FUNCTIONS) + "\n",
-    "launch functions": lambda: _words(expressions.LAUNCH_FUNCTIONS) + "\n",
-    "methods": lambda: _words(sorted(expressions.METHODS)) + "\n",
-    "attributes": lambda: _words(sorted(expressions.ATTRIBUTES)) + "\n",
+    "cudnn": lambda: _block(torch_names.CUDNN),
+    "precision": lambda: _block(torch_names.PRECISION),
+    "functions": lambda: _block(expressions.FUNCTIONS),
+    "launch functions": lambda: _block(expressions.LAUNCH_FUNCTIONS),
+    "methods": lambda: _block(sorted(expressions.METHODS)),
+    "attributes": lambda: _block(sorted(expressions.ATTRIBUTES)),
 }
 
 

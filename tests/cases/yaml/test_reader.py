@@ -17,7 +17,7 @@ from runner.cases.yaml import reader
 from runner.cases.yaml.reader import load, read_text
 from runner.cases.yaml.values import YamlMapping, YamlNode, YamlScalar, YamlSequence, find, resolve
 
-FORMAT = Path(__file__).resolve().parents[3] / "docs" / "format.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 @pytest.fixture(params=["c", "python"])
@@ -452,7 +452,8 @@ def test_what_is_no_regular_file(tmp_path: Path) -> None:
 
 
 def yaml_blocks() -> list[str]:
-    blocks = re.findall(r"```yaml\n(.*?)```", FORMAT.read_text(encoding="utf-8"), re.DOTALL)
+    pages = [(DOCS / name).read_text(encoding="utf-8") for name in ("format.md", "format-reference.md")]
+    blocks = re.findall(r"```yaml\n(.*?)```", "".join(pages), re.DOTALL)
     return [block for block in blocks if not block.startswith("# refused_")]
 
 

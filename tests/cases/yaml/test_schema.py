@@ -333,7 +333,8 @@ def test_every_draft_fits(path: Path) -> None:
 
 
 def test_every_example_of_the_format_fits() -> None:
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs" / "format.md").read_text(encoding="utf-8"), re.DOTALL)
+    pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("format.md", "format-reference.md")]
+    blocks = re.findall(r"```yaml\n(.*?)```", "".join(pages), re.DOTALL)
     kinds = set()
     for block in blocks:
         if block.startswith("# refused_"):
