@@ -55,12 +55,16 @@ def test_there_are_commands_of_every_page() -> None:
 
 def test_the_recipes_are_yaml_and_keep_the_junit_file_that_they_write() -> None:
     text = (DOCS / "ci.md").read_text(encoding="utf-8")
-    github, gitlab = map(yaml.safe_load, re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    github, gitlab, (step,) = map(yaml.safe_load, re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     inputs = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))["inputs"]
-    (used,) = [step["with"] for step in github["jobs"]["run"]["steps"] if "OWNER" in step["uses"]]
-    assert used.keys() <= inputs.keys()
+    assert "OWNER" in step["uses"] and step["with"].keys() <= inputs.keys()
+    *_, install, run, upload = github["jobs"]["run"]["steps"]
+    assert f"--junit {upload['with']['path']} " in run["run"] and "cancelled" in upload["if"]
     assert all(f"| `{name}` |" in text for name in inputs)
     job = gitlab["torch.compile"]
+    assert job["script"][0] == install["run"]
+    name = re.search(r'^name = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert name and f'"{name[1]}[torch] @ git+https://' in install["run"]
     assert (
         f"--junit {job['artifacts']['reports']['junit']} " in job["script"][-1] and job["artifacts"]["when"] == "always"
     )
