@@ -39,6 +39,19 @@ DIALECT = (
 A blank is ``\\s``, so that this file has no phrase of the list.
 """
 
+OWN_WORDS = r"ladder|gates?|(?<!content )polic(?:y|ies)|slots?|zygotes?|as-user|weighed"
+"""Words of the runner's own parts, which a user need not know."""
+ABOUT_PARTS = (
+    "architecture.md",
+    "extending.md",
+    "glossary.md",
+    "judging.md",
+    "score.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+)
+"""Pages about these parts, or that explain such a word where it first stands."""
+
 _NOT_PROSE = re.compile(r"^```.*?^```$|<!-- generated.*?<!-- end -->|^\|.*?$|^#.*?$", re.MULTILINE | re.DOTALL)
 _LEAD = re.compile(r"^\s*# ?", re.MULTILINE)
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )")
@@ -110,6 +123,12 @@ def test_a_phrase_that_is_not_plain_is_found() -> None:
 def test_no_metaphor_stands_for_a_term(page: Path) -> None:
     text = prose(page.read_text(encoding="utf-8")).lower()
     assert [word for word in METAPHORS if re.search(rf"\b{word}s?\b", text)] == []
+
+
+@each_page
+def test_a_page_for_users_has_no_words_of_the_runners_parts(page: Path) -> None:
+    if page.name not in ABOUT_PARTS and page.parent.name not in ("decisions", "lab", "found"):
+        assert re.findall(rf"\b(?:{OWN_WORDS})\b", prose(page.read_text(encoding="utf-8")), re.IGNORECASE) == []
 
 
 def anchors(page: Path) -> set[str]:

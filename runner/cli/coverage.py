@@ -35,7 +35,7 @@ _MEMORY = 4 << 30
 
 
 @command(
-    "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and oracles that a "
+    "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and of difference that a "
     "suite exercises.",
     *PATHS,
     SELECTION,

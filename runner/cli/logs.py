@@ -191,8 +191,8 @@ _ROWS = 100  # of a section on a terminal
 
 
 @command(
-    "What differs between two runs, or between two versions of torch or two backends of one run: the gate of an "
-    "upgrade.",
+    "What differs between two runs, or between two versions of torch or two backends of one run: what an "
+    "upgrade broke.",
     argument("old", metavar="OLD", help="a run's folder, its event log, or latest"),
     argument("new", metavar="NEW", nargs="?", help="the run to hold against it (default: the same one)"),
     argument("--torch", nargs=2, metavar=("OLD", "NEW"), help="the version of torch of each side"),
@@ -292,8 +292,8 @@ exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
 
 
 @command(
-    "The conformance of each backend of a run: in all, by family, dtype, oracle and severity, with what it does "
-    "not claim.",
+    "The conformance of each backend of a run: in all, by family, dtype, kind of difference and severity, "
+    "with what it does not claim.",
     argument(
         "run", metavar="RUN", nargs="?", default="latest", help="a run's folder, its event log, or latest (the default)"
     ),

@@ -29,7 +29,7 @@ GROUPS = {
     "write": {
         "generate": "draw valid cases by a seed",
         "list": "list variants, their tags, or their backends",
-        "coverage": "operators, dtypes, shapes and oracles that a suite exercises",
+        "coverage": "operators, dtypes, shapes and kinds of difference that a suite exercises",
         "validate": "check files without running them",
         "show": "print a case resolved, with its source",
         "schema": "print a JSON Schema of the YAML format, or of event logs",

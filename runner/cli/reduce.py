@@ -48,7 +48,7 @@ CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tr
 
 
 @command(
-    "Drops steps, inputs, sizes and settings as long as stage, oracle and exception stay. "
+    "Drops steps, inputs, sizes and settings as long as stage, kind of difference and exception stay. "
     "Prints the smallest case; writes it, its script and the log of the steps into a folder.",
     *FAILURE,
     argument("-o", "--output", metavar="FOLDER", help="default: reduced/ in the run folder, which is printed"),
