@@ -1,6 +1,6 @@
-"""Writes runner/cases/operators.json: the public tensor operators, by namespace.
+"""Writes runner/cases/operators.json: the public tensor operators, by namespace; and arguments.json: their signatures.
 
-The control half checks operator names without torch, so it needs their list. Run this under each
+The control half knows names and arguments of operators without torch, so it needs these lists. Run this under each
 supported torch, oldest first; a run adds what that version has to what the file already holds:
 
     old/bin/python tools/operators.py; new/bin/python tools/operators.py
@@ -17,8 +17,12 @@ from pathlib import Path
 import torch
 import torch._numpy
 import torch.distributions
+from signatures import REQUIRED, Signature, function_of, signatures
 
 TARGET = Path(__file__).parent.parent / "runner" / "cases" / "operators.json"
+ARGUMENTS = TARGET.with_name("arguments.json")
+SPACES = ("F", "Tensor", "nn", "torch", "special", "linalg", "fft", "sparse", "signal.windows", "masked")
+"""Namespaces whose signatures are written."""
 
 NAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
               "distributions", "nn.attention.flex_attention")  # fmt: skip
@@ -142,12 +146,36 @@ def without_refused(names: object) -> object:
     return [name for name in names if not NOT_OPERATORS.search(str(name))]  # type: ignore[attr-defined]
 
 
+def arguments(inventory: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the signatures of operators as texts, by the names that a case writes."""
+    texts = {}
+    for space in SPACES:
+        for name in inventory[space]:
+            operator = f"{space if space in ('F', 'Tensor', 'nn', 'torch') else f'torch.{space}'}.{name}"
+            function = function_of(operator)
+            known = [text_of(each) for each in signatures(function)] if function is not None else []
+            texts[operator] = sorted({text for text in known if "=" in text})
+    return {operator: known for operator, known in texts.items() if known}
+
+
+def text_of(signature: Signature) -> str:
+    """Return a signature as a text: ``input:tensor * approximate:text=``, where ``=`` marks what may be left out."""
+    words = []
+    for place, each in enumerate(signature):
+        words += ["*"] if each.keyword_only and not signature[place - 1].keyword_only else []
+        words.append(f"{each.name}:{each.kind}{'' if each.default is REQUIRED else '='}")
+    return " ".join(words)
+
+
 def main() -> None:
-    """Merge this torch's inventory into the file."""
+    """Merge this torch's inventory into the files. The signatures of the newest torch replace those of older ones."""
     old = json.loads(TARGET.read_text()) if TARGET.exists() else {}
     merged = merge(old, without_refused(collect()))
     TARGET.write_text(json.dumps(merged, separators=(",", ":")).replace('],"', '],\n"') + "\n")
-    print(f"{TARGET}: torch {torch.__version__}, {TARGET.stat().st_size} bytes")
+    known = json.loads(ARGUMENTS.read_text()) if ARGUMENTS.exists() else {}
+    known |= arguments(merged)  # type: ignore[arg-type]
+    ARGUMENTS.write_text(json.dumps(dict(sorted(known.items())), indent=0, separators=(",", ":")) + "\n")
+    print(f"torch {torch.__version__}: {TARGET.stat().st_size} and {ARGUMENTS.stat().st_size} bytes")
 
 
 if __name__ == "__main__":

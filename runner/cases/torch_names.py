@@ -1,7 +1,7 @@
 """The names of torch that a file may use: its operators, its flags and its backends, of torch 2.6 to 2.13.
 
-``operators.json``, ``flags.json`` and ``backends.json`` hold them. ``tools/operators.py`` and ``tools/flags.py`` write
-these lists.
+``operators.json``, ``flags.json`` and ``backends.json`` hold them, and ``arguments.json`` the signatures of operators.
+``tools/operators.py`` and ``tools/flags.py`` write these lists.
 """
 
 from __future__ import annotations
@@ -36,6 +36,12 @@ _SPACES = ("nn", "F", "torch", "Tensor", "aten")
 def inventory() -> dict[str, Any]:
     """Return the lists of ``operators.json``: namespace to names; ``aten`` and ``prims`` map names to overloads."""
     return _listed("operators")  # type: ignore[no-any-return]
+
+
+@cache
+def signature_texts() -> dict[str, list[str]]:
+    """Return the signatures of ``arguments.json`` by operator: ``input:tensor * approximate:text=``."""
+    return _listed("arguments")  # type: ignore[no-any-return]
 
 
 def with_namespace(word: str) -> str:

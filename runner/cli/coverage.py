@@ -1,4 +1,4 @@
-"""``runner coverage``: what a suite exercises of torch's operators, dtypes, shapes and of the runner's oracles.
+"""``runner coverage``: what a suite exercises of torch's operators, their arguments, dtypes, shapes and of the oracles.
 
 It runs no case.
 """
@@ -22,7 +22,8 @@ from runner.session.plan import Environment, find_environments
 _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of
 torch's operator database: a function, a method, in place, an operator of
-Python or of ATen. A dtype counts where an input has it.
+Python or of ATen. A dtype counts where an input has it, and an argument where
+a step gives it.
 What is reached inside the compiler only a run can tell: runner run --coverage
 or --coverage-lines, then runner coverage --run latest.
 
@@ -35,8 +36,8 @@ _MEMORY = 4 << 30
 
 
 @command(
-    "Names of torch's operator database and of the format, dtypes, backwards, kinds of inputs and of difference that a "
-    "suite exercises.",
+    "Names of torch's operator database and of the format, arguments, dtypes, backwards, kinds of inputs and of "
+    "difference that a suite exercises.",
     *PATHS,
     SELECTION,
     setting("python", help="the Python whose torch has the operator database (default: this one)"),

@@ -22,6 +22,7 @@ from runner.cases.torch_names import inventory
 from runner.contract.lines import KIND as LINE
 from runner.contract.lines import Lines
 from runner.contract.oracles import BUDGETS, ORACLES, RULED, TWIN, Oracle
+from runner.report.argument_coverage import arguments_of
 from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
 
@@ -72,6 +73,9 @@ class Coverage:
     oracles: Mapping[str, int]
     expectations: Mapping[str, int]
     compiler: Mapping[str, Part] = field(default_factory=dict)  # what a run reached, by kind; nobody knows all passes
+    arguments: Mapping[str, Part] = field(
+        default_factory=dict
+    )  # "arguments" and "values" of the operators that are called
 
 
 def measure(
@@ -86,6 +90,7 @@ def measure(
         for name in used:
             uses.setdefault(name, set()).update(_dtypes(variant), {variant.grad.mode} & {"backward"})
     writable = {name: spellings for name, entry in entries.items() if (spellings := _writable(entry))}
+    possible, given, possible_values, values = arguments_of(once)
     return Coverage(
         len({id(variant.case) for variant in once}),
         len(once),
@@ -101,6 +106,7 @@ def measure(
         _tally_of(row.name for variant in once for row in ORACLES if can_fire(row, variant)),
         _tally_of(word for variant in once for word in _expectations(variant)),
         compiler or {},
+        {"arguments": _part(possible, given), "values": _part(possible_values, values)},
     )
 
 
@@ -267,6 +273,11 @@ _OF_DATABASE = {
     "backward": "those with gradients, in a backward",
 }
 
+_OF_ARGUMENTS = {
+    "arguments": "optional arguments of the operators called",
+    "values": "values of these: true, false and texts",
+}
+
 
 def render(coverage: Coverage) -> str:
     """Return the tables."""
@@ -278,6 +289,7 @@ def render(coverage: Coverage) -> str:
     ]
     rows = [(_OF_DATABASE[name], part) for name, part in coverage.database.items()]
     rows += [(f"names of the format: {space}", part) for space, part in coverage.format.items()]
+    rows += [(_OF_ARGUMENTS[name], part) for name, part in coverage.arguments.items()]
     parts.append(draw_table([(name, *_counts(part)) for name, part in rows], ("exercised", "", "of", ""), right=True))
     if coverage.compiler:
         kinds = [(_COMPILER[kind], *_counts(part, kind in _COUNTABLE)) for kind, part in coverage.compiler.items()]
@@ -335,6 +347,7 @@ def missing_lines(coverage: Coverage) -> list[str]:
         parts = [" ".join(["without", *lacking[name]])] if name in lacking else []
         lines.append(f"{name}: {', '.join([*parts, *['without a backward'] * (name in backward)])}")
     lines += [f"{name}: cannot be written in a case" for name in coverage.refused]
+    lines += [f"argument {name}: not given" for part in coverage.arguments.values() for name in part.missing]
     for kind, part in coverage.compiler.items():
         missing = [f"{kind} {name}" for name in part.missing]
         lines += [f"{name}: not reached" for name in (Lines(missing).texts() if kind == LINE else missing)]

@@ -1,0 +1,106 @@
+"""Which arguments of operators the steps of variants give, and which values of true, false and text.
+
+``runner/cases/arguments.json`` has the signatures, of the newest torch that has the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from runner.cases.model import Items, Literal, Ref, Step, Value, Variant, all_steps
+from runner.cases.torch_names import signature_texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Argument:
+    name: str
+    kind: str
+    is_optional: bool
+    is_keyword: bool
+
+    def takes(self, value: Value) -> bool:
+        """Return whether a value as it is written may be this argument's."""
+        if isinstance(value, Items):
+            return self.kind not in ("tensor", "bool", "text", "dtype")
+        if not isinstance(value, Literal) or value.value is None or self.kind == "":
+            return True
+        word = "bool" if isinstance(value.value, bool) else "text" if isinstance(value.value, str) else "number"
+        return {"bool": word == "bool", "text": word == "text", "tensor": False}.get(self.kind, word != "text")
+
+
+def arguments_of(variants: Iterable[Variant]) -> tuple[set[str], set[str], set[str], set[str]]:
+    """Return optional arguments of the operators that the variants call, and those given; values that they may have,
+    and those given.
+
+    An argument is ``F.gelu approximate``, and a value ``F.gelu approximate=tanh``. Only of true and false it is known
+    which values there may be.
+    """
+    possible: set[str] = set()
+    given: set[str] = set()
+    possible_values: set[str] = set()
+    values: set[str] = set()
+    for step, params in _steps(variants):
+        optional = {
+            each.name: each for signature in _signatures(step.operator) for each in signature if each.is_optional
+        }
+        possible |= {f"{step.operator} {name}" for name in optional}
+        possible_values |= {
+            f"{step.operator} {each.name}={word}"
+            for each in optional.values()
+            if each.kind == "bool"
+            for word in ("true", "false")
+        }
+        for name, value in _given(step).items():
+            if name in optional:
+                given.add(f"{step.operator} {name}")
+                values |= {f"{step.operator} {name}={word}" for word in _words(value, params)}
+    return possible, given, possible_values | values, values
+
+
+def _steps(variants: Iterable[Variant]) -> Iterator[tuple[Step, Mapping[str, object]]]:
+    once = {(id(variant.case), *map(str, variant.params.items())): variant for variant in variants}
+    for variant in once.values():
+        for step in all_steps(variant.case.chain):
+            yield step, variant.params
+
+
+@cache
+def _signatures(operator: str) -> tuple[tuple[_Argument, ...], ...]:
+    return tuple(tuple(_read(text)) for text in signature_texts().get(operator, ()))
+
+
+def _read(text: str) -> Iterator[_Argument]:
+    is_keyword = False
+    for word in text.split():
+        if word == "*":
+            is_keyword = True
+            continue
+        name, _, kind = word.partition(":")
+        yield _Argument(name, kind.rstrip("="), kind.endswith("="), is_keyword)
+
+
+def _given(step: Step) -> Mapping[str, Value]:
+    """Return the arguments of a step by name, as the first signature has them that they fit."""
+    keywords = dict(step.arguments.keywords)
+    for signature in _signatures(step.operator):
+        known = {each.name: each for each in signature}
+        ordered = [each for each in signature if not each.is_keyword]
+        placed = dict(zip((each.name for each in ordered), step.arguments.positional, strict=False))
+        by_name = {**placed, **keywords}
+        fits = len(step.arguments.positional) <= len(ordered) and by_name.keys() <= known.keys()
+        if fits and all(known[name].takes(value) for name, value in by_name.items()):
+            return by_name
+    return keywords
+
+
+def _words(value: Value, params: Mapping[str, object]) -> Iterator[str]:
+    """Yield true, false or a text, where a value is one of these."""
+    plain = value.value if isinstance(value, Literal) else None
+    if isinstance(value, Ref) and not value.path:
+        plain = params.get(value.name)
+    if isinstance(plain, bool):
+        yield str(plain).lower()
+    elif isinstance(plain, str):
+        yield plain
