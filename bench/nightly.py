@@ -3,7 +3,7 @@
     python bench/nightly.py ratios.json            measures, compares with what the file holds, and writes the new ratios there
 
 Each ratio compares two things of one run on one machine, and the smaller is the better. Exits with 1 where a ratio is more than 1.5
-times the last one, so that somebody looks. The targets themselves need more rounds: ``docs/performance.md`` names their commands.
+times the last one, so that somebody looks. The targets themselves need more rounds: ``docs/lab/2026-11-performance.md`` names their commands.
 """
 
 from __future__ import annotations

@@ -49,16 +49,17 @@ def test_the_reference_is_fresh() -> None:
 
 
 def test_tables_and_messages_are_made_from_the_template() -> None:
-    for made in ("| `name` | text | required |", "did you mean 'F.relu'?"):
+    for made in ("* `name` (text; required): The case's name", "did you mean 'F.relu'?"):
         assert made in PAGE and made not in TEMPLATE
     changed = format_page.filled(TEMPLATE.replace("F.rellu", "F.gellu"))
     assert "did you mean 'F.gelu'?" in changed
 
 
 def rows(part: str) -> list[str]:
-    """The first cells of a generated table, without their code marks."""
+    """The names that a generated list is about, without their code marks."""
     assert part in format_page.parts(TEMPLATE), f"the page has no part {part}"
-    return [line.split(" | ")[0].strip("| `") for line in format_page.table(part).splitlines()[2:]]
+    items = (re.match(r"\* ((?:`[^`]*`|[^`(:])+?)(?: \(|: )", line) for line in format_page.table(part).splitlines())
+    return [item[1].strip("`") for item in items if item]
 
 
 def key_tables() -> dict[str, set[str]]:

@@ -32,12 +32,6 @@ HEAD = """\
 `python tools/cli_page.py` writes this page from the parsers; do not edit it.
 `runner COMMAND --help` prints the same options, and examples. The terms are explained in the [glossary](glossary.md).
 
-```console
-$ runner run suites/                                   # a table, JUnit XML and an event log
-$ runner run case.spec.yaml --backend aot_eager        # one file, another backend
-$ runner diagnose case.spec.yaml::relu                 # the stage, pass and operator of a failure
-```
-
 ## Exit codes
 
 | code | meaning |
@@ -134,7 +128,7 @@ def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     shared = [row for row in counts if common.get(row[0]) == row]
     yield HEAD
     yield "\n## Options of several commands\n\n"
-    yield _table("argument or option", shared)
+    yield _list(shared)
     for group, names in GROUPS.items():
         yield f"\n## {TITLES[group]}\n"
         for name in [typed for typed in parsers if typed.split()[0] in names]:
@@ -145,9 +139,9 @@ def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> I
     yield f"\n### {name}\n\n```console\n$ {_usage(name, parser)}\n```\n\n{_code(parser.description or '')}\n"
     if name in MORE:
         yield f"\nMore: {MORE[name]}\n"
-    for head, rows in (("argument", _arguments(parser)), ("option", _options(parser))):
+    for rows in (_arguments(parser), _options(parser)):
         if own := [row for row in rows if row not in shared]:
-            yield "\n" + _table(head, own)
+            yield "\n" + _list(own)
     if common := [f"`{row[0].split()[0].strip('`,')}`" for row in _options(parser) if row in shared]:
         yield f"\nShared: {', '.join(common)}.\n"
 
@@ -205,9 +199,8 @@ def _code(text: str) -> str:
     )
 
 
-def _table(head: str, rows: Iterable[Row]) -> str:
-    lines = [(head, "meaning"), ("---", "---"), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+def _list(rows: Iterable[Row]) -> str:
+    return "".join(f"* {written}: {meaning}\n" for written, meaning in rows)
 
 
 if __name__ == "__main__":

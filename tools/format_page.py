@@ -156,35 +156,36 @@ def table(name: str) -> str:
 
 
 def keys(path: str) -> str:
-    """A row for each key of a schema: type, what holds where it is left out, and its meaning."""
+    """An item for each key of a schema: type, what holds where it is left out, and its meaning."""
     schema = schema_at(path)
     required = schema.get("required", ())
-    rows = []
+    items = []
     for key, part in schema["properties"].items():
         if _is_dtype(key) or (path, key) == ("case.tolerance", "gradients"):
             continue
         meaning, default = _split(_resolved(part)["description"])
-        rows.append((f"`{key}`", kind(part), "required" if key in required else default, meaning))
+        default = "required" if key in required else f"left out: {default}" if default else ""
+        items.append(_item(f"`{key}`", meaning, f" ({'; '.join(filter(None, (kind(part), default)))})"))
     if path == "case.tolerance":
         places = (
             ("a dtype", "this dtype"),
             ("`gradients`", "gradients"),
             ("`output`, `output[1]`, ...", "this output"),
         )
-        rows += [(key, "mapping", "", f"`rtol`, `atol` and `reason` for {place} alone.") for key, place in places]
-    return _markdown(("key", "type", "left out", "meaning"), rows)
+        items += [_item(key, f"`rtol`, `atol` and `reason` for {place} alone.", " (mapping)") for key, place in places]
+    return "".join(items)
 
 
 def values(path: str) -> str:
-    """A row for each value of a schema's enum, with its description; forms that are mappings too."""
+    """An item for each value of a schema's enum, with its description; forms that are mappings too."""
     schema = schema_at(path)
     part = schema if "enum" in schema else schema["then"]
-    rows = [(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
+    items = [_item(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
     if path in ("init", "values"):
         for name, part in schema["properties"].items():
             example = part.get("examples", [2])[0]
-            rows.append((f"`{{{name}: {example}}}`", part["description"]))
-    return _markdown(("value", "meaning"), rows)
+            items.append(_item(f"`{{{name}: {example}}}`", part["description"]))
+    return "".join(items)
 
 
 def schema_at(path: str) -> dict[str, Any]:
@@ -240,8 +241,17 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text as Markdown takes it in a table: what it would read as a formula or a tag stands in code."""
-    parts = text.replace("|", "\\|").split("`")  # every second one is code already
+    return _inline(text.replace("|", "\\|"))
+
+
+def _item(name: str, meaning: str, kind: str = "") -> str:
+    """Return an item of a list: a name, what it takes, and its meaning."""
+    return f"* {name}{_inline(kind)}: {_inline(meaning)}\n"
+
+
+def _inline(text: str) -> str:
+    """Text as Markdown takes it: what it would read as a formula or a tag stands in code."""
+    parts = text.split("`")  # every second one is code already
     return "`".join(part if place % 2 else _CODE.sub(r"`\g<0>`", part) for place, part in enumerate(parts))
 
 
@@ -269,25 +279,24 @@ def _python_operators() -> str:
 
 
 def _refused_operators() -> str:
-    rows = []
+    items = []
     for name in REFUSED_NAMES:
         answer = operators.resolve(name)
         assert isinstance(answer, operators.Refusal), name
-        rows.append((f"`{name}`", answer.message.partition(" is refused: ")[2]))
-    return _markdown(("such as", "refused because"), rows)
+        items.append(_item(f"`{name}`", answer.message.partition(" is refused: ")[2]))
+    return "".join(items)
 
 
 def _flags() -> str:
-    rows = [
-        (f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", torch_names.flag_refusal(name, value) or "accepted")
+    return "".join(
+        _item(f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", torch_names.flag_refusal(name, value) or "accepted")
         for name, value in FLAG_EXAMPLES
-    ]  # fmt: skip
-    return _markdown(("flag", "answer"), rows)
+    )  # fmt: skip
 
 
 def _settings() -> str:
-    rows = [(f"`{name}`", flag.expected) for name, (flag, _) in case.FUNCTIONS.items()]
-    return _markdown(("setting", "value"), [*rows, *((f"`{name}`", "true or false") for name in torch_names.SWITCHES)])
+    items = [_item(f"`{name}`", flag.expected) for name, (flag, _) in case.FUNCTIONS.items()]
+    return "".join([*items, *(_item(f"`{name}`", "true or false") for name in torch_names.SWITCHES)])
 
 
 _OTHERS: dict[str, Callable[[], str]] = {

@@ -124,8 +124,8 @@ class Past:
             "--keep",
             metavar="RULE",
             type=reader(parse_keep),
-            help=f"of the runs kept here; older ones are removed at the end: '{USUAL_KEEP}' (default), '50 runs', "
-            f"'2 GiB' or all; {KEEP_VARIABLE} in the environment changes the default",
+            help=f"of the runs kept here: '{USUAL_KEEP}' (default), '50 runs', '2 GiB' or all. "
+            f"Older ones are removed at the end. {KEEP_VARIABLE} in the environment changes the default",
         ),
     ),
     epilog=EXAMPLES,

@@ -197,8 +197,8 @@ class RunSettings:
     )
     isolation: Literal["auto"] | Isolation = _setting(
         "auto", "--isolation",
-        "a process forked from a warm one for each variant; from a cold one; or processes that live on "
-        "(auto: fork on the CPU, living on accelerators)",
+        "a process for each variant, forked from a warm one or a cold one, or processes that live on. "
+        "Auto is fork on the CPU, and living on accelerators",
         kind="choice", choices=("auto", *ISOLATION),
     )  # fmt: skip
     kernel_cache: str = _setting(

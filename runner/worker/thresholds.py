@@ -1,4 +1,4 @@
-"""Every number by which the judge decides, each with its unit and its reason. ``docs/judging.md`` has the same table.
+"""Every number by which the judge decides, each with its unit and its reason. ``docs/judging.md`` lists them.
 
 Sizes that no verdict depends on, such as how many elements are looked at in one piece, stand where they are used.
 """
