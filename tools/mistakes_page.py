@@ -68,7 +68,6 @@ TEN = (
 )
 MORE = (
     Mistake("no tensor", "      - F.softmax: -1", _ADD),
-    Mistake("no tensor", "      - torch.softmax: {dim: -1}", _ADD),
     Mistake("no namespace", "      - relu", _RELU),
     Mistake("a call as in Python", "      - F.softmax(x, dim=-1)", _RELU),
     Mistake("an index as in Python", "      - $x[0]", _RELU),

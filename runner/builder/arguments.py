@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from runner.builder import operators
 from runner.builder.names_and_values import Scope
+from runner.cases import operator_names
 from runner.cases.model import (
     DTYPES,
     Arguments,
@@ -27,14 +28,14 @@ from runner.cases.model import (
     Value,
     change_parts,
     values_of,
+    without_previous,
 )
-from runner.cases.operator_names import UNARY
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.texts import split, yaml_arguments
 from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 
-_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *UNARY)
+_ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", *operator_names.UNARY)
 _WORDS = ("mean", "sum", "prod", "amin", "amax", "max", "min", "fro", "nuc")
 """Texts that operators take in a place, even where something has this name."""
 _PYTHON = {"None": None, "inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -50,14 +51,14 @@ def check_arguments(step: Step, operator: operators.Operator, scope: Scope) -> N
     """
     if not _is_of_torch(operator):
         return
-    takes_tensor = operators.takes_tensor(operator)
+    takes_tensor = operator_names.takes_tensor(step.operator)
     if operator.kind == "module":
         _check_construction(step, scope)
     elif not step.arguments.bare:
         has_receiver = bool(step.arguments.positional) or operator.kind not in ("method", "attribute")
         _check(step, step.arguments, False, takes_tensor and has_receiver, scope)
     if step.call is not None and not step.call.bare:
-        _check(step, step.call, True, takes_tensor, scope)
+        _check(step, step.call, True, True, scope)
 
 
 def check_result(result: Value, scope: Scope) -> None:
@@ -109,7 +110,8 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
         return call_text(changed) if is_call else step_text(replace(step, arguments=changed))
 
     problems, texts = scope.problems, list(_texts(arguments, step.operator))
-    lacks_tensor = needs_tensor and not _holds_tensor(arguments, scope)
+    written = without_previous(arguments)
+    lacks_tensor = needs_tensor and not _holds_tensor(written, scope)
     replacements: dict[str, Value] = {}
     for key, text, span in texts:
         value = _replacement(text, span, scope if not key or lacks_tensor else None)
@@ -119,7 +121,7 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
             hint = nearest(text, [f"torch.{name}" for name in DTYPES]) or "such as torch.float32"
             problems.error(span, f"{text!r} is text, not a dtype", hint)
     if replacements:
-        changed = line(_changed(arguments, replacements))
+        changed = line(_changed(written, replacements))
         for _, text, span in texts:
             if text in replacements:
                 hint = f"write {flow(value_of(replacements[text]))}, as in {changed}"
@@ -137,7 +139,7 @@ def _check(step: Step, arguments: Arguments, is_call: bool, needs_tensor: bool, 
         )
         message = f"{show_value(value_of(table))} is a positional argument of {step.operator}"
         problems.warning(step.span, message, f"write {changed}")
-    if lacks_tensor:
+    if lacks_tensor and written is arguments:
         _no_tensor(step, arguments, line, scope)
 
 

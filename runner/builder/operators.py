@@ -141,19 +141,6 @@ NOT_LISTED = frozenset({
 })  # fmt: skip
 """Names that the inventory holds and that are still no operators."""
 
-TENSOR_NOT_FIRST = frozenset({
-    "FloatTensor", "LongTensor", "Size", "Tensor", "arange", "as_tensor", "asarray", "bartlett_window",
-    "blackman_window", "broadcast_shapes", "can_cast", "cond", "einsum", "empty", "empty_permuted", "empty_quantized",
-    "empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "finfo", "from_numpy", "full", "hamming_window",
-    "hann_window", "iinfo", "is_tensor", "is_vulkan_available", "kaiser_window", "linspace", "logspace", "normal",
-    "ones", "polygamma", "promote_types", "rand", "randint", "randn", "randperm", "range", "result_type",
-    "scalar_tensor", "special.polygamma", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
-    "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "sym_constrain_range",
-    "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "tensor", "tril_indices",
-    "triu_indices", "vmap", "while_loop", "zeros",
-})  # fmt: skip
-"""Functions of torch whose first argument need not be a tensor."""
-
 CHECKED = frozenset(f"torch.sparse_{kind}_tensor" for kind in ("coo", "csr", "csc", "bsr", "bsc", "compressed"))
 """Constructors that check their indices only when asked (``check_invariants``), so that they are always asked."""
 
@@ -235,18 +222,6 @@ def resolve(name: str) -> Operator | Refusal:
 def is_operator(name: str) -> bool:
     """Return whether a case may call ``name``."""
     return isinstance(resolve(name), Operator)
-
-
-def takes_tensor(operator: Operator) -> bool:
-    """Return whether the first argument of the operator is a tensor or holds some; for a module, that of its call."""
-    if operator.kind in ("module", "method", "attribute", "submodule") or operator.name.startswith("F."):
-        return True
-    space, _, member = operator.name.partition(".")
-    return (
-        space == "torch"
-        and member.rpartition(".")[0] in ("", "special", "linalg", "fft")
-        and member not in TENSOR_NOT_FIRST
-    )
 
 
 def add_checks(

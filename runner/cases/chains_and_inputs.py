@@ -29,7 +29,9 @@ from runner.cases.model import (
     TensorLiteral,
     Value,
     With,
+    with_previous,
 )
+from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import NAME_HINT, OF_MODULES, RESERVED, is_name
 from runner.cases.texts import (
@@ -41,7 +43,6 @@ from runner.cases.texts import (
     parse_reference,
     plain_text,
     split,
-    takes_receiver,
     yaml_arguments,
 )
 from runner.cases.yaml.values import (
@@ -139,13 +140,14 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
             (node.key("call") or node).span, f"call: belongs to nn modules; {name} takes its arguments directly"
         )
     out, unpack = _out(node.get("out"), problems)
+    arguments = parse_arguments(value, problems, 1 if name in INDEXED else None, name)
     return Step(
         operator=name,
-        arguments=parse_arguments(value, problems, 1 if name in INDEXED else None, name),
+        arguments=with_previous(arguments, key.span) if takes_tensor(name) else arguments,
         span=key.span,
         out=out,
         unpack=unpack,
-        call=None if call is None else parse_arguments(call, problems),
+        call=None if call is None else with_previous(parse_arguments(call, problems), key.span),
         id=_id(_of_module("id", node, name, problems), problems),
         train=_train(_of_module("train", node, name, problems), problems),
         state=_state(_of_module("state", node, name, problems), problems),
@@ -343,7 +345,7 @@ def _is_python(node: YamlNode, operator: str, problems: Problems) -> bool:
     if not texts:
         return False
     words = [split(str(part.plain()), ",") if part in texts else [part.plain()] for part in parts]
-    arguments = yaml_arguments(itertools.chain(*words), keywords, receiver=takes_receiver(operator))
+    arguments = yaml_arguments(itertools.chain(*words), keywords, receiver=takes_tensor(operator))
     return problems.refuse(
         True,
         texts[0].span,

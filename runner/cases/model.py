@@ -639,6 +639,23 @@ def values_of(part: Part) -> Iterator[Value]:
             yield from values_of(part.entries)
 
 
+def with_previous(arguments: Arguments, span: Span) -> Arguments:
+    """Return keywords that name no value, as in ``F.softmax: {dim: -1}``, behind the value of the step before."""
+    tensors = Ref | Arithmetic | TensorLiteral | Function | Index
+    has_value = arguments.positional or any(isinstance(value, tensors) for value in values_of(arguments))
+    is_complete = has_value or not arguments.keywords
+    return arguments if is_complete else replace(arguments, positional=(Ref("_", (), span),))
+
+
+def without_previous(arguments: Arguments) -> Arguments:
+    """Return the keywords alone where ``with_previous`` gives the arguments back."""
+    keywords = replace(arguments, positional=())
+    match arguments.positional:
+        case (Ref(span=span),) if with_previous(keywords, span) == arguments:
+            return keywords
+    return arguments
+
+
 def names_used(values: Iterable[Value]) -> set[str]:
     """Return the names that references and arithmetic among ``values`` use; ``self.c`` for state."""
     used: set[str] = set()

@@ -41,6 +41,19 @@ EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dyn
          "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
          "torch.autograd.functional.jvp")  # fmt: skip
 
+TENSOR_NOT_FIRST = frozenset({
+    "FloatTensor", "LongTensor", "Size", "Tensor", "arange", "as_tensor", "asarray", "bartlett_window",
+    "blackman_window", "broadcast_shapes", "can_cast", "cond", "einsum", "empty", "empty_permuted", "empty_quantized",
+    "empty_strided", "eye", "fft.fftfreq", "fft.rfftfreq", "finfo", "from_numpy", "full", "hamming_window",
+    "hann_window", "iinfo", "is_tensor", "is_vulkan_available", "kaiser_window", "linspace", "logspace", "normal",
+    "ones", "polygamma", "promote_types", "rand", "randint", "randn", "randperm", "range", "result_type",
+    "scalar_tensor", "special.polygamma", "sparse_bsc_tensor", "sparse_bsr_tensor", "sparse_compressed_tensor",
+    "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "sym_constrain_range",
+    "sym_constrain_range_for_size", "sym_float", "sym_int", "sym_max", "sym_min", "sym_not", "tensor", "tril_indices",
+    "triu_indices", "vmap", "while_loop", "zeros",
+})  # fmt: skip
+"""Functions of torch whose first argument need not be a tensor."""
+
 SUBNAMESPACES = ("special", "linalg", "fft", "sparse", "signal.windows", "nested", "masked", "func", "nn.utils.rnn",
                  "distributions", "nn.attention.flex_attention")  # fmt: skip
 
@@ -70,6 +83,18 @@ _OF_MODULES = re.compile(r"^lazy|(\dd|loss(2d)?)$")
 _SHORT = {"torch.nn.functional.": "F.", "torch.nn.": "nn.", "torch.ops.aten.": "aten.", "torch.ops.prims.": "prims.",
           "torch.ops.": "custom.", "torch.": "torch.", "operator.": "operator."}  # fmt: skip
 """How a case writes what Python has by longer names; the first that fits."""
+
+
+def takes_tensor(operator: str) -> bool:
+    """Return whether the first argument of a function, a method or a submodule of this name is a tensor or holds
+    some."""
+    space, _, member = operator.partition(".")
+    return space in ("F", "Tensor", "self") or (
+        space == "torch"
+        and member.rpartition(".")[0] in ("", "special", "linalg", "fft")
+        and member not in TENSOR_NOT_FIRST
+        and operator not in CONTEXTS
+    )
 
 
 def without_overload(operator: str) -> str:

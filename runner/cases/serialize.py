@@ -50,7 +50,9 @@ from runner.cases.model import (
     change_parts,
     entry_text,
     names_made,
+    without_previous,
 )
+from runner.cases.operator_names import takes_tensor
 from runner.cases.texts import complex_text, is_complex
 from runner.cases.yaml.values import flow, resolve
 from runner.quote import QuoteError
@@ -158,13 +160,14 @@ def _step(step: Step) -> Any:
     out = list(step.out) if step.unpack or len(step.out) != 1 else step.out[0]
     step_keys = {
         **_non_empty(out=out),
-        **({} if step.call is None else {"call": _arguments(step.call)}),
+        **({} if step.call is None else {"call": _arguments(without_previous(step.call))}),
         **_non_null(id=step.id, train=step.train),
         **_non_empty(state={part.name: _initial(part) for part in step.state}),
     }
     if step.arguments.bare and not step_keys:
         return step.operator
-    return {step.operator: _arguments(step.arguments, step.operator in INDEXED), **step_keys}
+    arguments = without_previous(step.arguments) if takes_tensor(step.operator) else step.arguments
+    return {step.operator: _arguments(arguments, step.operator in INDEXED), **step_keys}
 
 
 def step_text(step: Step) -> str:
@@ -175,7 +178,7 @@ def step_text(step: Step) -> str:
 
 def call_text(arguments: Arguments) -> str:
     """Return the arguments of a module's call on one line, such as ``call: [$x]``."""
-    return f"call: {flow(_arguments(arguments))}"
+    return f"call: {flow(_arguments(without_previous(arguments)))}"
 
 
 def _initial(part: Initial) -> dict[str, Any]:
@@ -272,7 +275,7 @@ def _input(item: Input) -> Any:
 def _layout(nodes: Iterable[Node]) -> Any:
     """The steps of a layout, or the name of the memory format that they give."""
     steps = chain_of(nodes)
-    forms = {word: {"*": ["$_"], "memory_format": f"torch.{word}"} for word in MEMORY_FORMATS}
+    forms = {word: {"memory_format": f"torch.{word}"} for word in MEMORY_FORMATS}
     return next((word for word, form in forms.items() if steps == [{"Tensor.contiguous": form}]), steps)
 
 

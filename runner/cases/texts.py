@@ -27,6 +27,7 @@ from runner.cases.model import (
     all_steps,
     values_of,
 )
+from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
 from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
 from runner.diagnostics import Span
@@ -158,14 +159,7 @@ def yaml_call(text: str) -> str:
         return ""
     inside = call["inside"].strip()
     name = call["name"]
-    return name + (
-        f": {yaml_arguments(split(inside, ','), names=True, receiver=takes_receiver(name))}" if inside else ""
-    )
-
-
-def takes_receiver(operator: str) -> bool:
-    """Return whether every call of it takes a tensor first, as far as its name alone tells."""
-    return operator.startswith(("F.", "Tensor."))
+    return name + (f": {yaml_arguments(split(inside, ','), names=True, receiver=takes_tensor(name))}" if inside else "")
 
 
 def yaml_arguments(
@@ -186,7 +180,7 @@ def yaml_arguments(
             keywords[keyword["key"]] = _value(keyword["value"], names)
         else:
             positional.append(_value(part, names) if isinstance(part, str) else part)
-    if receiver and not any(str(value).startswith("$") for value in (*positional, *keywords.values())):
+    if receiver and positional and not any("$" in str(value) for value in (*positional, *keywords.values())):
         positional.insert(0, "$_")
     return flow({"*": positional, **keywords} if positional and keywords else keywords or positional)
 

@@ -75,7 +75,7 @@ def test_a_wrong_call_does_not_pass_as_the_error_that_is_expected(tmp_path: Path
             "state: {k: [2]}\n    chain: [{torch.add: [$x, self.k]}, {torch.mul: [$_, $self.k]}]",
             "write $self.k, as in torch.add: [$x, $self.k]",
         ),
-        ("chain: [F.softmax: dim=-1]", 'write F.softmax: {"*": [$_], dim: -1}'),
+        ("chain: [F.softmax: dim=-1]", "write F.softmax: {dim: -1}"),
         ("chain: [Tensor.view(-1)]", "write Tensor.view: [$_, -1]"),
         (
             "chain: [F.relu]\n    compile: {mode: default, options: {epilogue_fusion: false}}",

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from built import Built
-
-from runner.builder.operators import TENSOR_NOT_FIRST, Operator, inventory, resolve, takes_tensor
 
 WRONG = {
     "torch.add: [x, 1]": ["21: 'x' is text | write $x, as in torch.add: [$x, 1]"],
@@ -22,7 +19,8 @@ WRONG = {
         "25: 'n' is text | write $n, as in Tensor.sum: [$x, $n]",
     ],
     "F.softmax: -1": ["9: F.softmax gets no tensor here | write F.softmax: [$_, -1]"],
-    "torch.softmax: {dim: -1}": ['9: torch.softmax gets no tensor here | write torch.softmax: {"*": [$_], dim: -1}'],
+    "torch.softmax: {dim: $n}": ['9: torch.softmax gets no tensor here | write torch.softmax: {"*": [$_], dim: $n}'],
+    "torch.add: {other: x}": ["28: 'x' is text | write $x, as in torch.add: {other: $x}"],
     "Tensor.sum: [1]": ["9: Tensor.sum gets no tensor here | write Tensor.sum: [$_, 1]"],
     "torch.special.erf: 1.5": ["9: torch.special.erf gets no tensor here | write torch.special.erf: [$_, 1.5]"],
     'torch.narrow: [0, 0, "${x.shape[0]}"]': [
@@ -35,22 +33,22 @@ WRONG = {
     "nn.Linear: [x, 3, 3]": ["21: 'x' is text | the arguments of the call stand beside it: call: [$x]"],
     "nn.Linear: [n, 3]": ["21: 'n' is text | write $n, as in nn.Linear: [$n, 3]"],
     "operator.mul: 2": ["9: operator.mul takes 2 operands, not 1 | write operator.mul: [$_, 2]"],
-    "Tensor.sum: {dim: 0}": ['9: the first positional of Tensor.sum is the tensor | such as {"*": [$_], dim: 0}'],
+    "Tensor.sum: {dim: $n}": ['9: the first positional of Tensor.sum is the tensor | such as {"*": [$_], dim: $n}'],
     "Tensor.to: [$_, float64]": ["25: 'float64' is text | write torch.float64, as in Tensor.to: [$_, torch.float64]"],
     'torch.sum: {"*": [$_], dtype: float}': [
-        "39: 'float' is text | write torch.float, as in torch.sum: {\"*\": [$_], dtype: torch.float}"
+        "39: 'float' is text | write torch.float, as in torch.sum: {dtype: torch.float}"
     ],
     'torch.sum: {"*": [$_], dtype: fp32}': ["39: 'fp32' is text, not a dtype | did you mean 'torch.float32'?"],
     "torch.add: [$_, {$tensor: [1], dtype: float32}]": [
         "47: 'float32' is text | write torch.float32, as in torch.add: [$_, {$tensor: [1], dtype: torch.float32}]"
     ],
     'Tensor.clone: {"*": [$_], memory_format: channels_last}': [
-        "50: 'channels_last' is text | write torch.channels_last, as in Tensor.clone: {\"*\": [$_], memory_format: torch.channels_last}"
+        "50: 'channels_last' is text | write torch.channels_last, as in Tensor.clone: {memory_format: torch.channels_last}"
     ],
     "torch.full_like: [$_, -inf]": ["31: '-inf' is text | write -.inf, as in torch.full_like: [$_, -.inf]"],
     "Tensor.sum: [$_, None]": ["26: 'None' is text | write null, as in Tensor.sum: [$_, null]"],
     "torch.softmax: [$_, dim: -1]": [
-        'warning: {dim: -1} is a positional argument of torch.softmax | write torch.softmax: {"*": [$_], dim: -1}'
+        "warning: {dim: -1} is a positional argument of torch.softmax | write torch.softmax: {dim: -1}"
     ],
 }
 
@@ -125,25 +123,17 @@ def test_calls_that_are_right(built: Built, step: str) -> None:
     assert built.problems(keys) == []
 
 
-def test_the_names_of_functions_without_a_tensor_are_those_of_torch() -> None:
-    """torch's own schemas say which functions have no tensor first, as far as they have schemas."""
-    for name in inventory()["torch"]:
-        packet = getattr(torch.ops.aten, name, None)
-        if packet is None or not isinstance(resolve(f"torch.{name}"), Operator):
-            continue
-        first = [getattr(packet, overload)._schema.arguments[:1] for overload in packet.overloads()]
-        has_tensor = any("Tensor" in str(arguments[0].type) for arguments in first if arguments)
-        assert has_tensor or name in TENSOR_NOT_FIRST, name
-    names = {*inventory()["torch"], *(f"{space}.{name}" for space in ("special", "fft") for name in inventory()[space])}
-    assert names >= TENSOR_NOT_FIRST
-
-
 @pytest.mark.parametrize(
-    ("name", "answer"),
-    [("F.relu", True), ("torch.add", True), ("torch.linalg.norm", True), ("Tensor.T", True), ("nn.ReLU", True), ("torch.zeros", False),
-     ("torch.fft.fftfreq", False), ("torch.distributions.Normal", False), ("operator.add", False), ("numpy.add", False)],
-)  # fmt: skip
-def test_takes_tensor(name: str, answer: bool) -> None:
-    operator = resolve(name)
-    assert isinstance(operator, Operator)
-    assert takes_tensor(operator) is answer
+    ("step", "written"),
+    [
+        ("{F.softmax: {dim: -1}}", "F.softmax(a, dim=-1)"),
+        ("{torch.sum: {dim: [0, 1], keepdim: true}}", "torch.sum(a, dim=[0, 1], keepdim=True)"),
+        ("{Tensor.sum: {dtype: torch.float64}}", "a.sum(dtype=torch.float64)"),
+        ("{nn.LSTM: [3, 4], call: {hx: null}}", "self.lstm(a, hx=None)"),
+        ("{F.mse_loss: {input: $x, target: $x}}", "F.mse_loss(input=x, target=x)"),
+        ("{torch.ones: {size: [2]}}", "torch.ones(size=[2])"),
+    ],
+)
+def test_keywords_that_name_no_value_follow_the_value_of_the_step_before(built: Built, step: str, written: str) -> None:
+    lines = built.part(f"inputs: {{x: [3, 3]}}\nchain: [{{torch.abs: $x, out: a}}, {step}]\nreturn: [$_, $a]")
+    assert any(line.endswith(f" = {written}") for line in lines), lines

@@ -268,7 +268,7 @@ def test_a_modules_own_dtype_is_kept(built: Built) -> None:
         ("- operator.setitem: [$x, 0]\n- torch.abs: $x", ["4:5: operator.setitem takes 3 positional arguments | the first is a reference"]),
         ("- operator.iadd: [3, 1]\n- torch.abs: $x", ["4:5: operator.iadd takes 2 positional arguments"]),
         ("- operator.iadd\n- torch.abs: $x", ["4:5: operator.iadd takes 2 positional arguments"]),
-        ("- Tensor.sum: {dim: 0}\n- torch.abs: $x", ["4:5: the first positional of Tensor.sum is the tensor | such as {"]),
+        ("- Tensor.sum: {dim: $x}\n- torch.abs: $x", ["4:5: the first positional of Tensor.sum is the tensor | such as {"]),
         ("- Tensor.shape: [$x, 1]", ["4:5: Tensor.shape is an attribute and takes the tensor alone"]),
         ("- self.l: $x", ["4:5: self has no 'l' | an earlier step says id: l"]),
         ("- {nn.Linear: [3, 3], id: l}\n- {nn.Linear: [3, 3], id: l}", ["5:6: self already has a 'l' | ids and state share their names"]),

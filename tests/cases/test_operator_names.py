@@ -6,9 +6,18 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
 
 from runner.cases.model import Case, PythonModule
-from runner.cases.operator_names import names_of, operators_like, operators_of, pattern_hint, without_overload
+from runner.cases.operator_names import (
+    TENSOR_NOT_FIRST,
+    names_of,
+    operators_like,
+    operators_of,
+    pattern_hint,
+    takes_tensor,
+    without_overload,
+)
 from runner.cases.torch_names import inventory
 from runner.diagnostics import Span
 from tests.handmade import loaded, written
@@ -145,3 +154,34 @@ def test_patterns_of_operators(pattern: str) -> None:
 )
 def test_patterns_of_none(pattern: str, hint: str) -> None:
     assert pattern_hint(pattern) == hint
+
+
+def test_the_names_of_functions_without_a_tensor_are_those_of_torch() -> None:
+    """torch's own schemas say which functions have no tensor first, as far as they have schemas."""
+    names = inventory()
+    for name in names["torch"]:
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is None:
+            continue
+        first = [getattr(packet, overload)._schema.arguments[:1] for overload in packet.overloads()]
+        has_tensor = any("Tensor" in str(arguments[0].type) for arguments in first if arguments)
+        assert has_tensor or not takes_tensor(f"torch.{name}"), name
+    assert {*names["torch"], *(f"{space}.{name}" for space in ("special", "fft") for name in names[space])} >= (
+        TENSOR_NOT_FIRST
+    )
+
+
+@pytest.mark.parametrize("name", ["F.relu", "torch.add", "torch.linalg.norm", "Tensor.T", "self.linear"])
+def test_operators_that_take_a_tensor_first(name: str) -> None:
+    assert takes_tensor(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch.zeros", "torch.fft.fftfreq", "torch.distributions.Normal", "torch.autocast", "operator.add", "numpy.add",
+        "nn.ReLU", "custom.mine.scale",
+    ],
+)  # fmt: skip
+def test_operators_whose_first_argument_may_be_anything(name: str) -> None:
+    assert not takes_tensor(name)

@@ -11,7 +11,7 @@ CALLS = {
     "torch.add(x, 1)": "torch.add: [$x, 1]",
     "torch.add($x, 1)": "torch.add: [$x, 1]",
     "F.softmax(x, dim=-1)": 'F.softmax: {"*": [$x], dim: -1}',
-    "F.softmax(dim = -1)": 'F.softmax: {"*": [$_], dim: -1}',
+    "F.softmax(dim = -1)": "F.softmax: {dim: -1}",
     "F.relu()": "F.relu",
     "torch.cat([a, b], 1)": "torch.cat: [[$a, $b], 1]",
     "torch.full((2, 3), 1.5)": "torch.full: [[2, 3], 1.5]",
