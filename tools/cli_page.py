@@ -84,6 +84,7 @@ MORE = {
     "reduce --minifier": "[Torch's minifier](minifying.md).",
     "known": "[The ledger](ledger.md).",
     "bench": "[Compile and run times](bench.md).",
+    "config": "[The project file](project.md).",
 }
 """The page about a command."""
 

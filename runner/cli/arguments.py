@@ -125,6 +125,8 @@ class Command:
         if self.epilog:  # its lines are kept
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
         _add_all(parser, self.adders)
+        if settable(parser):
+            _add_all(parser, _PROJECT)
 
 
 def command(
@@ -205,6 +207,55 @@ def settings_of(arguments: argparse.Namespace) -> RunSettings:
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }
     return RunSettings(**fields)
+
+
+_OCCASIONAL = frozenset({"select", "exitfirst", "last_failed", "failed_first", "shard", "durations", "no_project"})
+"""Settings of one command line, which no file sets for all."""
+
+KEYS = {
+    "paths": "paths",
+    **{
+        "import" if name == "imports" else name.replace("_", "-"): name for name in options() if name not in _OCCASIONAL
+    },
+    **{name: name for name in ("diagnose", "junit", "events", "ctrf", "github", "report", "keep")},
+    "junit-dialect": "junit_dialect",
+    "html": "html_folder",
+    "verbose": "detail",
+    "quiet": "detail",
+}
+"""The keys of a project file, each with the attribute that its option sets."""
+
+HARMLESS = frozenset({
+    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
+    "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
+    "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known", "--no-project",
+    "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
+    "--values", "--verbose",
+})  # fmt: skip
+"""Long options that are taken from anybody: they run no code, name no file and open no connection.
+
+So are all short ones.
+"""
+
+_PROJECT = (
+    setting("no_project"),
+    argument(
+        "--trust-project", metavar="DIGEST",
+        help="let the project file hold if its digest is this one, which runner config prints",
+    ),
+)  # fmt: skip
+"""What each command takes that a project file may give defaults."""
+
+
+def settable(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
+    """Return what a project file may give a command, by its key; ``--backend OLD NEW`` is another option."""
+    return {
+        key: action
+        for action in parser._actions
+        for key, dest in KEYS.items()
+        if action.dest == dest and action.nargs != 2
+        and (f"--{key}" in action.option_strings or (key == "paths" and not action.option_strings))
+    }  # fmt: skip
 
 
 PATHS = (

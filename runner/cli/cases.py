@@ -233,8 +233,8 @@ def _ledger(entry: Known) -> str:
 
 
 @command(
-    "Draft-07, for editors and other tools. events is one line of a run's events.jsonl.",
-    argument("name", nargs="?", choices=("spec", "suite", "definitions", "events"), default="spec"),
+    "Draft-07, for editors and other tools. events is one line of a run's events.jsonl, project a project file.",
+    argument("name", nargs="?", choices=("spec", "suite", "definitions", "events", "project"), default="spec"),
 )
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print the schema."""

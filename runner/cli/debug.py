@@ -108,7 +108,8 @@ def _record(arguments: argparse.Namespace, variant: Variant) -> int:
     console.output(f"{variant.id}\nraises {telling_line(raised) if raised else 'nothing'}")
     settings = dataclasses.replace(settings_of(arguments), python=tuple(arguments.python[:1]))
     for file in recording["files"]:
-        words = ["runner", "debug", "--replay", operand(shown_path(file)), *settings.flags("python", "imports")]
+        options = settings.flags("python", "imports", "no_project")
+        words = ["runner", "debug", "--replay", operand(shown_path(file)), *options]
         console.output(f"recorded: {shown_path(file)}\nreplay it: {shell_words(words)}")
     if not recording["files"]:
         console.output(

@@ -178,7 +178,7 @@ def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     own = arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
     settings = settings_of(arguments)
     typed = ("backend",) if ":" in variant.backend.name else ()  # code runs for who types it
-    options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed", "values")
+    options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed", "values", "no_project")
     target = operand(variant.id if own else f"{file}::{variant.id}")
     return [shell_word(word) for word in (*order_words(), "runner", "run", target, *options)]
 

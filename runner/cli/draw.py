@@ -282,7 +282,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     hunts = [path for path in arguments.known if is_hunt(path)]
     places = known_groups(hunts)
     if arguments.status is not None:
-        return _status(Path(arguments.status), places, arguments.python)
+        return _status(arguments, places)
     if arguments.budget is None and arguments.rounds is None:
         raise exit_codes.UsageError("--budget or --rounds says when the hunt ends")
     settings = settings_for(settings_of(arguments))
@@ -319,7 +319,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
             progress.end()
     groups = hunt.groups()
     console.output(render(hunt_state, groups))
-    code = _end(folder, hunt_state.head, groups, arguments.python)
+    code = _end(arguments, folder, hunt_state.head, groups)
     if interrupted:
         console.message("runner: interrupted: the same command goes on")
         return exit_codes.INTERRUPTED
@@ -351,37 +351,38 @@ class _Sayer:
             console.message(f"[{duration(now - self._began)}] {text}")
 
 
-def _status(folder: Path, places: Mapping[str, str], pythons: Sequence[str]) -> int:
+def _status(arguments: argparse.Namespace, places: Mapping[str, str]) -> int:
     """Print the status of a hunt. Its exit code is that of the hunt."""
+    folder = Path(arguments.status)
     hunt_state = read_state(folder)
     if hunt_state is None:
         raise exit_codes.UsageError(f"--status {folder}: it holds no hunt: there is no {HUNT_FILE}")
     groups = groups_of(hunt_state, places, read_triage(folder))
     console.output(render(hunt_state, groups, activity(folder)))
-    return _end(folder, hunt_state.head, groups, pythons)
+    return _end(arguments, folder, hunt_state.head, groups)
 
 
-def _end(folder: Path, head: Head, groups: Sequence[Group], pythons: Sequence[str]) -> int:
+def _end(arguments: argparse.Namespace, folder: Path, head: Head, groups: Sequence[Group]) -> int:
     """Print the folder of the worst new group with the command that comes next, and return the hunt's exit code."""
     worst = next((group for group in groups if group.is_new), None)
     if worst is None:
         return exit_codes.OK
     own = Path(operand(shown_path(str(folder_of(folder, worst.id)))))
-    console.output(f"worst: {shell_word(own)}\nnext: {shell_words(_next_words(own, head, worst, pythons))}")
+    console.output(f"worst: {shell_word(own)}\nnext: {shell_words(_next_words(arguments, own, head, worst))}")
     return exit_codes.FAILED
 
 
-def _next_words(own: Path, head: Head, group: Group, pythons: Sequence[str]) -> list[str]:
+def _next_words(arguments: argparse.Namespace, own: Path, head: Head, group: Group) -> list[str]:
     """Return a command that says more of a group: its report where there is one, else what leads to it."""
     if group.report is not None and not group.report.problem:
         return ["cat", str(own / REPORT)]
     drawn = f"{own / CASE}::{group.first.id.partition('::')[2]}"
     backends = tuple(name for name in head.backend if drawn.endswith(f"@{name}"))
     settings = RunSettings(
-        backend=backends, device=head.device, python=tuple(pythons), imports=head.imports,
-        allow_python=head.allow_python
+        backend=backends, device=head.device, python=tuple(arguments.python), imports=head.imports,
+        allow_python=head.allow_python, no_project=arguments.no_project,
     )  # fmt: skip
-    options = settings.flags("backend", "python", "imports", "allow_python")
+    options = settings.flags("backend", "python", "imports", "allow_python", "no_project")
     if group.reduction is not None and not group.reduction.problem:
         return [*order_words(), "runner", "issue", str(own / REDUCED), *options]
     name = "run" if group.reduction is not None else "reduce"  # of what fails in company alone no case is smaller

@@ -46,6 +46,7 @@ GROUPS = {
         "known": "list known failures by state, or rewrite them from a run",
         "bench": "time cases in eager and compiled",
         "selftest": "plant known bugs and see them found",
+        "config": "what the project file sets, and whether it is trusted",
     },
 }
 """The commands in the order of ``runner --help``."""
@@ -196,8 +197,9 @@ def _end_of(words: list[str]) -> int:
     # What follows -- in a rerun argparse would take for its own options.
     cut = words.index("--") if words[:1] == ["rerun"] and "--" in words else len(words)
     try:
-        arguments = build_parser().parse_args(resolved_words(words[:cut]))
-        arguments.words, arguments.more = words[:cut], words[cut + 1 :]
+        typed = _with_project(resolved_words(words[:cut]))
+        arguments = build_parser().parse_args(typed)
+        arguments.words, arguments.more = typed, words[cut + 1 :]
         _check_folder()
         return entrance(arguments.command)(arguments)
     except SystemExit as end:  # argparse exits with 2, which is pytest's "interrupted"
@@ -209,6 +211,18 @@ def _end_of(words: list[str]) -> int:
     except exit_codes.UsageError as error:
         console.message(f"runner: {error}")
         return error.code
+
+
+def _with_project(words: list[str]) -> list[str]:
+    """The words with those of the project file."""
+    if not words or words[0].startswith("-") or {"-h", "--help"} & {*words}:
+        return words
+    from runner.cli.trust import with_project  # late: help needs none of it
+
+    _check_folder()
+    parser = Parser(prog=f"runner {next((form for form, name in FORMS.items() if name == words[0]), words[0])}")
+    entrance(words[0]).add(parser)
+    return with_project(words, parser)
 
 
 def _check_folder() -> None:

@@ -281,7 +281,7 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
 def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
     case, script, steps = (shown_path(str(folder / name)) for name in (CASE, SCRIPT, STEPS))
     words = [*order_words(), "runner", "run", operand(case), "--backend", reduced.variant.backend.backend]
-    words += settings_of(arguments).flags("python", "imports", "limit", "seed", "values")
+    words += settings_of(arguments).flags("python", "imports", "limit", "seed", "values", "no_project")
     words += ["--allow-python"] if reduced.variant.case.has_python else []
     python = shown_path(arguments.python[0]) if arguments.python else "python"
     console.output(

@@ -23,6 +23,7 @@ from runner.cli.arguments import (
     DETAIL,
     ENVIRONMENT,
     EXAMPLES,
+    HARMLESS,
     OUTPUTS,
     PATHS,
     PYTEST_JOBS,
@@ -358,18 +359,6 @@ def _go_to(started: RunStarted) -> None:
         ) from None
     console.message(f"runner: in {started.cwd}")
 
-
-HARMLESS = frozenset({
-    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
-    "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
-    "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
-    "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
-    "--values", "--verbose",
-})  # fmt: skip
-"""Long options that are taken from anybody: they run no code, name no file and open no connection.
-
-So are all short ones.
-"""
 
 SHOWN = 10_000
 """Characters of a command line that a person can be expected to look at."""

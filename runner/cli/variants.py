@@ -145,4 +145,5 @@ def tell_github(diagnostics: Iterable[Diagnostic]) -> None:
 
 def _tell_count(diagnostics: Sequence[Diagnostic]) -> None:
     files = [d.span.file for d in diagnostics if d.severity == "error"]
-    console.message(f"{plural(len(files), 'error')} in {plural(len({*files}), 'file')}: these cases cannot run")
+    lost = "" if all(file.endswith(".toml") for file in files) else ": these cases cannot run"
+    console.message(f"{plural(len(files), 'error')} in {plural(len({*files}), 'file')}{lost}")

@@ -28,6 +28,7 @@ import pytest
 import runner
 from runner.cases.model import Variant
 from runner.cases.suites import SPEC, SUITE, PathError, discover
+from runner.cli.project import has_project
 from runner.console import without_commands
 from runner.diagnostics import InputError
 from runner.engine import scratch
@@ -486,7 +487,7 @@ class MainSession(_Session):
             self.settings = RunSettings(
                 backend=tuple(option.runner_backend), device=tuple(option.runner_device), seed=option.runner_seed,
                 python=(option.runner_python,) if option.runner_python else (), allow_python=option.runner_allow_python,
-                imports=tuple(option.runner_import),
+                imports=tuple(option.runner_import), no_project=has_project(),
             )  # fmt: skip
             self.paths = with_cases(paths)
             table, loaded = load(self.paths, config.args, self.settings, config.rootpath)
@@ -527,7 +528,7 @@ class MainSession(_Session):
             return
         self._ids = [*ids]
         flags = replace(self.settings, jobs=jobs).flags(
-            "backend", "device", "python", "seed", "allow_python", "imports", "jobs"
+            "backend", "device", "python", "seed", "allow_python", "imports", "jobs", "no_project"
         )
         whole = {*ids} == {entry.id for entry in self.table.entries}
         here = self.config.invocation_params.dir

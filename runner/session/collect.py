@@ -79,6 +79,12 @@ class Node:
         return (match and match[part]) or ""
 
 
+def named_axes(paths: Sequence[str]) -> dict[str, set[str]]:
+    """Return the backends and the devices that ids among paths name, by ``backend`` and ``device``."""
+    nodes = [Node("", frozenset(), cut_path(path)[1], frozenset()) for path in paths if path]
+    return {"backend": {node.backend for node in nodes} - {""}, "device": {node.device for node in nodes} - {""}}
+
+
 def names_nodes(paths: Sequence[str]) -> bool:
     """Whether a path names cases of its file or folder, and so leaves others out."""
     return any(cut_path(path)[1] is not None for path in paths)

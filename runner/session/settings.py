@@ -227,6 +227,7 @@ class RunSettings:
         kind="seconds",
         metavar="TIME",
     )
+    no_project: bool = _setting(False, "--no-project", "leave the project file out", kind="switch")
 
     def __post_init__(self) -> None:
         """Hold every value against its bounds."""
@@ -266,7 +267,7 @@ class RunSettings:
         """Return these settings as words of a command line; without names those that a command for one variant
         repeats."""
         words: list[str] = []
-        for name in names or ("allow_python", "no_known", "seed", "values", "imports", "limit"):
+        for name in names or ("allow_python", "no_known", "seed", "values", "imports", "limit", "no_project"):
             value, flag = getattr(self, name), options()[name].flags.split()[-1]
             if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)

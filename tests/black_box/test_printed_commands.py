@@ -40,6 +40,14 @@ WAYS = {
     "profile": ("specs", "named.suite.yaml", "--backend", "vendor", *CODE),
     "profile of code": ("specs", "code.suite.yaml", "--backend", "vendor", "--allow-python"),
     "suite": ("own.suite.yaml", "--allow-python"),
+    "project": ("specs",),
+    "project of code": ("specs",),
+    "project left out": ("specs", "--backend", "vendor_code:off_by_one", "--no-project"),
+}
+PROJECTS = {
+    "project": 'backend = ["off_by_one"]\nimport = ["vendor_code"]\nseed = 7\n',
+    "project of code": 'backend = ["vendor_code:off_by_one"]\nseed = 7\n',
+    "project left out": 'backend = ["nowhere:f"]\nseed = 7\n',
 }
 
 
@@ -59,20 +67,32 @@ def typed(folder: Path, result: Result, name: str, env: dict[str, str]) -> Resul
     return run_in(folder, name, *words, env=env)
 
 
+def numbers(result: Result) -> str:
+    """What the seed decides."""
+    return next(line for line in result.out.splitlines() if line.startswith("value at output"))
+
+
 @pytest.mark.parametrize("below", ["", "vendor"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> None:
     folder = folder_of(tmp_path, below)
     env = {"PYTHONPATH": str(folder / below)} if below else {}
+    if way in PROJECTS:
+        write(folder, {"runner.toml": PROJECTS[way]})
+    if way in ("project", "project of code"):
+        assert run_in(folder, "config", "--trust").code == 0
     result = run_in(folder, "run", *(from_above(WAYS[way]) if below else WAYS[way]), "--no-confirm", env=env)
     assert result.code == 1 and "1 failed" in result.out, result.text
     again = typed(folder, result, "run", env)
     assert again.code == 1 and "1 failed" in again.out, again.text
+    assert numbers(again) == numbers(result)
 
 
-@pytest.mark.parametrize("way", ["profile", "profile of code"])
+@pytest.mark.parametrize("way", ["profile", "profile of code", "project left out"])
 def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     folder = folder_of(tmp_path, "")
+    if way in PROJECTS:
+        write(folder, {"runner.toml": PROJECTS[way]})
     result = run_in(folder, "run", *WAYS[way], "--no-confirm")
     assert typed(folder, result, "diagnose", {}).code == 0
     assert typed(folder, result, "reduce", {}).code == 0

@@ -200,6 +200,12 @@ def test_all_that_is_collected_runs_as_runner_run_would(start: Callable[..., Ses
     ]
 
 
+def test_a_project_file_is_left_out(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
+    (pytester.path / "runner.toml").write_text('seed = 7\nimport = ["nowhere"]\n')
+    start()("suites")
+    assert [started.words for started in ScriptedRun.started] == [["run", "--no-project", "suites"]]
+
+
 def test_properties_and_seconds_in_pytests_own_junit(pytester: pytest.Pytester, start: Callable[..., Session]) -> None:
     start(neg=finding("value", severity="wrong-result"))(
         "specs/a.spec.yaml", "--junitxml", "j.xml", "-o", "junit_duration_report=call"

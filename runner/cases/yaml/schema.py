@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 NAMES = ("spec", "suite", "definitions")
-"""Schemas of the YAML format; ``events``, of a run's log, stands by itself."""
+"""Schemas of the YAML format."""
+_ALONE = ("events", "project")
+"""Schemas of a run's log and of project files, which share nothing with them."""
 _ERRORS_EACH = 5
 """Errors of jsonschema that are explained for each diagnostic: some fall together. A file may hold 100,000."""
 _UNKNOWN = 500
@@ -52,8 +54,8 @@ def validate(
     limits: Limits | None = None,
     any_device: bool = False,
 ) -> tuple[list[Diagnostic], set[int | None]]:
-    """Return what a schema refuses in ``node``, a whole ``"spec"`` or ``"suite"`` file, sorted by place, and the
-    numbers of the refused cases.
+    """Return what a schema refuses in ``node``, a whole ``"spec"``, ``"suite"`` or ``"project"`` file, sorted by
+    place, and the numbers of the refused cases.
 
     Among the numbers is None where something outside of the cases is refused, or where not all was looked at: then no
     part of the file may be used.
@@ -61,8 +63,8 @@ def validate(
     ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes
     devices that torch does not name. Raises ValueError for another ``kind``.
     """
-    if kind not in ("spec", "suite"):
-        raise ValueError(f"there is no kind of file {kind!r}: spec or suite")
+    if kind not in ("spec", "suite", "project"):
+        raise ValueError(f"there is no kind of file {kind!r}: spec, suite or project")
     limit = (limits or Limits()).diagnostics
     by_place: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
     refused: set[int | None] = set()
@@ -85,12 +87,12 @@ def validate(
 
 
 def load_schema(name: str) -> dict[str, Any]:
-    """Return one of the ``NAMES`` or ``events``, with the definitions that it shares with others.
+    """Return one of the ``NAMES``, ``events`` or ``project``, with the definitions that it shares with others.
 
     Raises ValueError for another name.
     """
     schema = _read(name)
-    if name in ("definitions", "events"):
+    if name in ("definitions", *_ALONE):
         return schema
     return {
         **json.loads(json.dumps(schema).replace(f'"{_SHARED}#', '"#')),
@@ -108,8 +110,8 @@ def schema_path(name: str) -> Path:
 
     Raises ValueError for an unknown name.
     """
-    if name not in (*NAMES, "events"):
-        raise ValueError(f"there is no schema {name!r}: {', '.join(NAMES)}, events")
+    if name not in (*NAMES, *_ALONE):
+        raise ValueError(f"there is no schema {name!r}: {', '.join((*NAMES, *_ALONE))}")
     return shipped("schema") / f"{name}.schema.json"
 
 

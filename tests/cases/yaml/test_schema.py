@@ -237,7 +237,7 @@ def test_the_line_is_read_from_the_file(tmp_path: Path) -> None:
 def test_another_kind_is_refused() -> None:
     node, _ = load("x.yaml", "{}")
     assert node is not None
-    with pytest.raises(ValueError, match="spec or suite"):
+    with pytest.raises(ValueError, match="spec, suite or project"):
         validate(node, "spce")
 
 
