@@ -155,7 +155,7 @@ def read_project() -> Project | None:
 
 
 def has_project() -> bool:
-    """Return whether commands that are typed here read a project file, be it a wrong one."""
+    """Return whether commands that are typed here read a project file, even a wrong one."""
     try:
         return read_project() is not None
     except (UsageError, InputError):

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from runner.cases.yaml.schema import load_schema
-from runner.cli.arguments import KEYS, Parser, settable
+from runner.cli.arguments import KEYS, Parser, settable, settings_of
 from runner.cli.main import COMMANDS, FORMS, entrance, main
 from runner.cli.project import has_project, read_project
 from runner.cli.run import run_parser
+from runner.cli.trust import with_project
 from runner.exit_codes import UsageError
 
 CASES = "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n"
@@ -116,6 +117,17 @@ def test_settings_are_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> No
     words = [word for each in project.settings for word in project.words(each, actions[each.key], {})]
     assert words[:2] == ["../-x", "../specs::a"]
     assert words[6:9] == ["--python=python3", "--python=../env/bin/python", "--report=events=../out.jsonl"]
+
+
+def test_the_command_line_of_a_run_says_what_the_file_gave(folder: Path) -> None:
+    (folder / "runner.toml").write_text("seed = 7\nconfirm = false\njobs = 4\n")
+    parser = Parser()
+    entrance("run").add(parser)
+    words = with_project(["run", "specs", "-j", "2"], parser)
+    assert words == ["run", "--no-project", "--seed=7", "--no-confirm", "specs", "-j", "2"]
+    settings = settings_of(run_parser().parse_args(words[1:]))
+    assert (settings.seed, settings.confirm, settings.jobs) == (7, False, 2)
+    assert settings.flags() == ("--seed", "7", "--no-project"), "what printed commands repeat"
 
 
 def test_the_schema_has_the_keys_and_each_is_an_option_of_run() -> None:
