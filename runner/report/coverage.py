@@ -315,7 +315,7 @@ def render(coverage: Coverage) -> str:
 
 _TITLES = {
     "inputs": ("kind of input", "inputs"),
-    "oracles": ("oracle that can fire", "variants"),
+    "oracles": ("kind of difference that can be found", "variants"),
     "expectations": ("what a case asks for", "variants"),
 }
 

@@ -374,7 +374,8 @@ def tables(score: Score) -> list[Table]:
             _shares(by_device) if len({name for part in by_device for name in part}) > 1 else [],
         ),
         Table(
-            "failures by oracle", _counts([column.oracles for column in columns], lambda name: (gate_of(name), name))
+            "failures by kind of difference",
+            _counts([column.oracles for column in columns], lambda name: (gate_of(name), name)),
         ),
         Table("failures by severity, and the credit of one", _severities(columns)),
     ]

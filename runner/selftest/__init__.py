@@ -176,6 +176,6 @@ def table(results: Sequence[Result]) -> str:
         )
         for r in results
     ]
-    text = tabulate(rows, headers=["planted bug", "", "oracle", "stage", "expected", "twin without it"])
+    text = tabulate(rows, headers=["planted bug", "", "difference", "stage", "expected", "twin without it"])
     caught, quiet = sum(r.caught for r in results), sum(r.quiet for r in results)
     return f"{text}\n\nmutation score: {caught} of {len(results)} caught; {quiet} of {len(results)} twins quiet"

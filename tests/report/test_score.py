@@ -58,6 +58,7 @@ def test_the_terminal_shows_shares_counts_and_ways_to_fail() -> None:
         assert cells(text, outcome) == [[str(count)] * 2]
     assert cells(text, "gradients") == [["1", "1"]]
     assert cells(text, "ERROR") == [] and "by device" not in text
+    assert "failures by kind of difference" in text and "oracle" not in text
     assert cells(text, "silent") == [["40.0%", "2/5", "of", "6"] * 2]
     assert cells(text, "value") == [["1", "(1", "known)"] * 2] and cells(text, "stride") == [["1", "1"]]
     assert cells(text, "metadata") == [["5/7", "1", "1"]]
