@@ -32,8 +32,8 @@ GUIDE = PAGE.with_name("format.md")
 
 DEFINITIONS: dict[str, Any] = load_schema("definitions")["definitions"]
 
-TYPES = {"string": "text", "array": "list", "object": "mapping", "boolean": "true or false"}
-"""JSON's words for types that the page has another word for."""
+TYPES = {"string": "text", "array": "list", "object": "mapping"}
+"""JSON's words for types that the page has another word for. `boolean` is true or false."""
 
 REFUSED_NAMES = (
     "torch.save", "torch.hub.load", "torch.compile", "torch.ops.aten.add", "torch.distributed.all_reduce", "torch.manual_seed", "Tensor.data_ptr", "Tensor.resize",
