@@ -21,6 +21,7 @@ from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
 from runner.report.benchmark import page, render, svg
 from runner.session.plan import checked_environments, plan
+from runner.session.preflight import refuse_missing_code
 from runner.session.settings import COUNT
 
 _EPILOG = """\
@@ -64,7 +65,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         OK if any variant was timed, NOTHING if none could be, INTERNAL if the harness failed for one, INTERRUPTED.
 
     Raises:
-        UsageError: no such Python, or a file that cannot be written.
+        UsageError: no such Python, code that cannot be imported, or a file that cannot be written.
     """
     if arguments.plot and Path(arguments.plot).suffix not in PLOTS:
         raise exit_codes.UsageError(f"--plot {arguments.plot}: expected a name that ends in {' or '.join(PLOTS)}")
@@ -87,6 +88,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         engine, settings, arguments.repeat, threads, folder, lambda: progress.say(f"{at}: {measurer.doing}")
     )
     try:
+        refuse_missing_code(engine, everything, settings)
         for planned in everything:
             at = f"{planned.number}/{len(everything)} {planned.variant.id}"
             rows.append(measurer.row(planned))

@@ -54,7 +54,8 @@ from runner.hunt.groups import (
 from runner.hunt.hunt import Bounds, Guidance, Hunt, Rounds, settings_for
 from runner.quote import operand, shell_word, shell_words
 from runner.record.store import LOCK, lock, output_folder
-from runner.session.plan import find_environments, order_words
+from runner.session.plan import checked_environments, find_environments, order_words
+from runner.session.preflight import refuse_missing_words
 from runner.session.settings import COUNT, MANY, RunSettings
 from runner.text import duration, plural
 
@@ -303,6 +304,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
         stack.enter_context(lock(folder))
         environment = find_environments(settings.python)[0]
         hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
+        _refuse_missing_code(settings)
         guidance = None
         if hunt_state.head.guided:
             guidance = Guidance(hunt_state.head.seed, parents)
@@ -324,6 +326,14 @@ def run_hunt(arguments: argparse.Namespace) -> int:
         console.message("runner: interrupted: the same command goes on")
         return exit_codes.INTERRUPTED
     return code
+
+
+def _refuse_missing_code(settings: RunSettings) -> None:
+    """Raise UsageError where code that was typed cannot be had. On a cluster each round looks for it."""
+    if settings.engine == "local":
+        (environment, *_) = checked_environments(settings, ())
+        with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
+            refuse_missing_words(engine, [environment], settings)
 
 
 EVERY = 5.0

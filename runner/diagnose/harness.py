@@ -31,6 +31,7 @@ from runner.session.plan import (
     warmth,
     worker_paths,
 )
+from runner.session.preflight import refuse_missing_code
 from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant
@@ -67,8 +68,9 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
         imports: Sequence[str] = (),
         paths: Sequence[str] = (),
         limits: Limits | None = None,
+        named: RunSettings | None = None,
     ) -> None:
-        """Start nothing yet.
+        """Start nothing yet. Code that the settings ``named`` name is imported before anything runs.
 
         Raises:
             UsageError: the variant cannot run under this environment.
@@ -82,7 +84,7 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
         self.source = self.write(variant)
         warm = {environment.key: warmth([variant])}
         self.local_engine = LocalEngine({environment.key: environment.python}, slots, warm=warm)
-        self._number = 0
+        self._number, self._named = 0, named
 
     @staticmethod
     def of(settings: RunSettings, variant: Variant, **changes: Any) -> VariantEngine:
@@ -97,8 +99,22 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
             "imports": settings.imports,
             "paths": worker_paths(settings, [variant]),
             "limits": settings.limits(),
+            "named": settings,
         }
         return VariantEngine(variant, checked_environments(settings, [variant])[0], **{**values, **changes})
+
+    def __enter__(self) -> VariantEngine:
+        """Look for the code that the settings name.
+
+        Raises:
+            UsageError, InputError: it cannot be had.
+        """
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.local_engine.close)
+            if self._named is not None:
+                refuse_missing_code(self.local_engine, [self.planned], self._named)
+            stack.pop_all()
+        return self
 
     def __exit__(self, *about: object) -> None:
         """End its processes."""
@@ -155,6 +171,11 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
     def ask(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> list[Outcome]:
         """Run jobs and wait for all; return their outcomes in order. ``tick`` is called several times a second."""
         return drive(self.local_engine, with_reference(jobs), tick)
+
+    def cancel(self) -> None:
+        """End what runs, so that something else may be asked."""
+        self.local_engine.cancel_all()
+        self.local_engine.wait(0)
 
     def read(self, outcome: Outcome) -> Answer:
         """Return what a judging job said; without stages, which only a ladder can tell."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runner.cases.model import Backend
@@ -11,7 +11,7 @@ from runner.contract.job import Job
 from runner.diagnostics import Diagnostic, InputError, source_line
 from runner.engine.messages import Engine
 from runner.exit_codes import UsageError
-from runner.session.plan import Planned, skip_reason, worker_paths
+from runner.session.plan import Environment, Planned, skip_reason, worker_paths
 from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
 from runner.verdict.outcomes import describe
@@ -35,7 +35,24 @@ def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: Ru
             found = backends.setdefault(each.environment.key, {})
             if is_code:
                 found.setdefault(backend.backend, backend)
-    paths = worker_paths(settings, [each.variant for each in planned])
+    _import(engine, backends, settings, worker_paths(settings, [each.variant for each in planned]))
+
+
+def refuse_missing_words(engine: Engine, environments: Sequence[Environment], settings: RunSettings) -> None:
+    """Do the same where there is no variant yet, for what the command line names.
+
+    Raises:
+        UsageError: as of ``refuse_missing_code``.
+    """
+    typed = {name: Backend(name, name) for name in settings.backend if ":" in name and name not in PLANTED}
+    if typed or settings.imports:
+        _import(engine, {each.key: typed for each in environments}, settings, worker_paths(settings))
+
+
+def _import(
+    engine: Engine, backends: Mapping[str, Mapping[str, Backend]], settings: RunSettings, paths: tuple[str, ...]
+) -> None:
+    """Have each environment import the modules of ``--import`` and its backends, by their names."""
     jobs = [
         Job(
             key=f"code {key}", id="code", environment=key, name="code", source="", backend={"backend": "eager"},
@@ -54,7 +71,7 @@ def _named(imports: Iterable[str], arguments: Any) -> str:
     return ", ".join([*imports, *arguments["backends"]])
 
 
-def _refuse(answer: Any, backends: dict[str, Backend]) -> None:
+def _refuse(answer: Any, backends: Mapping[str, Backend]) -> None:
     if answer["error"]:
         raise UsageError(f"--import: {answer['error']}")
     for name, fault in answer["faults"].items():

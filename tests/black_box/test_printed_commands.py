@@ -122,6 +122,25 @@ def test_code_that_cannot_be_had_ends_the_run_before_its_first_case(
     assert "INVALID" not in result.text
 
 
+@pytest.mark.parametrize("command", ["diagnose", "reduce", "issue", "bench", "hunt"])
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--backend", "vendor_code:nothing"), "--backend vendor_code:nothing: vendor_code has no nothing"),
+        (("--import", "broken"), "--import: importing broken raised ModuleNotFoundError: No module named 'x_'"),
+    ],
+)
+def test_each_command_looks_for_its_code_first(
+    tmp_path: Path, command: str, words: tuple[str, ...], message: str
+) -> None:
+    folder = folder_of(tmp_path, "")
+    write(folder, {"broken.py": "import x_\n"})
+    place = ("-o", "hunted", "--rounds", "1") if command == "hunt" else ("specs/a.spec.yaml::wrong",)
+    result = run_in(folder, command, *place, *words)
+    assert result.code == 4 and message in result.err, result.text
+    assert "INVALID" not in result.text and "round 0" not in result.text
+
+
 def test_a_profile_named_before_an_id_defines_its_backend(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "")
     write(folder, {"other.suite.yaml": profile("vendor_code:off_by_one").replace("true", "false")})
