@@ -231,6 +231,13 @@ def own_names() -> tuple[str, ...]:
     return (*names, *(name for name in KERNEL_BACKENDS if name not in names))
 
 
+def is_of_package(name: str) -> bool:
+    """Return whether the code of a backend is that of a package other than torch and the runner itself."""
+    return (
+        name.partition(":")[0].partition(".")[0] not in ("torch", "runner") if ":" in name else name not in own_names()
+    )
+
+
 def name_fault(name: str) -> str:
     """Return why ``name`` cannot name any backend; empty if it can. A name is plain, or ``package:function``."""
     if not name:

@@ -21,6 +21,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cases.model import Variant
 from runner.cases.serialize import case_text
+from runner.cases.torch_names import is_of_package
 from runner.cases.versions import release_of
 from runner.cli import outputs
 from runner.cli.arguments import (
@@ -39,7 +40,7 @@ from runner.cli.arguments import (
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
-from runner.diagnose.bug_report import Check, VersionVerdict, find_blame, gather
+from runner.diagnose.bug_report import Check, Package, ReportInput, VersionVerdict, find_blame, gather
 from runner.diagnose.diagnosis import PARTS, Diagnosis, diagnose, find_kept, keep, path_of
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, run_heat_map
 from runner.diagnose.repro import script
@@ -55,6 +56,7 @@ from runner.session.plan import Environment, Planned, find_environments, order_w
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
 from runner.verdict.policy import explains
+from runner.verdict.signature import main_signature
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -76,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     page = None
-    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **_slots(variant)) as engine:
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **slots_of(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")
         path = path_of(engine) if arguments.bisect else None
         diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
@@ -85,11 +87,11 @@ def run(arguments: argparse.Namespace) -> int:
             from runner.report.diagnosis import page as write_page
 
             progress.say("drawing the error")
-            page = write_page(diagnosis, run_heat_map(engine), _run(arguments, variant))
+            page = write_page(diagnosis, run_heat_map(engine), run_words(arguments, variant))
     outputs.show(
         arguments,
         json.dumps(diagnosis.to_dict(), indent=2, default=str),
-        render(diagnosis, _run(arguments, variant)),
+        render(diagnosis, run_words(arguments, variant)),
     )
     if page is not None:
         outputs.write("--html", arguments.html, page)
@@ -118,7 +120,7 @@ def diagnose_run(
             with VariantEngine(
                 failing.variant, failing.environment, limits=settings.limits(), seed=settings.seed,
                 imports=settings.imports, paths=worker_paths(settings, [failing.variant]),
-                slots=_slots(failing.variant).get("slots", settings.slots()),
+                slots=slots_of(failing.variant).get("slots", settings.slots()),
             ) as engine:  # fmt: skip
                 path = path_of(engine)
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
@@ -146,7 +148,7 @@ def _keep(path: Path, diagnosis: Mapping[str, Any]) -> None:
         console.message(f"runner: {path}: {error.strerror}")
 
 
-def _slots(variant: Variant) -> dict[str, int]:
+def slots_of(variant: Variant) -> dict[str, int]:
     """On accelerators one process at a time: with more the engine opens the device in each, and then none can be
     copied."""
     return {} if variant.device in ("cpu", "meta") else {"slots": 1}
@@ -172,7 +174,7 @@ def _doing(engine: VariantEngine, part: str) -> str:
     return f"{text}: {' · '.join(filter(None, (bisecting, others)))}".rstrip(": ")
 
 
-def _run(arguments: argparse.Namespace, variant: Variant) -> list[str]:
+def run_words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     """Return the words of the command that runs this variant, as a shell reads them."""
     file = arguments.case.partition("::")[0]
     own = arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
@@ -200,8 +202,9 @@ def run_repro(arguments: argparse.Namespace) -> int:
 
 
 @command(
-    "Markdown for a torch.compile bug report: the reduced script, what is to blame, versions, environment. "
-    "Refuses what upstream's rules for such reports do not allow, and says which.",
+    "Markdown for a bug report: the reduced script, what is to blame, versions, environment. Of torch's own backends "
+    "it refuses what upstream's rules for such reports do not allow, and says which. Of a backend of another package "
+    "it is for that package's tracker.",
     *FAILURE,
     argument("-o", "--output", metavar="FILE", help="write it here instead of printing it"),
     *yes_no("reduce", "reduce first (default: yes)"),
@@ -242,7 +245,10 @@ def run_issue(arguments: argparse.Namespace) -> int:
             (console.output if arguments.output else console.message)(similar.table(matches))
         if failure.verdict not in ("FAIL", "ERROR"):
             return _refuse([_passes(failure)], progress)
-        _say_known(engine, failure.findings)
+        if reported := known_report(engine, failure.findings):
+            console.message(f"runner: the ledger says that this is reported: {reported}")
+        if (refusal := _not_the_packages(engine, failure)) is not None:
+            return _refuse([refusal], progress)
         diagnosis = kept.diagnosis if kept else None
         small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis)
         if small is not variant:
@@ -251,20 +257,45 @@ def run_issue(arguments: argparse.Namespace) -> int:
             diagnosis = None  # of the larger case
         report = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
         versions = (*report.versions, *_older_versions(arguments, engine, environments[1:], progress))
-    text, checks = write(replace(report, origin=variant, versions=versions, matches=tuple(matches), steps=steps))
-    if not all(one.met for one in checks):
+    report = replace(report, origin=variant, versions=versions, matches=tuple(matches), steps=steps)
+    text, checks = write(report)
+    if report.package is None and not all(one.met for one in checks):
         return _refuse(checks, progress)
     if arguments.output:
         outputs.write("--output", arguments.output, text)
-        console.message(f"wrote {arguments.output}; upstream likes a trace beside it: `runner debug` makes one")
+        advice = "" if report.package else "; upstream likes a trace beside it: `runner debug` makes one"
+        console.message(f"wrote {arguments.output}{advice}")
     else:
         console.output(text, end="")
+    if report.package is not None:
+        console.message("\n".join(_for_a_package(report, report.package, checks)))
     return exit_codes.OK
+
+
+def _not_the_packages(engine: VariantEngine, failure: VariantFinished | Diagnosis) -> Check | None:
+    """Return why a failure under a package's backend is not that package's; None where it may be."""
+    signature = main_signature(failure.findings)
+    if signature is None or signature.stage != "dynamo" or not is_of_package(engine.variant.backend.backend):
+        return None
+    fact = "it fails alike under backend eager, which takes no code of the package"
+    rule = "the failure is that of the package"
+    return Check(False, fact, "report it to PyTorch: the same command with --backend eager", rule)
+
+
+def _for_a_package(report: ReportInput, package: Package, checks: Sequence[Check]) -> list[str]:
+    """Return for whom a report is, and what a person should know before it is sent."""
+    lines = [f"runner: this is for the tracker of {package}{f': {package.url}' if package.url else ''}"]
+    if report.declined_by:
+        lines.append(
+            f"runner: {report.declined_by} raised NotImplementedError itself, so this is no defect of PyTorch: ask for "
+            "it there, or say in a profile that it is not claimed (`unclaimed: {operators: [...]}`)"
+        )
+    return lines + [f"runner: note: {one.rule}: {one.fact}; {one.advice}" for one in checks if not one.met]
 
 
 def _engine(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> VariantEngine:
     """The engine of a variant under one Python."""
-    return VariantEngine.of(replace(settings_of(arguments), python=(environment.python,)), variant, **_slots(variant))
+    return VariantEngine.of(replace(settings_of(arguments), python=(environment.python,)), variant, **slots_of(variant))
 
 
 def _passes(event: VariantFinished | Diagnosis) -> Check:
@@ -286,11 +317,16 @@ def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     return exit_codes.NO_RESULT
 
 
-def _say_known(engine: VariantEngine, findings: Sequence[Finding]) -> None:
-    """Say where the ledger says that this has been reported."""
-    for entry in engine.variant.case.known:
-        if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in findings):
-            console.message(f"runner: the ledger says that this is reported: {entry.issue}")
+def known_report(engine: VariantEngine, findings: Sequence[Finding]) -> str:
+    """Return where the ledger says that this has been reported; empty if it does not."""
+    return next(
+        (
+            entry.issue
+            for entry in engine.variant.case.known
+            if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in findings)
+        ),
+        "",
+    )
 
 
 def _known(arguments: argparse.Namespace, variant: Variant) -> list[similar.Entry] | None:
@@ -338,5 +374,5 @@ def _older_versions(
             with _engine(arguments, environment, engine.variant) as other:
                 event = other.verdict()
             yield VersionVerdict(environment.torch, event.verdict, event.reason)
-        except exit_codes.UsageError as error:
+        except (exit_codes.UsageError, InputError) as error:
             yield VersionVerdict(environment.torch, "SKIP", str(error))

@@ -1,4 +1,4 @@
-"""The material of a bug report about torch.compile, and what upstream asks of one that a machine has found.
+"""The material of a bug report about torch.compile or backends, and what upstream asks of one that a machine has found.
 
 The material is a diagnosis, fresh runs, the environment, the inputs, and the script run alone. A report holds no names
 and folders of this machine and of its user.
@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from runner.cases.model import Step, Variant, all_steps
+from runner.cases.torch_names import is_of_package
 from runner.cases.versions import release_of
 from runner.contract.finding import Finding
 from runner.contract.oracles import NUMERIC, row_of
@@ -36,7 +37,16 @@ from runner.diagnose.similar import Match, operator_name
 from runner.engine import interpreters, scratch
 from runner.files import write_anew
 from runner.session.plan import TIMEOUT
-from runner.verdict.explained import EMULATE_CASTS, RANDOM, ULPS, is_small, low_precision
+from runner.verdict.explained import (
+    EMULATE_CASTS,
+    RANDOM,
+    as_float,
+    gross_part,
+    is_evident,
+    is_rounded,
+    is_small,
+    low_precision,
+)
 from runner.verdict.operators import INDICES, INDICES_BY_DIMENSION
 from runner.verdict.policy import applies, explains, ranked
 from runner.verdict.signature import shows
@@ -91,10 +101,6 @@ ORDINARY = 1e6
 """The largest input by magnitude that a report about values may use. Activations and weights stay below 1e3; from here
 on sums and products of float32 cancel and overflow by themselves, and reports are closed for it."""
 
-GROSS = 0.01
-"""A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64
-witness."""
-
 
 @dataclass(frozen=True, slots=True)
 class ScriptRun:
@@ -116,12 +122,29 @@ class VersionVerdict:
 
 
 @dataclass(frozen=True, slots=True)
+class Package:
+    """The package of a backend that is not torch's own; ``version`` and ``url`` are empty where it does not say them.
+
+    ``url`` is its tracker's, or the nearest to it.
+    """
+
+    name: str
+    version: str = ""
+    url: str = ""
+
+    def __str__(self) -> str:
+        """Return its name and version."""
+        return f"{self.name} {self.version}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
 class ReportInput:
     """The content of a report, besides its checks, and the input of the rules.
 
     ``fresh_findings`` are those of runs in fresh processes, None for an unsound run.
 
-    ``variant`` is what the report is about. ``origin`` is what it was reduced from, whose ledger counts.
+    ``variant`` is what the report is about. ``origin`` is what it was reduced from, whose ledger counts. With a
+    ``package`` the report is for that package's tracker; else for torch's.
     """
 
     variant: Variant
@@ -137,6 +160,15 @@ class ReportInput:
     steps: str = ""  # what reducing came to
     text: str = ""  # the report, for what it may not hold
     origin: Variant | None = None
+    package: Package | None = None
+
+    @property
+    def declined_by(self) -> str:
+        """Return the package that raised NotImplementedError itself; empty where none did."""
+        finding = self.main_finding
+        origin = ((finding.error if finding is not None else None) or {}).get("origin") or {}
+        by = str(origin.get("raised_by") or "")
+        return by if origin.get("type") == "NotImplementedError" and by != "torch" else ""
 
     @property
     def main_finding(self) -> Finding | None:
@@ -155,9 +187,7 @@ class ReportInput:
     @property
     def about_rounding(self) -> bool:
         """Return whether it is about finite floating elements, for which tolerances count."""
-        numbers = self.main_finding.numbers if self.main_finding is not None else {}
-        is_exact = all(type(numbers.get(side)) in (bool, int) for side in ("eager", "compiled"))
-        return self.about_values and "rel_error" in numbers and not is_exact
+        return self.about_values and self.main_finding is not None and is_rounded(self.main_finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +204,9 @@ Rule = Callable[[ReportInput], Check]
 
 
 def check(report: ReportInput) -> list[Check]:
-    """Apply every rule, in order."""
-    return [replace(rule(report), rule=requirement) for requirement, rule in RULES.items()]
+    """Apply the rules, in order: all of upstream's, or those that tell any reader what to trust."""
+    rules = {text: rule for text, rule in RULES.items() if report.package is None or rule in OF_ANY_TRACKER}
+    return [replace(rule(report), rule=requirement) for requirement, rule in rules.items()]
 
 
 def fails_alike(report: ReportInput) -> Check:
@@ -218,27 +249,26 @@ def worse_than_eager(report: ReportInput) -> Check:
     finding = report.main_finding
     if finding is None or not report.about_values:
         return Check(True, "the failure is not about values")
-    if not row_of(finding.oracle).measured or not report.about_rounding:
+    if not report.about_rounding:
         return Check(True, "NaN, infinities, signs and integers are compared exactly")
     numbers = finding.numbers
-    eager_error = _number(numbers.get("eager_error_max"))
-    compiled_error = _number(numbers.get("compiled_error_max"))
+    eager_error = as_float(numbers.get("eager_error_max"))
+    compiled_error = as_float(numbers.get("compiled_error_max"))
     if eager_error is None or compiled_error is None:
         return _without_float64(report, finding)
     fact = f"largest error against float64: eager {eager_error:.3g}, compiled {compiled_error:.3g}"
     if numbers.get("same") is True:
         return Check(False, f"{fact}; torch._dynamo.utils.same(eager, compiled, float64) calls them equal",
-                     "upstream accepts such a difference; there is nothing to report")  # fmt: skip
-    return Check(compiled_error > eager_error, fact, "compiled is the nearer one: this is no bug of the compiler")
+                     "upstream accepts such a difference, and would close a report of it")  # fmt: skip
+    return Check(is_evident(finding, 0.0), fact, "compiled is the nearer one: this is no bug of the compiler")
 
 
 def _without_float64(report: ReportInput, finding: Finding) -> Check:
     """Require a gross difference where no float64 run can be had (an operator has no float64 form)."""
-    difference = _number(finding.numbers.get("abs_error_max"))
-    scale = _number(finding.numbers.get("scale"))
-    bound = max(GROSS, ULPS * low_precision(report.source, report.variant.dtype))
+    difference, scale = (as_float(finding.numbers.get(name)) for name in ("abs_error_max", "scale"))
+    epsilon = low_precision(report.source, report.variant.dtype)
+    bound, gross = gross_part(epsilon), is_evident(finding, epsilon)
     why = next((note for note in report.diagnosis.notes if "float64" in note), "there is no float64 run")
-    gross = difference is not None and scale is not None and difference > bound * scale
     ending = ", which is no rounding" if gross else ""
     return Check(
         gross,
@@ -418,14 +448,6 @@ def newest(report: ReportInput) -> Check:
     )
 
 
-def _number(value: Any) -> float | None:
-    """Return a number of a finding, where infinities and NaN may be words; None for anything else."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
 RULES: Mapping[str, Rule] = {
     "fails every time, in fresh processes, in the same way": fails_alike,
     "eager is deterministic": deterministic,
@@ -443,6 +465,9 @@ RULES: Mapping[str, Rule] = {
     f"fails with torch {NEWEST} or newer": newest,
 }
 """The requirements, in order, and what decides on each."""
+
+OF_ANY_TRACKER = (fails_alike, deterministic, script_alone, nothing_private)
+"""The rules that hold for a report to another package too, where they refuse nothing."""
 
 
 FRESH = 2
@@ -474,9 +499,11 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
         say(text)
         return lambda: say(text)
 
-    jobs = [*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment")]
+    backend = engine.variant.backend.backend
+    asked = {"backend": backend} if is_of_package(backend) else {}
+    jobs = [*(engine.job(isolation="fresh") for _ in range(FRESH)), engine.job("environment", asked)]
     *fresh, described = engine.ask(jobs, begin("running it in fresh processes, and asking torch about this machine"))
-    environment = str(result_of(described)["text"])
+    answer = result_of(described)
     inputs = run_heat_map(engine, begin("measuring its inputs")).get("inputs", ())
     answers = [engine.read(outcome) for outcome in fresh]
     return ReportInput(
@@ -490,7 +517,8 @@ def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> 
         inputs=tuple(inputs),
         versions=(VersionVerdict(engine.environment.torch, diagnosis.verdict, diagnosis.reason),),
         yaml=yaml,
-        environment=environment,
+        environment=str(answer["text"]),
+        package=Package(**answer["package"]) if asked else None,
     )
 
 

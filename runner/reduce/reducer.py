@@ -48,9 +48,8 @@ FAINTER = 100.0
 instead.
 
 A planted or a real bug keeps its size within a few powers of two when a case shrinks; the step from a bug to float32
-rounding is 10^4 or more. An error of ``GROSS`` is no rounding however large the first one was.
+rounding is 10^4 or more. An error of ``explained.GROSS`` is no rounding however large the first one was.
 """
-GROSS = 1e-2
 
 
 def relative_error(finding: Finding) -> float:
@@ -70,7 +69,7 @@ def alike(finding: Finding | None, expected: FailureSignature, error: float) -> 
     """
     if finding is None or signature_of(finding).kind != expected.kind:
         return False
-    return relative_error(finding) >= min(error / FAINTER, GROSS) if row_of(finding.oracle).measured else True
+    return relative_error(finding) >= min(error / FAINTER, explained.GROSS) if row_of(finding.oracle).measured else True
 
 
 def _fails_alike(findings: Sequence[Finding], doubt: Trust | None, expected: tuple[FailureSignature, float]) -> bool:
@@ -86,7 +85,7 @@ class EngineJudge:
 
     def __init__(
         self, engine: VariantEngine, signature: FailureSignature, error: float = 0.0, timeout: float | None = None,
-        tick: Callable[[], None] = lambda: None,
+        tick: Callable[[], None] = lambda: None, evident: bool = False,
     ) -> None:  # fmt: skip
         """Start nothing yet.
 
@@ -96,9 +95,11 @@ class EngineJudge:
             error: the relative error of the finding that it is the mark of.
             timeout: seconds that a candidate may take; the case's own limit if None.
             tick: called several times a second while it waits by itself.
+            evident: candidates count only if they are as ``runner.verdict.explained.is_evident`` says.
         """
         self.engine, self.signature, self.error, self.timeout, self.tick = engine, signature, error, timeout, tick
         self._expected = signature, error  # of candidates, under the stage's backend
+        self._evident = evident
         self.slots = engine.slots
         self.backend, self.below = backends_for(signature.stage, engine.variant.backend.backend)
         self._scheduler: Scheduler[Any] = Scheduler(engine.local_engine)
@@ -114,7 +115,7 @@ class EngineJudge:
             return
         job = self.engine.job(variant=variant, source=source, backend=self.backend, timeout=self.timeout)
         findings, doubt = outcomes.read(self.engine.ask([job], self.tick)[0], source)
-        if not findings or doubt:
+        if not findings or doubt or self._is_faint(findings, variant, source):
             self.backend = own
         elif not _fails_alike(findings, doubt, self._expected):
             first = ranked(findings)[0]
@@ -160,9 +161,15 @@ class EngineJudge:
         not fail alike."""
         job = self.engine.job(variant=variant, source=source, isolation="fresh", float64=self._float64)
         findings, doubt = outcomes.read(self.engine.ask([job], self.tick)[0], source)
-        return tuple(ranked(findings)) if _fails_alike(findings, doubt, (self.signature, self.error)) else ()
+        is_alike = _fails_alike(findings, doubt, (self.signature, self.error))
+        return tuple(ranked(findings)) if is_alike and not self._is_faint(findings, variant, source) else ()
 
     # --- one candidate ---
+
+    def _is_faint(self, findings: Sequence[Finding], variant: Variant, source: Source) -> bool:
+        """Return whether a wrong value could be told from rounding in the whole case, and no longer in this one."""
+        epsilon = explained.low_precision(source.text, variant.dtype)
+        return self._evident and not explained.is_evident(ranked(findings)[0], epsilon)
 
     @property
     def _float64(self) -> bool:
@@ -183,7 +190,7 @@ class EngineJudge:
 
         outcome, findings, doubt = yield from answer(self.backend)
         drew_random = outcome.record.drew_random
-        if not _fails_alike(findings, doubt, self._expected):
+        if not _fails_alike(findings, doubt, self._expected) or self._is_faint(findings, variant, source):
             return False
         if self.below is not None and not row_of(self._expected[0].oracle).limit:  # that takes as long
             stage = stage_of(self.below)
@@ -463,6 +470,9 @@ class _Reduction:
             engine, self.signature, relative_error(self.finding),
             None if self.signature.oracle == "timeout" else timeout,
             lambda: self.tick(self._said),
+            explained.is_evident(
+                self.finding, explained.low_precision(engine.source.text, engine.variant.dtype)
+            ),
         )  # fmt: skip
         self.backend = Backend(engine.variant.backend.backend, engine.variant.backend.backend)
         self.file = folder / f"case{SPEC}"

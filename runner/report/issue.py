@@ -1,7 +1,11 @@
-"""A bug report about torch.compile, in the form of upstream's template: the diagnosis and its input, in Markdown."""
+"""A bug report in Markdown: the diagnosis and its input.
+
+It is in the form of upstream's template, or for the tracker of a backend's package.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -24,6 +28,8 @@ from runner.verdict.policy import ranked
 from runner.verdict.stages import LADDER
 
 _LOG = 12 * 1024  # bytes of each log; GitHub takes 64 KiB in all
+
+_PROCESSOR = re.compile(r"^CPU:\n(?P<lines>.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 
 _BACKENDS = {**dict(LADDER), "crossref": "aot_eager_decomp_partition_crossref"}
 """Steps of the ladder that a diagnosis shows, and the backend of each."""
@@ -59,9 +65,10 @@ def _render(report: ReportInput, checks: Sequence[Check], unmet: Sequence[Check]
         steps=report.steps,
         ladder=[(stage, _BACKENDS.get(stage, variant.backend.backend), outcome) for stage,
         outcome in diagnosis.stages.items()],
+        package=report.package,
         logs=logs(report),
         versions=report.versions,
-        environment=redact(clean(report.environment)).rstrip(),
+        **dict(zip(("environment", "processor"), environment_parts(report.environment), strict=True)),
         checks=checks,
         unmet=unmet,
         fuzzer=bool(checks) and all(result.met for result in checks),
@@ -69,12 +76,22 @@ def _render(report: ReportInput, checks: Sequence[Check], unmet: Sequence[Check]
     )  # fmt: skip
 
 
+def environment_parts(text: str) -> tuple[str, str]:
+    """Return torch's text about a machine without the part that ``lscpu`` printed, and that part."""
+    text = redact(clean(text)).rstrip()
+    match = _PROCESSOR.search(text)
+    return (text[: match.start()] + text[match.end() :], match["lines"]) if match else (text, "")
+
+
 def title(report: ReportInput, quote: Callable[[str], str] = str) -> str:
     """Return ``[inductor] F.relu: torch.compile gives wrong values``; names and errors as ``quote`` writes them."""
     signature = report.diagnosis.signature
     symptom = _symptom(signature.oracle, quote) if signature else "fails"
     error = f" with {quote(signature.error)}" if signature and signature.error and signature.oracle != "signal" else ""
-    stage = f"[{quote(signature.stage)}] " if signature and signature.stage else ""
+    head = report.package.name if report.package else signature.stage if signature else ""
+    if report.declined_by:
+        symptom, error = "does not implement it", ""
+    stage = f"[{quote(head)}] " if head else ""
     return f"{stage}{_operators(report.variant, 4, quote)}: torch.compile {symptom}{error}"
 
 
@@ -94,6 +111,9 @@ def sentences(report: ReportInput) -> str:
     first = (
         f"{call} {markdown_text(symptom)} for a model of {_operators(variant, 8, markdown_code)} {where}: {message}."
     )
+    if report.declined_by:
+        package = markdown_code(report.declined_by)
+        return f"{first} {package} raised `NotImplementedError` itself: it says that it does not do this."
     return f"{first} {_blame(diagnosis)}"
 
 

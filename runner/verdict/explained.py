@@ -99,6 +99,47 @@ def is_small(finding: Finding, epsilon: float) -> bool:
     return difference <= ULPS * epsilon * scale
 
 
+GROSS = 0.01
+"""A difference of this part of the tensor's largest value is no rounding of float32, so that it needs no float64
+witness."""
+
+
+def is_evident(finding: Finding, epsilon: float) -> bool:
+    """Return whether upstream would take a difference of rounded values for a bug. Any other finding is evident.
+
+    Compiled must be farther from a float64 run than eager, and ``torch._dynamo.utils.same`` may not accept it. Without
+    such a run the difference must be gross. ``epsilon`` is the coarsest of the case's low-precision dtypes.
+    """
+    if not is_rounded(finding):
+        return True
+    numbers = finding.numbers
+    eager, compiled = (as_float(numbers.get(name)) for name in ("eager_error_max", "compiled_error_max"))
+    if eager is not None and compiled is not None:
+        return compiled > eager and numbers.get("same") is not True
+    difference, scale = (as_float(numbers.get(name)) for name in ("abs_error_max", "scale"))
+    return difference is not None and scale is not None and difference > gross_part(epsilon) * scale
+
+
+def is_rounded(finding: Finding) -> bool:
+    """Return whether a finding is about finite floating elements, for which tolerances count."""
+    numbers = finding.numbers
+    is_exact = all(type(numbers.get(side)) in (bool, int) for side in ("eager", "compiled"))
+    return row_of(finding.oracle).measured and "elements" in numbers and "rel_error" in numbers and not is_exact
+
+
+def gross_part(epsilon: float) -> float:
+    """Return the part of a tensor's largest value that is no rounding, where ``epsilon`` is as of ``is_evident``."""
+    return max(GROSS, ULPS * epsilon)
+
+
+def as_float(value: Any) -> float | None:
+    """Return a number of a finding, where infinities and NaN may be words; None for anything else."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
 def label(flag: str) -> str:
     """What the report says: ``explained-by-emulate_precision_casts``."""
     return f"{EXPLAINED}{flag.rpartition('.')[2]}"

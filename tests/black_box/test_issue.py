@@ -69,3 +69,51 @@ def test_what_passes_is_refused(folder: Path) -> None:
 def test_a_list_that_is_not_there_is_an_error_at_once(folder: Path) -> None:
     result = run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--similar", "absent.jsonl")
     assert result.code == 5 and "absent.jsonl: No such file" in result.err
+
+
+ACME = """
+def compile(graph, inputs):
+    return lambda *args: tuple(out + 1 for out in graph(*args))
+
+def declines(graph, inputs):
+    raise NotImplementedError("acme has no tanh")
+"""
+METADATA = """\
+Metadata-Version: 2.1
+Name: acme-compiler
+Version: 1.2
+Project-URL: Issues, https://acme.example/issues
+"""
+
+
+@pytest.fixture
+def vendor(tmp_path: Path) -> Path:
+    profile = "suite: p\nspecs: []\nbackends: [{name: mine, backend: 'acme.backends:compile', fullgraph: true}]\n"
+    write(tmp_path, {"a.spec.yaml": CASES, "acme/backends.py": ACME, "acme/__init__.py": "", "p.suite.yaml": profile,
+                     "acme_compiler-1.2.dist-info/METADATA": METADATA, "acme_compiler-1.2.dist-info/top_level.txt": "acme\n"})  # fmt: skip
+    return tmp_path
+
+
+def test_a_profiles_backend_is_reported_to_its_own_package(vendor: Path) -> None:
+    case = "p.suite.yaml::a.spec.yaml::fine[float32,cpu]@mine"
+    result = run_in(vendor, "issue", case, "--allow-python", "--no-reduce", "-o", "report.md", "-j", 2)
+    assert result.code == 0, result.text
+    assert "for the tracker of acme-compiler 1.2: https://acme.example/issues" in result.err
+    assert "upstream" not in result.err
+    text = (vendor / "report.md").read_text()
+    assert text.startswith("# [acme-compiler] torch.tanh: torch.compile gives wrong values") and "fuzzer" not in text
+    assert "acme-compiler 1.2, https://acme.example/issues" in text and str(vendor) not in text
+
+
+def test_what_a_package_declines_is_no_report_to_pytorch(vendor: Path) -> None:
+    backend = ("--backend", "acme.backends:declines")
+    result = run_in(vendor, "issue", "a.spec.yaml::fine", *backend, "--no-reduce", "-j", 2)
+    assert result.code == 0 and "does not implement it" in result.out.splitlines()[0], result.text
+    assert "acme raised NotImplementedError itself, so this is no defect of PyTorch" in result.err
+
+
+def test_what_fails_without_the_package_is_not_its_failure(vendor: Path) -> None:
+    case = spec("name: broken\ninputs: {x: [4]}\ngrad: off\nexpect: {graphs: 0}\nchain: [torch.tanh]")
+    write(vendor, {"a.spec.yaml": case})
+    result = run_in(vendor, "issue", "a.spec.yaml::broken", "--backend", "acme.backends:compile", "--no-reduce")
+    assert result.code == 1 and "the same command with --backend eager" in result.err, result.text

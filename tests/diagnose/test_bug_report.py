@@ -26,6 +26,7 @@ from runner.diagnose import bug_report
 from runner.diagnose.bug_report import (
     RULES,
     Check,
+    Package,
     ReportInput,
     ScriptRun,
     VersionVerdict,
@@ -92,6 +93,29 @@ def only(report: ReportInput, rule: Callable[[ReportInput], Check]) -> Check:
 def test_a_sound_report_meets_every_rule(report: Make) -> None:
     assert unmet(report()) == []
     assert len(check(report())) == len(RULES) == len({result.rule for result in check(report())})
+
+
+def test_a_report_to_another_package_meets_no_rule_of_upstreams_own(report: Make) -> None:
+    worse = numbered({"eager_error_max": 2.0, "compiled_error_max": 1.0})
+    other = report(
+        findings=(worse,), keys="    tolerance: {rtol: 0.1, atol: 0.1, reason: x}\n", package=Package("acme")
+    )
+    assert [RULES[result.rule] for result in check(other)] == [*bug_report.OF_ANY_TRACKER] and not unmet(other)
+
+
+@pytest.mark.parametrize(
+    ("origin", "by"),
+    [
+        ({"type": "NotImplementedError", "raised_by": "acme"}, "acme"),
+        ({"type": "NotImplementedError", "raised_by": "torch", "called_by": "acme"}, ""),
+        ({"type": "ValueError", "raised_by": "acme"}, ""),
+        ({"type": "NotImplementedError"}, ""),
+    ],
+)
+def test_a_package_that_says_that_it_does_not_do_this(report: Make, origin: Mapping[str, str], by: str) -> None:
+    error = {"type": "BackendCompilerFailed", "message": "no", "chain": [], "origin": origin}
+    assert report(findings=(crash(error=error),), verdict="ERROR").declined_by == by
+    assert report().declined_by == ""
 
 
 def test_a_crash_meets_every_rule(report: Make) -> None:
@@ -343,7 +367,10 @@ def test_what_the_caller_raises_ends_the_gathering() -> None:
         tasks.extend(jobs)
         tick()
 
-    engine = SimpleNamespace(job=lambda task="judge", isolation="": task, ask=ask)
+    backend = SimpleNamespace(backend="inductor")
+    engine = SimpleNamespace(
+        job=lambda task="judge", arguments=None, isolation="": task, ask=ask, variant=SimpleNamespace(backend=backend)
+    )
     with pytest.raises(KeyboardInterrupt):
         gather(engine, diagnosis(), "cases: []", say)  # type: ignore[arg-type]
     assert tasks == ["judge", "judge", "environment"] and len(set(phases)) == 1

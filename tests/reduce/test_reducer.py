@@ -144,13 +144,14 @@ def judged(tmp_path: Path) -> Iterator[Callable[..., tuple[bool, list[Job]]]]:
         keys: str = "inputs: {x: [4]}\nchain: [torch.relu]",
         error: float = 0.5,
         whole: Callable[[Job], Any] | None = None,
+        evident: bool = False,
     ) -> tuple[bool, list[Job]]:
         original: Variant = variant(tmp_path, keys)
         engine = VariantEngine(original, HERE, slots=2)
         engine.local_engine.close()
         fake_engine = Engine(says)
         engine.local_engine = fake_engine  # type: ignore[assignment]
-        engine_judge = EngineJudge(engine, signature, error)
+        engine_judge = EngineJudge(engine, signature, error, evident=evident)
         if whole is not None:
             fake_engine.says = whole
             engine_judge.adapt(original, engine.source)
@@ -242,6 +243,23 @@ def test_rounding_does_not_take_the_place_of_a_wrong_value(judged: Any) -> None:
     rounding = {**WRONG, "numbers": {"abs_error_max": 3e-6, "scale": 2.0}}
     assert not judged(by_backend(inductor=[rounding]))[0]
     assert judged(by_backend(inductor=[rounding]), error=2e-6)[0]  # it was as small from the beginning
+
+
+def test_a_wrong_value_stays_one_that_upstream_takes_for_a_bug(judged: Any) -> None:
+    numbers = {"elements": 4, "rel_error": 0.1, "eager": 1.0, "compiled": 1.5, "abs_error_max": 0.5, "scale": 1.0}
+    strong = {**WRONG, "numbers": {**numbers, "eager_error_max": 1e-7, "compiled_error_max": 0.5, "same": False}}
+    faint = {**WRONG, "numbers": {**strong["numbers"], "same": True}}
+    assert judged(by_backend(inductor=[strong]), evident=True)[0]
+    assert not judged(by_backend(inductor=[faint]), evident=True)[0]
+    assert judged(by_backend(inductor=[faint]))[0]  # the whole case was no other
+
+
+def test_where_the_stages_backend_shows_a_faint_value_the_variants_own_decides(judged: Any) -> None:
+    numbers = {"elements": 4, "rel_error": 0.1, "eager": 1.0, "compiled": 1.5, "abs_error_max": 0.5, "scale": 1.0}
+    faint = {**WRONG, "numbers": {**numbers, "eager_error_max": 0.5, "compiled_error_max": 0.5}}
+    signature = FailureSignature("value", "aot")
+    same, jobs = judged(by_backend(inductor=[WRONG]), signature, whole=by_backend(aot_eager=[faint]), evident=True)
+    assert same and [job.backend["backend"] for job in jobs] == ["inductor", "eager"]
 
 
 def test_what_a_policy_explains_is_no_failure(judged: Any) -> None:

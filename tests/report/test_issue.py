@@ -10,9 +10,9 @@ import pytest
 
 from runner.builder.source import build
 from runner.cases.model import Variant
-from runner.diagnose.bug_report import ScriptRun
+from runner.diagnose.bug_report import Package, ScriptRun
 from runner.diagnose.similar import Entry, FailureProfile, Match
-from runner.report.issue import sentences, title, write
+from runner.report.issue import environment_parts, sentences, title, write
 from tests.handmade import loaded, written
 from tests.report.pictures import crash, diagnosis, material, wrong
 
@@ -54,6 +54,38 @@ def test_a_report_has_every_section_in_order(relu_variant: Variant) -> None:
     ):  # fmt: skip
         assert words in text, words
     assert text.count("- [x]") == len(checks) and "- [ ]" not in text
+
+
+def test_a_report_to_another_package_has_nothing_of_upstreams_form(relu_variant: Variant) -> None:
+    package = Package("acme-compiler", "1.2", "https://acme.example/issues")
+    text, _ = write(material(relu_variant, package=package))
+    for words in ("# [acme-compiler] ", "### What happens", "The script needs torch and acme-compiler, and its",
+                  "acme-compiler 1.2, https://acme.example/issues", "### What was looked at"):  # fmt: skip
+        assert words in text, words
+    for words in ("🐛", "topic: fuzzer", "#### Bisection", "CompilerBisector`: backend", "default rtol"):
+        assert words not in text, words
+
+
+def test_what_a_package_does_not_implement_is_called_so(relu_variant: Variant) -> None:
+    origin = {"type": "NotImplementedError", "message": "no gelu", "raised_by": "acme"}
+    declined = crash(error={"type": "BackendCompilerFailed", "message": "no", "chain": [], "origin": origin})
+    report = material(relu_variant, [declined], package=Package("acme"))
+    assert title(report) == "[acme] nn.Linear, F.relu: torch.compile does not implement it"
+    assert sentences(report).endswith("`acme` raised `NotImplementedError` itself: it says that it does not do this.")
+
+
+MACHINE = (
+    "PyTorch version: 2.13.0\n\nCPU:\nArchitecture: x86_64\nFlags: fpu vme\n\nVersions of relevant libraries:\n[pip3] x"
+)
+
+
+def test_what_lscpu_prints_is_folded_by_itself(relu_variant: Variant) -> None:
+    main, processor = environment_parts(MACHINE)
+    assert main == "PyTorch version: 2.13.0\n\nVersions of relevant libraries:\n[pip3] x"
+    assert processor == "Architecture: x86_64\nFlags: fpu vme" and environment_parts(main) == (main, "")
+    assert environment_parts("a\n\nCPU:\nb") == ("a\n\n", "b")
+    text, _ = write(material(relu_variant, environment=MACHINE))
+    assert re.search(r"<details>\n<summary>The processor, as lscpu prints it</summary>\n\n```\nArchitecture", text)
 
 
 def test_two_sentences_say_what_happened(relu_variant: Variant) -> None:

@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 
 from runner.contract.finding import Finding
-from runner.verdict.explained import EMULATE_CASTS, EPSILON, RANDOM, ULPS, candidates, is_small, label, low_precision
+from runner.verdict.explained import (
+    EMULATE_CASTS,
+    EPSILON,
+    RANDOM,
+    ULPS,
+    candidates,
+    is_evident,
+    is_small,
+    label,
+    low_precision,
+)
 from tests.handmade import finding
 
 HALF = EPSILON["float16"]
@@ -90,3 +100,24 @@ def test_zero_is_small() -> None:
 def test_labels() -> None:
     assert label(EMULATE_CASTS) == "explained-by-emulate_precision_casts"
     assert label(RANDOM) == "explained-by-fallback_random"
+
+
+ROUNDED = {"elements": 4, "rel_error": 0.1, "eager": 1.0, "compiled": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "evident"),
+    [
+        ({"eager_error_max": 1e-7, "compiled_error_max": 1e-3, "same": False}, True),
+        ({"eager_error_max": 1e-7, "compiled_error_max": 1e-3, "same": True}, False),
+        ({"eager_error_max": 1e-3, "compiled_error_max": 1e-7, "same": False}, False),
+        ({"eager_error_max": 1e-7, "compiled_error_max": "inf"}, True),
+        ({"abs_error_max": 0.5, "scale": 2.0}, True),
+        ({"abs_error_max": 0.01, "scale": 2.0}, False),
+        ({}, False),
+        ({"eager": 3, "compiled": 4}, True),
+    ],
+)
+def test_what_upstream_would_take_for_a_bug(numbers: dict[str, Any], evident: bool) -> None:
+    assert is_evident(finding("value", None, numbers={**ROUNDED, **numbers}), 0.0) is evident
+    assert is_evident(finding("nonfinite", None, numbers={**ROUNDED, **numbers}), 0.0)

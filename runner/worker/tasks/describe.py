@@ -6,13 +6,14 @@ Of each operator it tells how a case may spell it, and with which dtypes torch t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import metadata
 from typing import Any
 
 import torch
 
 from runner.contract.job import Job
 from runner.contract.lines import KIND
-from runner.worker.program.backends import find
+from runner.worker.program.backends import find, packages
 from runner.worker.program.errors import BackendNotFound, InvalidCase
 from runner.worker.program.load import environment
 from runner.worker.program.reach import line_table
@@ -26,11 +27,36 @@ _REFLECTED = {"and": "and_", "or": "or_", "div": "truediv"}
 
 def run_environment(job: Job, send: Send) -> dict[str, Any]:
     """Return ``text`` as ``python -m torch.utils.collect_env`` prints it, ``torch``, the whole version, and ``error``,
-    null."""
+    null.
+
+    Where the argument ``backend`` names one of another package, ``package`` is what ``_package`` says of it.
+    """
     from torch.utils.collect_env import get_pretty_env_info
 
     text = get_pretty_env_info()  # type: ignore[no-untyped-call,unused-ignore]
-    return {"text": str(text), "torch": str(torch.__version__), "error": None}
+    package: dict[str, str] = {}
+    if name := str(job.arguments.get("backend") or ""):
+        with environment(job):
+            package = _package(name)
+    return {"text": str(text), "torch": str(torch.__version__), "package": package, "error": None}
+
+
+_TRACKERS = (("issue", "bug", "tracker"), ("source", "repository", "code"), ("home",))
+"""Words in the label of a package's address, those first that lead nearer to its tracker."""
+
+
+def _package(backend: str) -> dict[str, str]:
+    """Return ``name``, ``version`` and ``url`` of the package of a backend, the last two as far as it says them."""
+    top = backend.partition(":")[0].partition(".")[0] if ":" in backend else next(iter(sorted(packages(backend))), "")
+    name = next(iter(metadata.packages_distributions().get(top, ())), top)
+    try:
+        facts = metadata.metadata(name)
+    except (metadata.PackageNotFoundError, ValueError):  # a module beside the case; no name at all
+        return {"name": top, "version": "", "url": ""}
+    pairs = [entry.partition(",")[::2] for entry in facts.get_all("Project-URL") or ()]
+    pairs += [("home", str(url)) for url in facts.get_all("Home-page") or ()]
+    ranked = (url.strip() for words in _TRACKERS for label, url in pairs if any(w in label.lower() for w in words))
+    return {"name": name, "version": str(facts["Version"] or ""), "url": next(ranked, "")}
 
 
 def run_code(job: Job, send: Send) -> dict[str, Any]:

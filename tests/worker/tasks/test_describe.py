@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,30 @@ from runner.builder.operators import Operator, resolve
 from runner.worker.tasks import describe
 from runner.worker.tasks.describe import run_database
 from runner.worker.torch_private.operator_database import entries
+
+METADATA = """Metadata-Version: 2.1
+Name: acme-compiler
+Version: 1.2
+Project-URL: Homepage, https://acme.example
+Project-URL: Source Code, https://acme.example/code
+Project-URL: Bug Tracker, https://acme.example/bugs
+"""
+
+
+@pytest.mark.parametrize(
+    ("lost", "url"),
+    [("nothing", "https://acme.example/bugs"), ("Bug", "https://acme.example/code"), ("Project-URL", "")],
+)
+def test_a_package_says_where_its_bugs_go(lost: str, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "acme_compiler-1.2.dist-info"
+    folder.mkdir()
+    lines = [line for line in METADATA.splitlines() if lost not in line]
+    (folder / "METADATA").write_text("\n".join(lines) + "\n")
+    (folder / "top_level.txt").write_text("acme\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    expected = {"name": "acme-compiler", "version": "1.2", "url": url}
+    assert describe._package("acme.backends:compile") == expected
+    assert describe._package("nowhere:f") == {"name": "nowhere", "version": "", "url": ""}
 
 
 @pytest.fixture(scope="module")
