@@ -149,6 +149,9 @@ def test_a_command_is_copied_or_selected(page: Browser, index: Path) -> None:
     page.run("new Promise((done) => setTimeout(done, 200))")
     assert page.run("document.querySelector('.copying button').textContent") in ("Copied", "Selected")
     assert command.startswith("runner ")
+    page.run("navigator.clipboard.writeText = (text) => { window.copied = text; return Promise.resolve(); }")
+    page.click(".copying button")
+    assert page.run("window.copied") == command
 
 
 @pytest.mark.parametrize("name", ["index.html", "times.html", "failures"])
