@@ -35,12 +35,13 @@ GROUPS = {
         "schema": "print a JSON Schema of the YAML format, or of event logs",
     },
     "investigate": {
+        "why": "from a failure to its script: stage, operator, smallest case",
         "diagnose": "say what is to blame for a failure",
         "reduce": "shrink a failing case; --minifier: by torch's own minifier",
         "explain": "graphs, graph breaks, guards and recompiles of a case",
         "debug": "all that the compiler did; --sanitizer, --record, --replay",
         "repro": "print a case as a script that needs torch alone",
-        "issue": "a bug report in upstream's form",
+        "issue": "a bug report, for PyTorch or for a vendor's package",
     },
     "maintain": {
         "known": "list known failures by state, or rewrite them from a run",

@@ -10,7 +10,8 @@ import argparse
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ from runner.files import (
     replace_file,
     replace_text,
 )
-from runner.quote import operand, shell_words
+from runner.quote import operand, shell_word, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import output_folder
 from runner.reduce.minifier import Minifier, attempts, failure_of
@@ -40,11 +41,13 @@ from runner.reduce.reducer import Candidate, Memory, Reduced, Step, candidate_pa
 from runner.reduce.state import Size, digest
 from runner.report.diagnosis import taken_over
 from runner.session.plan import order_words
+from runner.session.settings import RunSettings
 from runner.session.shards import plan_hash
 from runner.text import one_line
 from runner.verdict.signature import FailureSignature
 
 CASE, SCRIPT, STEPS, TRIED, HEAD = f"case{SPEC}", "repro.py", "steps.jsonl", "tried.jsonl", "reduce.json"
+FILES = (CASE, SCRIPT, STEPS, TRIED, HEAD)
 
 
 @command(
@@ -73,33 +76,35 @@ def run(arguments: argparse.Namespace) -> int:
     """
     variant = first_variant(arguments)
     folder = _folder(arguments, variant)
-    try:
-        with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
-            journal = Journal(folder, engine, arguments.resume)
-            if journal.done:
-                progress.end()
-                console.output(read_text(folder / CASE))
-                console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
-                return exit_codes.OK
-            kept = find_kept(engine)
-            if kept is not None:
-                console.message(taken_over(kept))
-            reduced = reduce_variant(
-                engine,
-                budget=arguments.budget,
-                tick=progress.say,
-                folder=folder,
-                memory=journal.memory,
-                diagnosis=kept.diagnosis if kept else None,
-            )
+    with Progress() as progress, VariantEngine.of(settings_of(arguments), variant) as engine:
+        journal = Journal(folder, engine, arguments.resume)
+        if journal.done:
             progress.end()
-            journal.end(reduced, engine)
-    finally:
-        candidate_path(folder).unlink(missing_ok=True)
+            console.output(read_text(folder / CASE))
+            console.output(f"{shown_path(str(folder / CASE))}: reduced to the end before; nothing is left to try")
+            return exit_codes.OK
+        kept = find_kept(engine)
+        if kept is not None:
+            console.message(taken_over(kept))
+        reduced = reduce_into(journal, engine, arguments.budget, progress.say, kept.diagnosis if kept else None)
     notes = [f"note: {note}" for note in reduced.notes]
     console.output("\n".join([reduced.text, summary(reduced), *notes, f"signature: {reduced.signature}"]))
-    _print_commands(folder, reduced, arguments)
+    _print_commands(folder, reduced, arguments, engine.paths)
     return exit_codes.INTERRUPTED if reduced.interrupted else exit_codes.OK
+
+
+def reduce_into(
+    journal: Journal, engine: VariantEngine, budget: float, tick: Callable[[str], None], diagnosis: Diagnosis | None
+) -> Reduced:
+    """Reduce the engine's variant within ``budget`` seconds, and keep each step in the folder of the journal."""
+    try:
+        reduced = reduce_variant(
+            engine, budget=budget, tick=tick, folder=journal.folder, memory=journal.memory, diagnosis=diagnosis
+        )
+        journal.end(reduced, engine)
+    finally:
+        candidate_path(journal.folder).unlink(missing_ok=True)
+    return reduced
 
 
 def summary(reduced: Reduced) -> str:
@@ -137,12 +142,12 @@ def _folder(arguments: argparse.Namespace, variant: Variant) -> Path:
     for path in (folder, *(entry for entry in entries_below(folder) if entry.is_symlink())):
         if problem := link_problem(path):
             raise exit_codes.UsageError(f"--output {folder}: {problem}")
-    if problem := _foreign(folder, variant):
+    if problem := foreign_files(folder, variant):
         raise exit_codes.UsageError(f"--output {folder}: {problem}; name another folder")
     return folder
 
 
-def _foreign(folder: Path, variant: Variant) -> str:
+def foreign_files(folder: Path, variant: Variant) -> str:
     """Return what in the folder of a reduction this command did not write for the variant, and would replace; empty if
     nothing."""
     name = HEAD
@@ -185,7 +190,7 @@ class Journal:
             on_case=lambda text: self._note(CASE, text),
         )
         if not (resume and self._load()):
-            for name in (CASE, SCRIPT, STEPS, TRIED):
+            for name in FILES[:-1]:
                 (folder / name).unlink(missing_ok=True)
             self._write_head()
         for name in (STEPS, TRIED):  # else the next record would go on in a line that was cut off
@@ -199,7 +204,7 @@ class Journal:
     def end(self, reduced: Reduced, engine: VariantEngine) -> None:
         """Write the result. The case itself is there already."""
         diagnosis = Diagnosis(reduced.variant.id, engine.environment.torch, "FAIL", findings=reduced.findings)
-        self._write(SCRIPT, script(reduced.variant, diagnosis, engine.seed, engine.imports))
+        self.write(SCRIPT, script(reduced.variant, diagnosis, engine.seed, engine.imports))
         self.head |= {
             "complete": reduced.complete and reduced.confirmed,
             "before": reduced.size_before.summary(),
@@ -237,10 +242,10 @@ class Journal:
         self.head |= known
         self._write_head()
         if self.memory.best is None:
-            self._write(CASE, text)
+            self.write(CASE, text)
 
     def _stepped(self, step: Step) -> None:
-        self._write(CASE, step.text)
+        self.write(CASE, step.text)
         self._append(STEPS, {"what": step.change, **step.size.summary(), "seconds": step.seconds, "runs": step.runs})
 
     def _told(self, candidate: Candidate, same: bool) -> None:
@@ -251,7 +256,8 @@ class Journal:
         with append_regular(self.folder / name) as log:
             log.write(json.dumps(record).encode() + b"\n")
 
-    def _write(self, name: str, text: str) -> None:
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the folder, and note that it is the reduction's own."""
         self._note(name, text)
         replace_text(self.folder / name, text)
 
@@ -278,15 +284,26 @@ def _records(path: Path) -> list[Mapping[str, Any]]:
     return [parse_line(line) for line in _whole_lines(path)]
 
 
-def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace) -> None:
-    case, script, steps = (shown_path(str(folder / name)) for name in (CASE, SCRIPT, STEPS))
-    words = [*order_words(), "runner", "run", operand(case), "--backend", reduced.variant.backend.backend]
-    words += settings_of(arguments).flags("python", "imports", "limit", "seed", "values", "no_project")
-    words += ["--allow-python"] if reduced.variant.case.has_python else []
-    python = shown_path(arguments.python[0]) if arguments.python else "python"
-    console.output(
-        f"case:      {shell_words(words)}\nscript:    {shell_words([python, operand(script)])}\nsteps:     {steps}"
-    )
+def _print_commands(folder: Path, reduced: Reduced, arguments: argparse.Namespace, paths: Sequence[str] = ()) -> None:
+    case, script = commands_about(folder, reduced.variant, settings_of(arguments), paths)
+    console.output(f"case:      {case}\nscript:    {script}\nsteps:     {shown_path(str(folder / STEPS))}")
+
+
+def commands_about(folder: Path, variant: Variant, settings: RunSettings, paths: Sequence[str]) -> tuple[str, str]:
+    """Return the commands that run the reduced case of a folder, and its script.
+
+    ``paths`` are those of the workers. The folders of suites among them stand before the commands.
+    """
+    case, text = (operand(shown_path(str(folder / name))) for name in (CASE, SCRIPT))
+    words = [*order_words(), "runner", "run", case, "--backend", variant.backend.backend]
+    words += settings.flags("python", "imports", "limit", "seed", "values", "no_project")
+    words += ["--allow-python"] if variant.case.has_python else []
+    python = shown_path(settings.python[0]) if settings.python else "python"
+    known = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    folders = [path for path in paths if path not in known]
+    folders += filter(None, known[1:]) if folders else []
+    before = f"PYTHONPATH={shell_word(os.pathsep.join(folders))} " if folders else ""
+    return f"{before}{shell_words(words)}", f"{before}{shell_words([python, text])}"
 
 
 @command(

@@ -351,7 +351,10 @@ def whole_stage(signature: FailureSignature) -> Bisected | None:
 
 
 def bisection_job(
-    engine: VariantEngine, signature: FailureSignature, findings_by_stage: Mapping[str, Sequence[Finding]]
+    engine: VariantEngine,
+    signature: FailureSignature,
+    findings_by_stage: Mapping[str, Sequence[Finding]],
+    budget: float = BUDGET,
 ) -> Job | Bisected:
     """Return the job that bisects a failure, or the reason why it cannot be bisected.
 
@@ -359,6 +362,7 @@ def bisection_job(
         engine: of the failing variant.
         signature: of the failure, with its stage.
         findings_by_stage: what the backends below showed; its own stage's is needed where that is below the variant's.
+        budget: seconds for all judgements.
     """
     if engine.variant.backend.backend == LAUNCH:
         return Bisected(note="a launch compiles nothing that could be bisected")
@@ -372,12 +376,9 @@ def bisection_job(
         targets = [*map(signature_of, alike)]
         if not targets:
             return Bisected(note=f"the failure does not show under {backend}, which the bisector would have to use")
-    arguments = {
-        "wanted": [[*target.kind] for target in targets],
-        "seconds": HANG_SECONDS if any(target.oracle == "timeout" for target in targets) else SECONDS,
-        "budget": BUDGET,
-    }
-    return engine.job("bisect", arguments, timeout=BUDGET + 2 * SECONDS, backend=backend)
+    seconds = min(budget / 2, HANG_SECONDS if any(target.oracle == "timeout" for target in targets) else SECONDS)
+    arguments = {"wanted": [[*target.kind] for target in targets], "seconds": seconds, "budget": budget}
+    return engine.job("bisect", arguments, timeout=budget + 2 * SECONDS, backend=backend)
 
 
 def read_bisection(outcome: Outcome, case: Case, source: Source) -> Bisected:
@@ -416,6 +417,8 @@ def diagnose(
     bisect: bool = True,
     tick: Callable[[str], None] = lambda part: None,
     ablations: bool = True,
+    event: VariantFinished | None = None,
+    budget: float = BUDGET,
 ) -> Diagnosis:
     """Return everything that can be found out about the variant's failure; of one that does not fail its verdict alone.
 
@@ -424,28 +427,18 @@ def diagnose(
         bisect: ask torch's bisector too, which takes up to some minutes.
         tick: told several times a second which of ``PARTS`` is done.
         ablations: try changed settings too.
+        event: the variant's verdict where it is known; else the variant runs first.
+        budget: seconds of torch's bisector.
     """
     begun = time.monotonic()
-    event = engine.verdict(lambda: tick(PARTS[0]))
-    signature = main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None
-    plain = Diagnosis(
-        id=event.id,
-        torch=event.torch,
-        verdict=event.verdict,
-        reason=event.reason,
-        signature=signature,
-        findings=tuple(event.findings),
-        stages=_strip(event, engine.variant),
-        labels=tuple(event.labels),
-        notes=tuple(event.notes),
-        run_seconds=event.seconds,
-    )
+    plain = of_verdict(event or engine.verdict(lambda: tick(PARTS[0])), engine.variant)
+    signature = plain.signature
     if signature is None:
         return replace(plain, seconds=round(time.monotonic() - begun, 1))
     changes = changes_for(engine.variant, signature, engine.source.text) if ablations else []
     task: Job | Bisected = Bisected(note="not asked for")
     if bisect:
-        task = bisection_job(engine, signature, _findings_below(engine, signature, lambda: tick(PARTS[0])))
+        task = bisection_job(engine, signature, _findings_below(engine, signature, lambda: tick(PARTS[0])), budget)
     cross = engine.job(backend=CROSSREF) if stage_of(engine.variant.backend.backend) == "inductor" else None
     trials = ablation_jobs(engine, changes)
     # The bisector first, which takes longest.
@@ -466,6 +459,22 @@ def diagnose(
         ablations=tuple(_ablations(engine, signature, answers, lambda: tick(PARTS[1]))),
         notes=(*plain.notes, *_crossref_notes(plain.stages, crossed)),
         seconds=round(time.monotonic() - begun, 1),
+    )
+
+
+def of_verdict(event: VariantFinished, variant: Variant) -> Diagnosis:
+    """Return what a verdict alone says: the ladder and its findings."""
+    return Diagnosis(
+        id=event.id,
+        torch=event.torch,
+        verdict=event.verdict,
+        reason=event.reason,
+        signature=main_signature(event.findings) if event.verdict in ("FAIL", "ERROR") else None,
+        findings=tuple(event.findings),
+        stages=_strip(event, variant),
+        labels=tuple(event.labels),
+        notes=tuple(event.notes),
+        run_seconds=event.seconds,
     )
 
 

@@ -157,7 +157,7 @@ def _range(grid: Mapping[str, Any], shape: Sequence[int], y: int, x: int) -> str
 _COMMANDS = (
     ("reduce", "the smallest case that fails alike"),
     ("debug", "a folder with everything the compiler did"),
-    ("issue", "a bug report in upstream's form"),
+    ("issue", "a bug report"),
 )
 
 _MODULE = "torch._inductor.config."  # named once in a setting of several flags
@@ -285,7 +285,7 @@ _PAGE_COMMANDS = (
     ("explain", "graphs, graph breaks, guards and recompiles"),
     ("debug", "kernels, graphs, IR and logs in one folder"),
     ("minify", "torch's own minifier"),
-    ("issue", "a bug report in upstream's form"),
+    ("issue", "a bug report"),
 )
 """What to do next, and what comes of it."""
 

@@ -333,10 +333,13 @@ def render_groups(groups: Iterable[Group], width: int) -> str:
     return "\n".join(lines)
 
 
-COMMANDS = ("diagnose", "reduce", "repro", "issue")
-"""What a person does with a failure, in that order."""
+COMMANDS = ("why", "diagnose", "reduce", "repro", "issue")
+"""What a person does with a failure, in that order. The first does what the next three do."""
 
-_OF_A_LAUNCH = frozenset({"diagnose", "reduce", "repro"})
+_NEXT = ("why", "issue")
+"""Those that the end of a run names."""
+
+_OF_A_LAUNCH = frozenset({"why", "diagnose", "reduce", "repro"})
 """Commands that apply to a plain launch of kernels, which compiles nothing."""
 
 _NOT_OF_REPRO = frozenset({"--seed", "--python"})
@@ -366,7 +369,7 @@ def commands_of(event: VariantFinished) -> dict[str, str]:
 
 
 def next_lines(groups: Sequence[Group], width: int) -> list[str]:
-    """Return at most four lines, one command each; none without a failure. Where nothing was compared, explain says
+    """Return at most two lines, one command each; none without a failure. Where nothing was compared, explain says
     why.
 
     They are about the first group, the worst, with a member that can be named. A command is never cut. What the group
@@ -377,10 +380,8 @@ def next_lines(groups: Sequence[Group], width: int) -> list[str]:
     if event is None:
         runs = (command_words(each.repro) for each in results if each.verdict == "VACUOUS")
         return [f"next: {command_of('explain', run)}" for run in runs if run][:1]
-    lines = [
-        f"{'next: ' if number == 0 else '      '}{command}" + (" > repro.py" if name == "repro" else "")
-        for number, (name, command) in enumerate(commands_of(event).items())
-    ]
+    commands = [command for name, command in commands_of(event).items() if name in _NEXT]
+    lines = [f"{'      ' if number else 'next: '}{command}" for number, command in enumerate(commands)]
     count = next(len(group.members) for group in groups if event in group.members)
     alike = f"  # {plural(count, 'failure')}{' alike' * (count > 1)}: {one_line(event.signature, 120)}"
     if len(lines[0] + alike) <= width:

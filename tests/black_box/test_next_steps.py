@@ -40,9 +40,7 @@ def test_the_end_of_a_run_with_failures(result: Result) -> None:
     assert result.code == 1, result.text
     case = f"'a.spec.yaml::wrong[float32,cpu]@{PLANTED}'"
     assert commands_of(result) == [
-        f"runner diagnose {case} --seed 3",
-        f"runner reduce {case} --seed 3",
-        f"runner repro {case} > repro.py",
+        f"runner why {case} --seed 3",
         f"runner issue {case} --seed 3",
     ]
 
@@ -54,8 +52,6 @@ def test_a_wide_terminal_also_shows_what_the_group_is(result: Result, folder: Pa
 
 
 def test_what_it_names_can_be_typed(result: Result, folder: Path) -> None:
-    diagnose, _, repro, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(result))
-    diagnosed = run_in(folder, *diagnose, "--no-bisect", "-j", 2)
-    assert diagnosed.code == 0 and "stage     backend" in diagnosed.out, diagnosed.text
-    export = run_in(folder, *repro[:-2])
-    assert export.code == 0 and "def run(compiled):" in export.out, export.text
+    why, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(result))
+    explained = run_in(folder, *why, "-j", 2)
+    assert explained.code == 1 and "stage     backend" in explained.out, explained.text

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -94,11 +96,10 @@ def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     if way in PROJECTS:
         write(folder, {"runner.toml": PROJECTS[way]})
     result = run_in(folder, "run", *WAYS[way], "--no-confirm")
-    assert typed(folder, result, "diagnose", {}).code == 0
-    assert typed(folder, result, "reduce", {}).code == 0
-    script = typed(folder, result, "repro", {})
-    (folder / "repro.py").write_text(script.out)
-    ended = subprocess.run([sys.executable, "repro.py"], cwd=folder, capture_output=True, text=True, check=False)
+    explained = typed(folder, result, "why", {})
+    assert explained.code == 1 and "the failure" in explained.out, explained.text
+    words = shlex.split(explained.out.splitlines()[-2], comments=True)
+    ended = subprocess.run([sys.executable, words[-1]], cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "AssertionError" in ended.stderr, ended.stderr
 
 
@@ -120,6 +121,23 @@ def test_code_that_cannot_be_had_ends_the_run_before_its_first_case(
     result = run_in(folder, "run", "specs", *words)
     assert result.code == 4 and message in result.err, result.text
     assert "INVALID" not in result.text
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_pages_have_the_command_of_the_terminal(tmp_path: Path, way: str) -> None:
+    """The button of a page copies the text of its block."""
+    folder = folder_of(tmp_path, "")
+    if way in PROJECTS:
+        write(folder, {"runner.toml": PROJECTS[way]})
+    if way in ("project", "project of code"):
+        assert run_in(folder, "config", "--trust").code == 0
+    result = run_in(folder, "run", *WAYS[way], "--no-confirm", "--html", "pages")
+    command = next(line.partition("reproduce: ")[2] for line in result.out.splitlines() if "reproduce: " in line)
+    (page,) = (folder / "pages" / "failures").glob("*.html")
+    for text in ((folder / "pages" / "index.html").read_text(), page.read_text()):
+        blocks = [unescape(block) for block in re.findall(r'<pre class="copy">(.*?)</pre>', text, re.DOTALL)]
+        assert blocks[0] == command
+    assert blocks[1] == command.replace("runner run", "runner why")
 
 
 @pytest.mark.parametrize("command", ["diagnose", "reduce", "issue", "bench", "hunt"])

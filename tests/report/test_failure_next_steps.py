@@ -23,14 +23,14 @@ def test_the_commands_are_about_the_largest_group_of_the_worst_severity() -> Non
     crash = value_finding(oracle="signal", error={"type": "SIGSEGV"})
     crashes = [finished("ERROR", name, findings=(crash,), repro=f"runner run {name}") for name in "abc"]
     results = [*crashes, failed("d", "stride"), failed("h", "dtype"), failed("e"), failed("f")]
-    assert next_lines(results, 80)[0] == "next: runner diagnose 'e[float32]'  # 2 failures alike: value at inductor"
-    assert next_lines(results[:4], 80)[0] == "next: runner diagnose a  # 3 failures alike: signal at inductor: SIGSEGV"
+    assert next_lines(results, 80)[0] == "next: runner why 'e[float32]'  # 2 failures alike: value at inductor"
+    assert next_lines(results[:4], 80)[0] == "next: runner why a  # 3 failures alike: signal at inductor: SIGSEGV"
 
 
 def test_a_member_without_a_command_is_passed_over() -> None:
     results = [failed("a"), failed("b")]
     results[0] = failure(name="a", repro="rm -rf /")
-    assert next_lines(results, 80)[0] == "next: runner diagnose 'b[float32]'  # 2 failures alike: value at inductor"
+    assert next_lines(results, 80)[0] == "next: runner why 'b[float32]'  # 2 failures alike: value at inductor"
 
 
 def test_a_line_a_command() -> None:
@@ -39,9 +39,7 @@ def test_a_line_a_command() -> None:
     )
     case = "'a[float32]' --allow-python"
     assert lines == [
-        f"next: runner diagnose {case} --seed 3 --import m --backend p:f  # 2 failures alike: value at inductor",
-        f"      runner reduce {case} --seed 3 --import m --backend p:f",
-        f"      runner repro {case} --import m --backend p:f > repro.py",
+        f"next: runner why {case} --seed 3 --import m --backend p:f  # 2 failures alike: value at inductor",
         f"      runner issue {case} --seed 3 --import m --backend p:f",
     ]
 
@@ -49,9 +47,7 @@ def test_a_line_a_command() -> None:
 def test_each_command_runs_under_the_order_of_sets_of_the_run() -> None:
     event = failure(name="a", repro="PYTHONHASHSEED=7 runner run a --seed 3")
     assert [line[6:] for line in next_lines([event], 20)] == [
-        "PYTHONHASHSEED=7 runner diagnose a --seed 3",
-        "PYTHONHASHSEED=7 runner reduce a --seed 3",
-        "PYTHONHASHSEED=7 runner repro a > repro.py",
+        "PYTHONHASHSEED=7 runner why a --seed 3",
         "PYTHONHASHSEED=7 runner issue a --seed 3",
     ]
     vacuous = finished("VACUOUS", "a", repro=event.repro)
@@ -61,18 +57,25 @@ def test_each_command_runs_under_the_order_of_sets_of_the_run() -> None:
 def test_what_the_group_is_gives_way_to_the_command() -> None:
     (wide, *_), (narrow, *_) = next_lines([failed("a")], 80), next_lines([failed("a")], 40)
     assert wide == f"{narrow}  # 1 failure: value at inductor" and len(wide) <= 80
-    assert narrow == "next: runner diagnose 'a[float32]'"
+    assert narrow == "next: runner why 'a[float32]'"
 
 
 def test_where_nothing_was_compared_explain_says_why() -> None:
     vacuous = finished("VACUOUS", "a", repro="runner run a")
     assert next_lines([finished("INVALID", "b"), vacuous], 80) == ["next: runner explain a"]
-    assert next_lines([vacuous, failed("c")], 80)[0].startswith("next: runner diagnose")
+    assert next_lines([vacuous, failed("c")], 80)[0].startswith("next: runner why")
 
 
 def test_a_launch_has_nothing_to_report_upstream() -> None:
-    lines = next_lines([failed("a", backend="triton")], 80)
-    assert [line.split()[-2] for line in lines[1:2]] == ["reduce"] and not any("issue" in line for line in lines)
+    assert next_lines([failed("a", backend="triton")], 40) == ["next: runner why 'a[float32]'"]
+
+
+def test_a_page_has_each_command_by_itself() -> None:
+    commands = failures.commands_of(failed("a", words=" --allow-python --no-known --seed 3 --import m --backend p:f"))
+    case = "'a[float32]' --allow-python"
+    assert [*commands] == ["why", "diagnose", "reduce", "repro", "issue"]
+    assert commands["reduce"] == f"runner reduce {case} --seed 3 --import m --backend p:f"
+    assert commands["repro"] == f"runner repro {case} --import m --backend p:f"
 
 
 @pytest.mark.parametrize(

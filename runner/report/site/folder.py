@@ -384,10 +384,11 @@ _FINDINGS = 8
 _CAUSE = 1 << 20  # characters of a diagnosis with its heat map
 _ALIKE = 10  # links to failures of the same signature
 _PURPOSES = {
+    "why": "all of it in one command: stage, operator, smallest case, script",
     "diagnose": "the stage, the pass and the operator",
     "reduce": "the smallest case that fails alike",
     "repro": "a script that needs torch alone",
-    "issue": "a bug report in upstream's form",
+    "issue": "a bug report",
 }
 
 

@@ -1,0 +1,65 @@
+"""The steps of ``runner why`` that are left out or cut, and the names of its folders."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from runner.cli import why
+from runner.cli.main import main
+from tests.handmade import loaded, written
+
+PLANTED = "relu_accuracy_error_TESTING_ONLY"
+CASE = "cases: [{name: wrong, inputs: {x: [4, 8]}, grad: off, chain: [torch.tanh, torch.relu]}]"
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, CASE)
+    return ["a.spec.yaml::wrong", "--backend", PLANTED, "-j", "2", "-o", "own"]
+
+
+def rest(text: str) -> list[list[str]]:
+    """The words of each command that goes on with a step."""
+    lines = text.splitlines()
+    return [shlex.split(lines[place + 1]) for place, line in enumerate(lines) if line.startswith("not done")]
+
+
+@pytest.mark.slow
+def test_what_is_left_out_is_named_with_the_command_that_does_it(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(why, "LEAST", 1000.0)
+    assert main(["why", *words]) == 1
+    text = capsys.readouterr().out
+    case = f"a.spec.yaml::wrong[float32,cpu]@{PLANTED}"
+    assert rest(text) == [["runner", "diagnose", case], ["runner", "reduce", case], ["python", "own/repro.py"]]
+    assert "stage     backend" in text and Path("own/repro.py").is_file()
+
+
+@pytest.mark.slow
+def test_what_is_cut_goes_on_where_it_was(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def late(*arguments: object) -> None:
+        raise why._Late
+
+    with monkeypatch.context() as patched:
+        patched.setattr(why, "diagnose", lambda *arguments, **more: late())
+        patched.setattr(why, "reduce_into", late)
+        assert main(["why", *words]) == 1
+    text = capsys.readouterr().out
+    (_, *of_diagnose), (_, *of_reduce) = rest(text)
+    assert of_diagnose[0] == "diagnose" and of_reduce[-3:] == ["-o", "own", "--resume"]
+    assert "own/repro.py, which was run once: exit status 1" in text
+    assert main(of_reduce) == 0
+    assert "chain: [torch.relu]" in capsys.readouterr().out
+
+
+def test_variants_of_one_case_have_folders_of_their_own(tmp_path: Path) -> None:
+    variants = loaded(written(tmp_path, CASE.replace("grad: off", "train: [true, false]"))).variants
+    names = {why.name_of(variant) for variant in variants}
+    assert len(names) == len(variants) > 1 and all(name.startswith("wrong-") for name in names)
