@@ -56,10 +56,11 @@ These commands give 0 and 1 another meaning:
 | `report` | the reports were made, whatever the verdicts are | never |
 | `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
+| `why` | the case passes | it does not |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |
 
 The last row in detail: `explain`, `debug` and `repro` make their result also of a case that passes. `diagnose`, `reduce` and `issue` end with 1
-if the case does not fail, `issue` also if a rule for reports is not met, and `reduce --minifier` if no script fails alike.
+if the case does not fail, `issue` also if a rule of upstream for reports is not met, and `reduce --minifier` if no script fails alike.
 `debug --record` ends with 1 if Dynamo itself raised nothing that it records, and `debug --replay` if Dynamo no longer raises.
 """
 
@@ -75,7 +76,9 @@ MORE = {
     "hunt": "[The hunt](hunt.md).",
     "coverage": "[What a suite exercises](coverage.md).",
     "validate": "[The YAML format](format.md).",
-    "diagnose": "[The cause of a failure](diagnosing.md).",
+    "why": "[The cause of a failure](diagnosing.md).",
+    "diagnose": "[Its parts](diagnosing.md#the-parts).",
+    "issue": "[The report](diagnosing.md#the-report).",
     "explain": "[explain](troubleshooting.md#explain).",
     "debug": "[debug](troubleshooting.md#debug).",
     "debug --replay": "[Record and replay](minifying.md#record-and-replay).",

@@ -23,7 +23,7 @@ examples:
   runner run suites/ --python old/bin/python --python new/bin/python
   runner show case.spec.yaml::relu        the case as Python source
   runner repro case.spec.yaml::relu > repro.py
-  runner why case.spec.yaml::relu         from red to a script: stage, operator, case
+  runner why case.spec.yaml::relu         stage, operator, case, script
   runner diagnose case.spec.yaml::relu    the guilty stage, pass, operator, kernel
   runner reduce case.spec.yaml::relu      the smallest case that fails like it
   runner bench suites/ --plot bench.svg   times; judges nothing

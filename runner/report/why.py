@@ -12,8 +12,9 @@ from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnostics import shown_file
 from runner.record.events import VariantFinished
 from runner.report.diagnosis import blame
-from runner.report.failure import headline, ladder, raiser_of, shown_rows
+from runner.report.failure import headline, raiser_of, shown_rows, stage_outcomes
 from runner.text import clean, in_line, one_line
+from runner.verdict.stages import in_order
 
 WIDTH = 80
 LINES = 14
@@ -67,8 +68,10 @@ def render(found: Explanation) -> str:
 
 
 def _stage(event: VariantFinished) -> str:
-    """Return the stage, and the ladder that led to it."""
-    return f"{event.stage or 'unknown'} ({ladder(event.stages)})" if event.stages else event.stage or ""
+    """Return the stage, and what each stage showed."""
+    return (
+        f"{event.stage or 'unknown'} ({stage_outcomes(in_order(event.stages))})" if event.stages else event.stage or ""
+    )
 
 
 def operator_of(found: Explanation) -> str:
