@@ -147,7 +147,7 @@ class _Explainer:
     """The steps of one explanation, in order."""
 
     def __init__(self, arguments: argparse.Namespace, engine: VariantEngine, folder: Path, progress: Progress) -> None:
-        self.settings, self.budget = settings_of(arguments), arguments.budget
+        self.settings, self.budget = settings_of(arguments), float(arguments.budget)
         self.engine, self.folder, self.progress = engine, folder, progress
         self.words = run_words(arguments, engine.variant)
         self.deadline = time.monotonic() + self.budget
