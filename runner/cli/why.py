@@ -177,8 +177,8 @@ class _Explainer:
         """Say on a terminal what goes on, elsewhere which step begins."""
         title = f"{step + 1} of {len(STEPS)}, {STEPS[step]}"
         if sys.stderr.isatty():
-            left = max(self.deadline - time.monotonic(), 0.0)
-            self.progress.say(f"{title}: {text} ({duration(left)} left)")
+            left = int(max(self._left(), 0.0))
+            self.progress.say(f"{title}: {text} ({left // 60}:{left % 60:02} left)")
         elif step != self._said:
             self.progress.say(f"runner: {title}")
         self._said = step

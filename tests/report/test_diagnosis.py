@@ -54,7 +54,7 @@ def test_the_whole_text() -> None:
         "go on with\n"
         "  runner reduce 'a.spec.yaml::relu[float32,cpu]@inductor' --seed 3  # the smallest case that fails alike\n"
         "  runner debug 'a.spec.yaml::relu[float32,cpu]@inductor' --seed 3  # a folder with everything the compiler did\n"
-        "  runner issue 'a.spec.yaml::relu[float32,cpu]@inductor' --seed 3  # a bug report in upstream's form\n"
+        "  runner issue 'a.spec.yaml::relu[float32,cpu]@inductor' --seed 3  # a bug report\n"
         "\n"
         "diagnosed in 12.3s"
     )

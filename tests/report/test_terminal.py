@@ -71,8 +71,8 @@ def test_the_torch_version_is_named_when_there_are_several() -> None:
 
 def test_the_end() -> None:
     text = printed(every_verdict(), reports=["junit.xml"])
-    *_, summary, reports, folder = text.splitlines()[:-4]
-    assert text.splitlines()[-4].startswith(f"next: runner diagnose '{FILE}::pad_view[float32,cpu]@inductor'")
+    *_, summary, reports, folder = text.splitlines()[:-2]
+    assert text.splitlines()[-2].startswith(f"next: runner why '{FILE}::pad_view[float32,cpu]@inductor'")
     assert text.splitlines()[-1] == f"      runner issue '{FILE}::pad_view[float32,cpu]@inductor'"
     assert summary == (
         "1 passed, 1 failed, 1 error, 1 invalid, 1 xpass, 1 vacuous, 1 flaky, 1 xfail, 1 skip, 2 not run in 12.3s"
@@ -115,7 +115,7 @@ def test_failures_of_one_signature_are_shown_once_the_worst_severity_first() -> 
         f"      1  wrong-result  {ids[1]} value at inductor",
         f"      3  metadata      {ids[2]} stride at inductor",
     ]
-    assert end.splitlines()[-4].endswith(" runner diagnose g  # 2 failures alike: dtype at inductor")
+    assert end.splitlines()[-2].endswith(" runner why g  # 2 failures alike: dtype at inductor")
 
 
 def test_one_group_needs_no_table_of_signatures() -> None:
