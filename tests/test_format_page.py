@@ -30,7 +30,7 @@ EXAMPLES = format_page.examples(GUIDE + PAGE)
 YAML = [example for example in EXAMPLES if example.name.endswith(".yaml")]
 RIGHT = [example for example in YAML if not example.is_refused]
 REFUSED = [example for example in YAML if example.is_refused]
-PROFILES = ("tvm.suite.yaml",)
+WITHOUT_CASES = ("tvm.suite.yaml", "acme.ledger.yaml")
 """Examples without a case."""
 
 
@@ -106,7 +106,7 @@ def test_every_key_of_the_schemas_is_on_the_page_and_every_key_of_the_page_in_a_
     }
     tables["case.tolerance"] -= {"a dtype", "output`, `output[1]`, ..."}
     paths = set()
-    for kind in ("spec", "suite"):
+    for kind in schema.KINDS:
         for path, keys in mappings(schema.load_schema(kind), kind, set()):
             expected = without_dtypes(keys) if path in ("case.tolerance", "unclaimed/precision") else keys
             assert elsewhere.get(path, tables.get(path)) == expected, f"the keys of {path}"
@@ -194,7 +194,7 @@ def test_units_of_time_and_memory_are_units() -> None:
 # --- the examples ----------------------------------------------------------------------------
 
 
-def test_there_are_examples_of_both_kinds() -> None:
+def test_there_are_examples_of_each_kind() -> None:
     assert len(RIGHT) > 20 and len(REFUSED) > 1
     assert len({example.name for example in EXAMPLES}) == len(EXAMPLES)
     blocks = re.findall(r"^```(?:yaml|python)$", GUIDE + PAGE, re.MULTILINE)
@@ -212,14 +212,15 @@ def test_the_guide_is_short_and_has_an_example_for_each_of_its_parts() -> None:
 def test_every_example_is_valid(example: Any, folder: Path) -> None:
     loaded = load([str(folder / example.name)], everything=True, allow_python=True)
     assert [diagnostic.render() for diagnostic in loaded.diagnostics] == []
-    assert bool(loaded.variants) != (example.name in PROFILES)
+    assert bool(loaded.variants) != (example.name in WITHOUT_CASES)
 
 
 @pytest.mark.parametrize("example", REFUSED, ids=lambda example: example.name)
 def test_every_refused_example_is_refused_with_the_messages_shown(example: Any, folder: Path) -> None:
     text = format_page.messages(folder, example.name)
     assert ": error: " in text and example.messages == text
-    loaded = load([str(folder / example.name)], allow_python=True)
+    everything = example.name.endswith(".ledger.yaml")
+    loaded = load([str(folder / example.name)], allow_python=True, everything=everything)
     assert not loaded.variants, "a case of a refused example would run"
 
 
@@ -247,11 +248,11 @@ def keys_of(node: Any, part: Any, path: str) -> Iterator[tuple[str, str]]:
 def test_every_key_has_an_example(folder: Path) -> None:
     uses: set[tuple[str, str]] = set()
     for example in RIGHT:
-        kind = "suite" if example.name.endswith(".suite.yaml") else "spec"
+        kind = example.name.split(".")[-2]
         node, _ = reader.load(folder / example.name)
         assert node is not None
         uses.update(keys_of(node.plain(), schema.load_schema(kind), kind))
-    for kind in ("spec", "suite"):
+    for kind in schema.KINDS:
         for path, keys in mappings(schema.load_schema(kind), kind, set()):
             if path not in ("defaults", "case.ignore"):
                 assert without_dtypes(keys) - {key for where, key in uses if where == path} == set(), path

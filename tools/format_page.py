@@ -23,7 +23,7 @@ from typing import Any
 from runner.builder import callers, operators
 from runner.cases import case, expressions, operator_names, torch_names
 from runner.cases.model import DTYPES
-from runner.cases.yaml.schema import load_schema
+from runner.cases.yaml.schema import KINDS, load_schema
 from runner.session.collect import load
 
 TEMPLATE = Path(__file__).with_name("format_reference.md")
@@ -189,12 +189,12 @@ def values(path: str) -> str:
 
 
 def schema_at(path: str) -> dict[str, Any]:
-    """The schema of ``spec``, ``suite``, a definition, or what a ``/`` after it names: ``case.expect/raises``, ``case.calls/items``.
+    """The schema of ``spec``, ``suite``, ``ledger``, a definition, or what a ``/`` after it names: ``case.expect/raises``, ``case.calls/items``.
 
     ``*`` names every other key of a mapping.
     """
     name, *steps = path.split("/")
-    schema: dict[str, Any] = load_schema(name) if name in ("spec", "suite") else DEFINITIONS[name]
+    schema: dict[str, Any] = load_schema(name) if name in KINDS else DEFINITIONS[name]
     for step in steps:
         inner = schema["additionalProperties"] if step == "*" else schema[step] if step == "items" else None
         schema = _resolved(inner or schema["properties"][step])

@@ -42,6 +42,7 @@ from runner.cases.model import (
     all_steps,
     values_of,
 )
+from runner.cases.operator_names import pattern_hint
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
@@ -134,7 +135,7 @@ def parse_case(
         ignore=table(keys.get("ignore"), str),
         timeout=_timeout(keys["timeout"], problems) if "timeout" in keys else None,
         memory=_memory(keys["memory"], problems) if "memory" in keys else None,
-        known=tuple(_entry(item, problems) for item in items(keys.get("known"))),
+        known=tuple(parse_entry(item, problems) for item in items(keys.get("known"))),
         axes=tuple(
             axis
             for key in keys
@@ -336,10 +337,14 @@ def _memory(node: YamlNode, problems: Problems) -> int | None:
     return size
 
 
-def _entry(item: YamlNode, problems: Problems) -> Known:
+def parse_entry(item: YamlNode, problems: Problems) -> Known:
+    """Read an entry of a ledger, and report what a schema cannot say. Raises Mistyped."""
     keys = fields(item)
+    check_operators(keys.get("operators"), problems)
     return Known(
         item.span,
+        case=listed(keys.get("case"), str),
+        operators=listed(keys.get("operators"), str),
         torch=_range(keys.get("torch"), problems),
         error=_pattern(keys.get("error"), problems, check_pattern, "error: "),
         oracle=listed(keys.get("oracle"), str),
@@ -352,8 +357,16 @@ def _entry(item: YamlNode, problems: Problems) -> Known:
         why=scalar(keys.get("why"), str) or "bug",
         sometimes=scalar(keys.get("sometimes"), bool, default=False),
         review=_review(keys["review"], problems) if "review" in keys else None,
-        **{key: scalar(keys.get(key), str) for key in ("stage", "issue", "reason", "choice")},
+        **{key: scalar(keys.get(key), str) for key in ("stage", "signature", "issue", "reason", "choice")},
     )
+
+
+def check_operators(node: YamlNode | None, problems: Problems) -> None:
+    """Report the patterns of a list that match no operator."""
+    for item in items(node):
+        hint = pattern_hint(scalar(item, str))
+        if hint is not None:
+            problems.error(item.span, f"{scalar(item, str)!r} matches no operator", hint)
 
 
 def _range(node: YamlNode | None, problems: Problems) -> str | None:

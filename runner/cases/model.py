@@ -304,6 +304,9 @@ class Known:
     stage: str | None = None
     oracle: tuple[str, ...] = ()
     error: str | None = None
+    signature: str | None = None  # of the whole failure, or the id of that
+    case: tuple[str, ...] = ()  # patterns
+    operators: tuple[str, ...] = ()  # patterns
     torch: str | None = None
     backend: tuple[str, ...] = ()
     device: tuple[str, ...] = ()
@@ -481,6 +484,7 @@ class Suite:
     select: str | None = None
     manual: bool = False
     select_span: Span | None = field(default=None, compare=False)
+    ledger: tuple[Known, ...] = ()  # of the file that it names
     has_defaults: bool = False  # its cases mean another thing than in their own files
 
 
@@ -501,6 +505,12 @@ class Variant:
     autocast: str | None
     threads: int | None
     suites: tuple[str, ...] = ()
+    ledger: tuple[Known, ...] = ()  # of files of their own: what they say of any case
+
+    @property
+    def known(self) -> tuple[Known, ...]:
+        """The entries of the case, and then those of files of their own."""
+        return (*self.case.known, *self.ledger)
 
     @property
     def case_id(self) -> str:

@@ -11,13 +11,12 @@ from fnmatch import translate
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from runner.cases.case import BOTH, parse_case, with_defaults
+from runner.cases.case import BOTH, check_operators, parse_case, parse_entry, with_defaults
 from runner.cases.chains_and_inputs import dtype_name
 from runner.cases.expand import parse_selection
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
 from runner.cases.limits import Limits, show_size
-from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Suite, Unclaimed
-from runner.cases.operator_names import pattern_hint
+from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Kernel, Known, Suite, Unclaimed
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.torch_names import check_flags
 from runner.cases.yaml import schema
@@ -38,7 +37,9 @@ from runner.cases.yaml.values import (
 )
 from runner.diagnostics import Diagnostic, Span
 
-SPEC, SUITE = ".spec.yaml", ".suite.yaml"
+SPEC, SUITE, LEDGER = ".spec.yaml", ".suite.yaml", ".ledger.yaml"
+DRAFT = "TODO"
+"""How the reason of a drafted entry begins until somebody writes one."""
 T = TypeVar("T")
 _MAX_WORDS = 100
 """Words of a suite's selection."""
@@ -78,6 +79,8 @@ class Reader:
     problems: list[Diagnostic] = field(default_factory=list)
     any_device: bool = False
     _specs: dict[tuple[Path, str], tuple[Case, ...]] = field(default_factory=dict)  # by the file that has the defaults
+    drafts: bool = False  # whether reasons of a ledger may be missing yet
+    _ledgers: dict[Path, tuple[Known, ...]] = field(default_factory=dict)
     _read: int = 0  # characters
     _kept: set[Diagnostic] = field(default_factory=set)
     _walk: Walk = field(init=False)
@@ -183,15 +186,41 @@ class Reader:
             dtypes=tuple(map(dtype_name, listed(node.get("dtypes"), str))),
             select=select,
             manual=scalar(node.get("manual"), bool, default=False),
+            ledger=self._ledger_of_suite(node.get("ledger"), path, problems),
             select_span=None if selecting is None else selecting.span,
             has_defaults=any(key.value != "known" for key, _ in entries(defaults)),
         )
 
-    def _named(self, pattern: YamlNode, path: Path, problems: Problems) -> list[Path]:
-        """The spec files that an entry of ``specs:`` names."""
+    def ledger(self, path: str | Path) -> tuple[Known, ...]:
+        """Read the entries of a ledger's file, and report what is wrong with them. Raises PathError where none is."""
+        if not os.path.isfile(path):
+            near = similar_file(Path(path))
+            raise PathError(f"no such file: {path}{near and f'; {near}'}")
+        if not str(path).endswith(LEDGER) or not _is_own(path):
+            raise PathError(f"{path}: ledgers end in {LEDGER}")
+        file = Path(path).resolve()
+        if file not in self._ledgers:
+            self._ledgers[file] = self._made(file, "ledger", self._ledger) or ()
+        return self._ledgers[file]
+
+    def _ledger_of_suite(self, node: YamlNode | None, path: Path, problems: Problems) -> tuple[Known, ...]:
+        files = [] if node is None else self._named(node, path, problems, LEDGER)
+        return tuple(entry for file in files for entry in self.ledger(file))
+
+    def _ledger(self, file: _Accepted) -> tuple[Known, ...]:
+        report = file.problems.warning if self.drafts else file.problems.error
+        listed_entries = items(file.node.get("known"))
+        for item in listed_entries:
+            reason = fields(item).get("reason")
+            if reason is not None and scalar(reason, str).startswith(DRAFT):
+                report(reason.span, "this reason is still to be written", "say why it fails; issue: names a report")
+        return tuple(parse_entry(item, file.problems) for item in listed_entries)
+
+    def _named(self, pattern: YamlNode, path: Path, problems: Problems, ending: str = SPEC) -> list[Path]:
+        """The files that an entry of ``specs:``, or ``ledger:``, names."""
         text = scalar(pattern, str)
         try:
-            files = self._walk.matching(path.parent, text, SPEC)
+            files = self._walk.matching(path.parent, text, ending)
         except FolderLimit as error:
             return problems.refuse([], pattern.span, f"{text!r}: {error}", error.hint)
         if not files:
@@ -349,7 +378,8 @@ def discover(paths: Iterable[str | Path], walk: Walk | None = None) -> list[Path
             near = similar_file(path)
             raise PathError(f"no such file or directory: {name}{near and f'; {near}'}")
         elif not path.name.endswith((SPEC, SUITE)):
-            raise PathError(f"{name}: cases end in {SPEC}, suites in {SUITE}")
+            advice = f"; --ledger {name} takes a ledger" if path.name.endswith(LEDGER) else ""
+            raise PathError(f"{name}: cases end in {SPEC}, suites in {SUITE}{advice}")
         elif not os.path.isfile(path):
             raise PathError(f"{name} is no regular file")
         elif not os.path.realpath(path).endswith((SPEC, SUITE)):
@@ -381,10 +411,7 @@ def _is_manual(path: Path, limits: Limits) -> bool:
 
 def _unclaimed(node: YamlNode | None, problems: Problems) -> Unclaimed:
     keys = fields(node)
-    for item in items(keys.get("operators")):
-        hint = pattern_hint(scalar(item, str))
-        if hint is not None:
-            problems.error(item.span, f"{scalar(item, str)!r} matches no operator", hint)
+    check_operators(keys.get("operators"), problems)
     return Unclaimed(
         gradients=scalar(keys.get("gradients"), bool, default=False),
         dynamic=scalar(keys.get("dynamic"), bool, default=False),

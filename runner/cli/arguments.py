@@ -229,11 +229,12 @@ KEYS = {
 HARMLESS = frozenset({
     "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
     "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
-    "--kernel-cache", "--last-failed", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known", "--no-project",
-    "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress",
-    "--values", "--verbose",
+    "--kernel-cache", "--last-failed", "--ledger", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
+    "--no-project", "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard",
+    "--slow", "--stress", "--values", "--verbose",
 })  # fmt: skip
-"""Long options that are taken from anybody: they run no code, name no file and open no connection.
+"""Long options that are taken from anybody: they run no code, open no connection, and name no file but a ledger, which
+is read as cases are.
 
 So are all short ones.
 """

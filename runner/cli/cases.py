@@ -11,7 +11,7 @@ from runner import console, exit_codes
 from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
 from runner.cases.problems import by_line
-from runner.cases.yaml.schema import schema_text
+from runner.cases.yaml.schema import NAMES, schema_text
 from runner.cli import outputs
 from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants, tell, tell_github
@@ -74,7 +74,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
     loaded = load_variants(arguments, everything=True)
     diagnostics = [*loaded.diagnostics]
     unbuilt: Counter[str] = Counter()
-    if not loaded.suites and not diagnostics:
+    if not loaded.suites and not diagnostics and loaded.entries is None:
         raise exit_codes.UsageError(
             f"{', '.join(arguments.paths)}: no .suite.yaml and no .spec.yaml file here or below", exit_codes.NOTHING
         )
@@ -98,7 +98,8 @@ def run_validate(arguments: argparse.Namespace) -> int:
         "error": errors,
         "warning": len(diagnostics) - errors,
     }
-    console.output(", ".join(plural(count, name) for name, count in counts.items()))
+    entries = [] if loaded.entries is None else [plural(loaded.entries, "entry of a ledger", "entries of ledgers")]
+    console.output(", ".join([*(plural(count, name) for name, count in counts.items()), *entries]))
     if loaded.python:
         what = f"{plural(loaded.python, 'case')} with Python (module:, kernels:)"
         console.output(f"left out: {what}; read that code, then add --allow-python")
@@ -228,13 +229,13 @@ def _ledger(entry: Known) -> str:
     torch, stage = (
         f"{name} {value}" if value else "" for name, value in (("torch", entry.torch), ("stage", entry.stage))
     )
-    texts = (torch, stage, "/".join(entry.oracle), entry.error, entry.issue or entry.reason)
+    texts = (torch, stage, "/".join(entry.oracle), entry.error, entry.signature, entry.issue or entry.reason)
     return ", ".join(filter(None, texts))
 
 
 @command(
     "Draft-07, for editors and other tools. events is one line of a run's events.jsonl, project a project file.",
-    argument("name", nargs="?", choices=("spec", "suite", "definitions", "events", "project"), default="spec"),
+    argument("name", nargs="?", choices=(*NAMES, "events", "project"), default="spec"),
 )
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print the schema."""

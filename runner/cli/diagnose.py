@@ -55,7 +55,7 @@ from runner.report.issue import write
 from runner.session.plan import Environment, Planned, find_environments, order_words, worker_paths
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
-from runner.verdict.policy import explains
+from runner.verdict.policy import applying, explains
 from runner.verdict.signature import main_signature
 
 MOST = 20
@@ -322,7 +322,7 @@ def known_report(engine: VariantEngine, findings: Sequence[Finding]) -> str:
     return next(
         (
             entry.issue
-            for entry in engine.variant.case.known
+            for entry in applying(engine.variant, engine.environment.torch)
             if entry.why == "bug" and entry.issue and any(explains(entry, finding) for finding in findings)
         ),
         "",

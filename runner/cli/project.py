@@ -38,7 +38,7 @@ MOST = 256 * 1024
 _DOTS = 1000
 """Dots in a line of it: the time to read a key grows with their square."""
 
-_PATHS = frozenset({"paths", "python", "junit", "events", "ctrf", "html", "report"})
+_PATHS = frozenset({"paths", "python", "junit", "events", "ctrf", "html", "report", "ledger"})
 """Keys whose values are paths; of a reporter its ``NAME=`` is cut off first."""
 _HUGE = 1 << 64
 _KEY = re.compile(r"\s*(?:tool\s*\.\s*runner\s*\.\s*)?([\"']?)(?P<key>[\w-]+)\1\s*=\s*", re.ASCII)

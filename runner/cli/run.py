@@ -83,7 +83,7 @@ class Past:
     SELECTION,
     ENVIRONMENT,
     PYTEST_JOBS,
-    setting("seed", "no_known", "values"),
+    setting("seed", "no_known", "ledger", "values"),
     group(
         "what runs, and when",
         setting(

@@ -24,20 +24,21 @@ _REASONS = 3
 """Why nothing is left, in so many sentences."""
 
 
-def load_variants(arguments: argparse.Namespace, everything: bool = False) -> Loaded:
+def load_variants(arguments: argparse.Namespace, everything: bool = False, drafts: bool = False) -> Loaded:
     """Return what the paths hold, before ``-k`` and its errors included, after a look at the files that are to be
     written.
 
     Args:
         arguments: of any command with ``paths`` or ``case``.
         everything: cases that no suite selects, too.
+        drafts: entries of ledgers whose reasons are still to be written, too.
 
     Raises:
         UsageError: a path, device, limit or output that cannot be.
     """
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
-        loaded = collect(paths, replace(settings_of(arguments), select=None), everything)
+        loaded = collect(paths, replace(settings_of(arguments), select=None), everything, drafts)
     except PathError as error:
         raise exit_codes.UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
     read = {file for variant in loaded.variants for file in variant.case.files}

@@ -422,7 +422,7 @@ def not_intended(report: ReportInput) -> Check:
     variant = report.origin or report.variant
     entries = [
         entry
-        for entry in variant.case.known
+        for entry in variant.known
         if entry.why != "bug"
         and applies(entry, variant, report.diagnosis.torch)
         and any(explains(entry, finding) for finding in report.diagnosis.findings)

@@ -22,8 +22,8 @@ from runner.diagnostics import Span
 from runner.quote import yaml_text
 
 ORDER = (
-    "torch", "stage", "oracle", "error", "backend", "device", "dtype", "platform", "threads", "params", "issue",
-    "reason", "why", "sometimes", "choice", "review",
+    "case", "operators", "torch", "stage", "oracle", "error", "signature", "backend", "device", "dtype", "platform",
+    "threads", "params", "issue", "reason", "why", "sometimes", "choice", "review",
 )  # fmt: skip
 """The order in which people write the keys of an entry."""
 
@@ -89,6 +89,24 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple
 def entry_text(values: Mapping[str, Any]) -> str:
     """Return an entry on one line."""
     return "{" + ", ".join(f"{key}: {_value(values[key])}" for key in ORDER if values.get(key) is not None) + "}"
+
+
+def block_text(entries: Sequence[Mapping[str, Any]], indent: str, newline: str = "\n") -> str:
+    """Return entries as a list with a key on each line."""
+    keys = ([key for key in ORDER if values.get(key) is not None] for values in entries)
+    return newline.join(
+        f"{indent}{'  ' if number else '- '}{key}: {_value(values[key])}"
+        for values, names in zip(entries, keys, strict=True)
+        for number, key in enumerate(names)
+    )
+
+
+def append_entries(text: str, span: Span, entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return ``text`` with entries after the one at ``span``, the last of its list. Raises Unfit."""
+    file = _File(text)
+    ledger, item = file._find(span)[2:]
+    block = block_text(entries, " " * ledger.start_mark.column, file.newline)
+    return file._after(ledger, _end(text, item), ", ".join(map(entry_text, entries)), block)
 
 
 def _value(value: Any) -> str:

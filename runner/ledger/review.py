@@ -27,7 +27,7 @@ from runner.record.events import (
     planned_of,
     variants_of,
 )
-from runner.verdict.policy import answering, applies, explains, ranked, shows_sometimes, unexplained
+from runner.verdict.policy import applying, effects, ranked, shows_sometimes, speaks_of
 from runner.verdict.stages import contains
 
 STATES = ("changed", "fixed", "stale", "matched", "elsewhere", "not-run")
@@ -48,6 +48,9 @@ class Judged:
     answer: str
     findings: tuple[Finding, ...] = ()
     verdict: str = ""
+    signature: tuple[str, ...] = ()  # its names
+    operator: str = ""
+    id: str = ""  # as the run has it
 
     @property
     def lead(self) -> Finding:
@@ -74,6 +77,7 @@ class Entry:
     state: str = "not-run"
     detail: str = ""
     due: bool = False
+    shared: bool = False  # it stands in a file of its own, and may speak of any case
 
     def torches(self, *effects: str) -> list[str]:
         """Return the versions under which it met one of these, oldest first."""
@@ -97,10 +101,12 @@ class Run:
 def entries_of(variants: Iterable[Variant]) -> list[Entry]:
     """Return the entries of the variants' cases, in the order of files and lines."""
     entries: dict[tuple[str, int, int], Entry] = {}
-    for case in {id(v.case): v.case for v in variants}.values():
-        for known in case.known:
-            entry = entries.setdefault(_place(known.span), Entry(known))
-            if not any((c.file, c.name) == (case.file, case.name) for c in entry.cases):
+    for variant in {(id(v.case), id(v.ledger)): v for v in variants}.values():
+        case, own = variant.case, len(variant.case.known)
+        for number, known in enumerate(variant.known):
+            entry = entries.setdefault(_place(known.span), Entry(known, shared=number >= own))
+            is_new = not any((c.file, c.name) == (case.file, case.name) for c in entry.cases)
+            if is_new and (not entry.shared or speaks_of(known, variant)):
                 entry.cases.append(case)
     return [entries[place] for place in sorted(entries)]
 
@@ -121,7 +127,7 @@ def read_run(variants: Sequence[Variant], events: Iterable[Event]) -> Run:
             event, cases.get((event.file, event.case.rpartition("::")[2]), ())
         )
         if variant_run is not None:
-            judged.append(_judged(variant_run, event.torch, finished.get(event.key)))
+            judged.append(replace(_judged(variant_run, event.torch, finished.get(event.key)), id=event.id))
     torches = [str(env.get("torch")) for e in started for env in e.environments] or [torch for _, torch in planned]
     return Run(
         tuple(judged),
@@ -162,11 +168,6 @@ def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[
     ]
 
 
-def applying(judged: Judged) -> list[Known]:
-    """Return the entries that speak of a variant under its torch, in order."""
-    return [known for known in judged.variant.case.known if applies(known, judged.variant, judged.torch)]
-
-
 def is_due(known: Known, today: date | None = None) -> bool:
     """Return whether the entry was to be looked at again by now."""
     try:
@@ -176,39 +177,32 @@ def is_due(known: Known, today: date | None = None) -> bool:
 
 
 def _met(judged: Judged) -> Iterator[tuple[Known, str]]:
-    """Each entry that applies, and what it met.
-
-    A failure that they do not explain counts against the first, as in ``decide``.
-    """
-    entries = applying(judged)
-    if judged.answer != "failed":
-        for entry in entries:
-            yield entry, "absent" if judged.answer == "passed" and shows_sometimes(entry) else judged.answer
+    """Each entry that applies, and what it met."""
+    entries = applying(judged.variant, judged.torch)
+    if judged.answer == "failed":
+        yield from effects(entries, judged.findings, judged.signature)
         return
-    if answering(entries, judged.findings) is None:
-        for entry in entries:
-            yield entry, "otherwise" if entry is entries[0] else "shadowed"
-        return
-    findings = list(judged.findings)
     for entry in entries:
-        yield entry, "matched" if any(explains(entry, finding) for finding in findings) else "shadowed"
-        findings = unexplained([entry], findings)
+        yield entry, "absent" if judged.answer == "passed" and shows_sometimes(entry) else judged.answer
 
 
 def _state(entry: Entry, run: Run) -> tuple[str, str]:
     known = entry.known
-    for effect, state, text in (
-        ("otherwise", "changed", "fails in another way"),
-        ("passed", "fixed", "passes"),
-        ("matched", "matched", ""),
-        ("absent", "matched", "passes this time"),
+    for effect, state, text, unless in (
+        ("otherwise", "changed", "fails in another way", ("matched",)),
+        ("passed", "fixed", "passes", ("matched", "otherwise")),
+        ("matched", "matched", "", ()),
+        ("absent", "matched", "passes this time", ()),
     ):
-        if sightings := [s for s in entry.sightings if s.effect == effect]:
+        # What one says of many cases holds under a torch while it holds for one.
+        held = entry.torches(*unless) if entry.shared else ()
+        if sightings := [s for s in entry.sightings if s.effect == effect and s.judged.torch not in held]:
             return state, f"{text} {_under(sightings, entry)}" if text else ""
     names = {(case.file, case.name) for case in entry.cases}
     here = [j.variant for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
     if not here:
-        return "not-run", "its case was not in the run"
+        no_case = entry.shared and not entry.cases
+        return "not-run", "no case here is meant by it" if no_case else "its case was not in the run"
     if absent := _absent(known, entry.cases, here, run):
         return "elsewhere", absent
     if silent := {s.judged.verdict for s in entry.sightings if s.effect == "none"}:
@@ -263,7 +257,8 @@ def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judg
     if event is None:
         return Judged(variant, torch, "none", verdict="NOT-RUN")
     if event.findings and event.verdict != "INVALID":
-        return Judged(variant, torch, "failed", event.findings, event.verdict)
+        names = (event.signature, event.signature_id)
+        return Judged(variant, torch, "failed", event.findings, event.verdict, names, event.operator)
     return Judged(variant, torch, "passed" if event.verdict in ("PASS", "XPASS") else "none", (), event.verdict)
 
 

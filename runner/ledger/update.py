@@ -14,14 +14,15 @@ from typing import Any
 from runner.cases.limits import Limits
 from runner.cases.model import Known, Variant
 from runner.cases.serialize import known_of
+from runner.cases.suites import LEDGER
 from runner.cases.versions import narrow_range, release_of, smallest_range
 from runner.contract.oracles import gate_of
 from runner.diagnostics import Diagnostic, InputError, shown_path
 from runner.files import read_bytes
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes
-from runner.ledger.review import Entry, Judged, Run, applying
+from runner.ledger.review import Entry, Judged, Run
 from runner.session.collect import load
-from runner.verdict.policy import applies, explains, unexplained
+from runner.verdict.policy import applies, applying, explains, unexplained
 
 WRAPPERS = ("BackendCompilerFailed", "InductorError", "InternalTorchDynamoError")
 """Exceptions that only say that there is another one; which of them it is differs between versions of torch."""
@@ -58,7 +59,7 @@ def plan_changes(
     for variant in variants:
         cases.setdefault(id(variant.case), []).append(variant)
     for entry in entries:
-        if entry.torches("passed", "otherwise"):
+        if entry.torches("passed", "otherwise") and not (entry.shared and entry.state == "matched"):
             try:
                 _check_whole(entry, [v for case in entry.cases for v in cases.get(id(case), ())])
                 plan.changes += _revised(entry)
@@ -190,7 +191,9 @@ def _add_new(plan: Plan, run: Run, today: str) -> None:
         cases.setdefault((judged.variant.case.file, judged.variant.case.name), []).append(judged)
     for case_results in cases.values():
         case = case_results[0].variant.case
-        for failure_group in group_failures(j for j in case_results if j.answer == "failed" and not applying(j)):
+        for failure_group in group_failures(
+            j for j in case_results if j.answer == "failed" and not applying(j.variant, j.torch)
+        ):
             reason = f"unexplained, first seen {today} with torch {min(failure_group.torches, key=release_of)}"
             try:
                 for values in _new(failure_group, case_results):
@@ -315,7 +318,8 @@ def _check_place(path: Path, folders: Collection[Path]) -> None:
 
 def _errors(file: str, limits: Limits) -> list[Diagnostic]:
     try:
-        return load([file], allow_python=True, limits=limits, any_device=True).errors
+        everything = file.endswith(LEDGER)
+        return load([file], allow_python=True, limits=limits, any_device=True, everything=everything).errors
     except InputError as error:
         return [*error.diagnostics]
 

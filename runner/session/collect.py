@@ -20,10 +20,10 @@ from pathlib import Path
 from runner.builder.source import check
 from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
+from runner.cases.model import DEVICES, Backend, Case, Known, Suite, Tolerance, Variant
 from runner.cases.operator_names import operators_of
 from runner.cases.problems import limited
-from runner.cases.suites import SPEC, SUITE, PathError, Reader, discover
+from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader, Walk, discover
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
@@ -405,12 +405,31 @@ def read_cases(paths: Sequence[str], limits: Limits, source: str) -> list[Case]:
     return [case for suite in suites for case in suite.cases]
 
 
+def read_ledgers(paths: Sequence[str], limits: Limits) -> list[Known]:
+    """Return the entries of ledgers in files of their own.
+
+    Raises:
+        UsageError: a path names no ledger.
+        InputError: a file is wrong.
+    """
+    reader = Reader(limits, any_device=True)
+    try:
+        entries = [entry for path in dict.fromkeys(paths) for entry in reader.ledger(path)]
+    except PathError as error:
+        raise UsageError(f"--ledger {error}") from None
+    if any(problem.severity == "error" for problem in reader.problems):
+        raise InputError(reader.problems)
+    return entries
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them.
 
     ``remarks`` say which fields of ``select:`` and ``-k`` match nothing. ``python`` counts the cases that bring Python
-    of their own and were left out without an error.
+    of their own and were left out without an error. ``left_out`` are the other variants of the files, of which ledgers
+    in files of their own may speak too; without such a ledger it is empty.
+    ``entries`` counts those of ledgers that were named; None where none was.
     """
 
     suites: tuple[Suite, ...]
@@ -418,6 +437,8 @@ class Loaded:
     diagnostics: tuple[Diagnostic, ...]
     remarks: tuple[str, ...] = ()
     python: int = 0
+    left_out: tuple[Variant, ...] = ()
+    entries: int | None = None
 
     @property
     def errors(self) -> list[Diagnostic]:
@@ -432,7 +453,9 @@ class Loaded:
         idle = selection.idle_terms(values_of(self.variants)) if selection.terms else ()
         aside = "; cases with errors do not count" if self.errors else ""
         remarks = (*self.remarks, *(f"-k: {text}{aside}" for text in idle))
-        return replace(self, variants=tuple(filter(selection, self.variants)), remarks=remarks)
+        kept = tuple(filter(selection, self.variants))
+        others = itertools.filterfalse(selection, self.variants) if any(v.ledger for v in self.variants) else ()
+        return replace(self, variants=kept, remarks=remarks, left_out=(*self.left_out, *others))
 
     def ruled(self, rule: str | None) -> Loaded:
         """Return it with a rule for values in each case that names none; ``bitwise`` replaces its bounds."""
@@ -447,14 +470,19 @@ class Loaded:
 
 
 def collect(
-    paths: Sequence[str | os.PathLike[str]], settings: RunSettings | None = None, everything: bool = False
+    paths: Sequence[str | os.PathLike[str]],
+    settings: RunSettings | None = None,
+    everything: bool = False,
+    drafts: bool = False,
 ) -> Loaded:
     """Read files and folders, and expand their cases into variants.
 
     Args:
         paths: suite files, spec files, folders, ``FILE::CASE`` or ``FOLDER::CASE``.
-        settings: of these ``backend``, ``device``, ``select``, ``values``, ``allow_python``, ``imports`` and ``limit``.
+        settings: of these ``backend``, ``device``, ``select``, ``values``, ``allow_python``, ``imports``, ``limit`` and
+            ``ledger``.
         everything: cases that no suite selects, too.
+        drafts: entries of ledgers whose reasons are still to be written, too.
 
     Returns:
         Variants that can run, and diagnostics of what cannot.
@@ -473,6 +501,8 @@ def collect(
         limits=settings.limits(),
         everything=everything,
         any_device=bool(settings.imports),
+        ledgers=settings.ledger,
+        drafts=drafts,
     )
     try:
         return loaded.selected(settings.select).ruled(settings.values)
@@ -489,12 +519,15 @@ def load(
     limits: Limits | None = None,
     everything: bool = False,
     any_device: bool = False,
+    ledgers: Sequence[str] = (),
+    drafts: bool = False,
 ) -> Loaded:
     """Read ``paths`` (``FILE::CASE`` and ``FOLDER::CASE`` among them) and expand them.
 
     ``everything`` reads all files below folders and writes every variant out, where otherwise one a case is enough.
     Cases with Python of their own are then no errors in a file that a folder brought, unnamed.
-    ``any_device`` takes devices that torch does not name.
+    ``any_device`` takes devices that torch does not name. ``ledgers`` are files of entries for any case, and with
+    ``drafts`` their reasons may be missing.
     Raises PathError, InputError for axes that multiply beyond the limit, and UsageError for a typed name that can be no
     backend's.
     """
@@ -513,10 +546,14 @@ def load(
             )
     limits = limits or Limits()
     lines_of = functools.lru_cache(maxsize=4)(_lines)  # cases come file by file
-    reader = Reader(limits, any_device=any_device)
-    files, nodes = split_paths(paths)
+    reader = Reader(limits, any_device=any_device, drafts=drafts)
+    files, nodes = split_paths([path for path in paths if not (everything and path.endswith(LEDGER))])
+    named_ledgers = dict.fromkeys([*ledgers, *(_ledgers_of(paths) if everything else ())])
+    typed = [entry for path in named_ledgers for entry in reader.ledger(path)]
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
+    if not everything and any(d.severity == "error" and d.span.file.endswith(LEDGER) for d in diagnostics):
+        raise InputError(diagnostics)  # what is known would be red
     named = {file for node in nodes for file in node.files}
     asking = [] if allow_python else [(s, c) for s in suites for c in s.cases if c.has_python]
     blamed = [case for suite, case in asking if not everything or named & {suite.file, case.file}]
@@ -542,8 +579,35 @@ def load(
     )
     demand_all(nodes, suites, good, variants, diagnostics, devices)
     remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)
+    left_out: tuple[Variant, ...] = ()
+    if typed or any(suite.ledger for suite in suites):
+        good = _with_ledgers(good, typed, suites)
+        ids = {variant.id for variant in good}
+        left_out = _with_ledgers([v for v in expanded if v.id not in ids and id(v.case) not in bad], typed, suites)
     silent = {id(case) for _, case in asking} - {id(case) for case in blamed}
-    return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks, len(silent))
+    entries = len(typed) if named_ledgers else None
+    return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks, len(silent), left_out, entries)
+
+
+def _ledgers_of(paths: Sequence[str]) -> list[str]:
+    """Return the ledgers among what is to be validated: those that are named, and those in folders."""
+    folders = [Path(path) for path in paths if os.path.isdir(path)]
+    files = [str(file) for folder in folders for file in Walk().below(folder, (LEDGER,))]
+    return [path for path in paths if path.endswith(LEDGER)] + files
+
+
+def _with_ledgers(variants: Sequence[Variant], typed: Sequence[Known], suites: Sequence[Suite]) -> tuple[Variant, ...]:
+    """Return the variants with the entries of ledgers in files of their own.
+
+    What is ``typed`` speaks of each variant. A suite's ledger speaks of its own, and of the backends that it lists.
+    """
+
+    @functools.cache
+    def entries(names: tuple[str, ...], backend: int) -> tuple[Known, ...]:
+        own = (s for s in suites if s.name in names or any(id(b) == backend and b.span for b in s.backends))
+        return tuple({id(entry): entry for entry in itertools.chain(typed, *(s.ledger for s in own))}.values())
+
+    return tuple(replace(v, ledger=entries(v.suites, id(v.backend))) for v in variants)
 
 
 def _python(cases: Sequence[Case], lines_of: Callable[[str], list[str]]) -> list[Diagnostic]:

@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from runner import __version__, interrupts
+from runner.cases.model import Variant
 from runner.diagnostics import InputError
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
 from runner.engine.local import LocalEngine
@@ -42,6 +43,7 @@ from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
 from runner.session.collect import Loaded, names_nodes
+from runner.session.held_passes import HeldPasses
 from runner.session.plan import (
     USER_VARIABLES,
     Environment,
@@ -69,14 +71,20 @@ _TURN = 100
 
 
 class Session:
-    """Runs a plan. ``tick`` is called several times a second with what runs now."""
+    """Runs a plan. ``tick`` is called several times a second with what runs now; ``held`` keeps passes back."""
 
     def __init__(
-        self, planned: Sequence[Planned], engine: Engine, context: RunContext, tick: Ticker | None = None
+        self,
+        planned: Sequence[Planned],
+        engine: Engine,
+        context: RunContext,
+        tick: Ticker | None = None,
+        held: HeldPasses | None = None,
     ) -> None:
         """Start nothing yet."""
         self.engine, self.context, self.tick = engine, context, tick
         self.queue = deque(planned)
+        self.held = HeldPasses(planned) if held is None else held
         self.scheduler: Scheduler[VariantResult] = Scheduler(engine)
         self.bad_verdicts = (*RED, "SKIP") if context.settings.fail_on_skip else RED
         self.red = 0
@@ -127,9 +135,10 @@ class Session:
                 yield Notice(f"{result.event.id}: the harness failed, not the case:\n{reason}", "error")
             yield from (Notice(absence) for absence in result.unchecked if absence not in self.unchecked)
             self.unchecked.update(result.unchecked)
-            self.red += result.event.verdict in self.bad_verdicts
             self.unfinished -= 1
-            yield result.event
+            for event in self.held.take(result.event):
+                self.red += event.verdict in self.bad_verdicts
+                yield event
 
 
 PRECISE = (
@@ -149,6 +158,7 @@ class Plan:
         total: how many variants all shards have together.
         digest: of the whole plan, which shards and resumed runs must share.
         whole: whether nothing was left out by name, expression or shard.
+        left_out: what was, each with a version of torch, where a ledger in a file of its own may speak of it.
         remark: why fewer variants than asked for run; empty mostly.
     """
 
@@ -159,6 +169,7 @@ class Plan:
     digest: str
     whole: bool
     remark: str = ""
+    left_out: tuple[tuple[Variant, str], ...] = ()
 
 
 def plan(
@@ -186,12 +197,27 @@ def plan(
     environments = checked_environments(settings, loaded.variants)
     settings.refuse_contradictions()
     everything = planned_pairs(loaded.variants, environments)
-    digest = shards.plan_hash(everything, f"seed {settings.seed}", f"known {not settings.no_known}", *settings.imports)
+    known = f"known {not settings.no_known}"
+    digest = shards.plan_hash(
+        everything, f"seed {settings.seed}", known, *settings.imports, *shards.ledger_texts(loaded.variants)
+    )
     planned = [each for each in everything if only is None or history.key_of(each) in only]
     planned, remark = (planned, "") if past else _selected(settings, planned)
     named = settings.select or settings.backend or settings.device or settings.last_failed or settings.shard
     whole = not named and only is None and not names_nodes(paths)
-    return Plan(loaded, tuple(environments), tuple(planned), len(everything), digest, whole, remark)
+    left_out = _left_out(loaded, everything, planned)
+    return Plan(loaded, tuple(environments), tuple(planned), len(everything), digest, whole, remark, left_out)
+
+
+def _left_out(
+    loaded: Loaded, everything: Sequence[Planned], planned: Sequence[Planned]
+) -> tuple[tuple[Variant, str], ...]:
+    kept = {history.key_of(each) for each in planned}
+    pairs = [
+        *((each.variant, each.environment.torch) for each in everything if history.key_of(each) not in kept),
+        *((variant, torch) for variant in loaded.left_out for torch in {each.environment.torch for each in everything}),
+    ]
+    return tuple(pair for pair in pairs if pair[0].ledger)
 
 
 def run(
@@ -228,6 +254,7 @@ def run(
     engine = open_engine(settings, planned, folder, home, fingerprints)
     code, interrupted = INTERNAL, False
     defect: Exception | None = None
+    session: Session | None = None
     try:
         yield from _announce(planned, settings, folder, argv, past)
         refuse_missing_code(engine, planned.planned, settings)
@@ -253,6 +280,7 @@ def run(
         engine.close()
     if interrupts.noted():
         code, interrupted = INTERRUPTED, True
+    yield from session.held.rest() if session is not None else ()
     yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)
     if defect is not None:
         raise defect
@@ -375,7 +403,8 @@ def _session(
         fingerprints=fingerprints if settings.loads_graphs() else {},
         sample=Sample(settings.seed, len(queue)),
     )
-    return Session(queue, engine, context, tick)
+    held = HeldPasses(() if settings.no_known else planned.planned, planned.left_out, finished.values())
+    return Session(queue, engine, context, tick, held)
 
 
 def _code(settings: RunSettings, planned: Plan, session: Session, past: Sequence[Event]) -> int:

@@ -92,6 +92,10 @@ class RunSettings:
         False, "--allow-python", "allow cases that bring Python of their own (module:)", kind="switch"
     )
     no_known: bool = _setting(False, "--no-known", "ignore the ledger: known failures are failures", kind="switch")
+    ledger: tuple[str, ...] = _setting(
+        (), "--ledger", "known failures in a file of their own (*.ledger.yaml), for any case",
+        kind="list", metavar="FILE",
+    )  # fmt: skip
     seed: int = _setting(
         0, "--seed", "of models, inputs and random operators, in cases without a seed of their own (default: 0)",
         kind="number", metavar="N", least=SEED[0], most=SEED[1],
@@ -267,7 +271,8 @@ class RunSettings:
         """Return these settings as words of a command line; without names those that a command for one variant
         repeats."""
         words: list[str] = []
-        for name in names or ("allow_python", "no_known", "seed", "values", "imports", "limit", "no_project"):
+        usual = ("allow_python", "no_known", "ledger", "seed", "values", "imports", "limit", "no_project")
+        for name in names or usual:
             value, flag = getattr(self, name), options()[name].flags.split()[-1]
             if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from runner import __version__, exit_codes
-from runner.cases.model import Case, Kernel, Literal, PythonModule
+from runner.cases.model import Case, Kernel, Literal, PythonModule, Variant
 from runner.cases.python_files import own_imports
 from runner.diagnostics import Span
 from runner.files import read_text
@@ -101,6 +101,12 @@ def plan_hash(planned: Sequence[Planned], *more: str) -> str:
     for number, line in enumerate(itertools.chain(lines, map(repr, more))):  # not joined: the lines may have gigabytes
         digest.update(f"{chr(10) if number else ''}{line}".encode(errors="surrogatepass"))
     return digest.hexdigest()[:16]
+
+
+def ledger_texts(variants: Iterable[Variant]) -> list[str]:
+    """Return what ledgers in files of their own say: beside the cases, whose content does not change with them."""
+    ledgers = {id(variant.ledger): variant.ledger for variant in variants if variant.ledger}
+    return sorted({repr(_plain(ledger)) for ledger in ledgers.values()})
 
 
 def _plain(value: Any) -> Any:

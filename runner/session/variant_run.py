@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.model import LAUNCH, Case, steps_of
+from runner.cases.model import LAUNCH, Case, Known, steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of
@@ -34,6 +34,7 @@ from runner.verdict.operators import (
 from runner.verdict.policy import (
     AS_USER,
     Verdict,
+    applying,
     as_user_note,
     counts_as_user,
     decide,
@@ -42,7 +43,7 @@ from runner.verdict.policy import (
     ranked,
     shows_sometimes,
 )
-from runner.verdict.signature import assess, worst_findings
+from runner.verdict.signature import assess, failure_signature, id_of, worst_findings
 from runner.verdict.stages import below, in_order, locate, stage_of
 
 NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
@@ -143,12 +144,31 @@ class _Attempt:
     def run(self) -> Steps[Verdict]:
         """Run the variant, and return the verdict that a fresh process confirms where the settings ask for that.
 
-        Where a value is wrong, the values of earlier steps are looked at, so that no later operator is blamed.
+        Where a value is wrong, the values of earlier steps are looked at, so that no later operator is blamed. An entry
+        that pins the signature, which names the operator, is asked after that.
         """
         verdict = yield from self._run()
-        if verdict.word == "FAIL" and self.findings and not self.is_stale(verdict):
+        if verdict.word not in CONFIRMED or not self.findings:
+            return verdict
+        is_asked = any(entry.signature for entry in self._entries())
+        if verdict.word == "FAIL" and (is_asked or not self.is_stale(verdict)):
             yield from self._find_operator()
-        return verdict
+        return self._decided(self._signature()) if is_asked else verdict
+
+    def _entries(self) -> list[Known]:
+        """Return the entries of the ledger that speak of this variant, where it counts."""
+        no_known = self.context.settings.no_known
+        return [] if no_known else applying(self.planned.variant, self.planned.environment.torch)
+
+    def _signature(self) -> tuple[str, str]:
+        """Return the names of the failure's signature."""
+        worst = worst_findings(self.findings)
+        text = failure_signature(worst, self.operator or named_part(self.planned.variant.case, worst))
+        return text, id_of(text)
+
+    def _decided(self, signature: Collection[str] = ()) -> Verdict:
+        known, torch = not self.context.settings.no_known, self.planned.environment.torch
+        return decide(self.planned.variant, torch, self.findings, self.doubt, known, signature)
 
     def _find_operator(self) -> Steps[None]:
         """Find at which operator the difference enters, if the worst finding is about a value of the chain."""
@@ -346,7 +366,7 @@ class _Attempt:
 
     def _may_waver(self) -> bool:
         """Return whether the ledger expects a failure of this variant now and then."""
-        return not self.context.settings.no_known and any(map(shows_sometimes, self.planned.variant.case.known))
+        return any(map(shows_sometimes, self._entries()))
 
     def _compare(self, main: Outcome) -> Steps[tuple[Outcome, str]]:
         """Hold fresh processes against the shared one: the last of them, and how it is flaky if it is."""
@@ -378,8 +398,8 @@ class _Attempt:
         flags = explained.candidates(
             self.findings, stage, self.source.text, variant.dtype, variant.config, main.record.drew_random
         )
-        known = variant.case.known and not self.context.settings.no_known
-        will_stand = self.context.settings.confirm and not (known or main.cached or machine_made(main) or self.as_user)
+        is_settled = self._entries() or main.cached or machine_made(main) or self.as_user
+        will_stand = self.context.settings.confirm and not is_settled
         users = self._user_jobs() if will_stand else []  # a run as a user need not wait for the stages
         answers = yield from self._outcomes(
             [
@@ -436,8 +456,7 @@ class _Attempt:
         if self.policies:
             self.notes += [f"{headline(f)}; passes under {', '.join(self.policies)}" for f in self.findings]
             self.findings = []
-        known = not self.context.settings.no_known
-        return decide(self.planned.variant, self.planned.environment.torch, self.findings, self.doubt, known)
+        return self._decided()
 
     def _expected_wavering(self) -> Verdict | None:
         """Return the verdict of a variant that fails in some processes alone, where the ledger expects each of its

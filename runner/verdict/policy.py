@@ -5,17 +5,22 @@ The row ``as-user`` of the ladder is the variant with torch's own settings. It h
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
 
 from runner.cases.model import THREADS, Known, Variant
+from runner.cases.operator_names import operators_like
 from runner.cases.patterns import matches_anywhere
+from runner.cases.suites import LEDGER
 from runner.cases.versions import matches
 from runner.contract.finding import Finding
 from runner.contract.job import Trust
 from runner.contract.oracles import CRASHES, gate_of, row_of
-from runner.diagnostics import Span
+from runner.diagnostics import Span, shown_path
 from runner.engine.messages import Outcome
 from runner.record.events import Word
 from runner.verdict.stages import contains
@@ -42,34 +47,49 @@ class Verdict:
 
 
 def decide(
-    variant: Variant, torch: str, findings: Sequence[Finding], trust: Trust | None, use_known: bool = True
+    variant: Variant,
+    torch: str,
+    findings: Sequence[Finding],
+    trust: Trust | None,
+    use_known: bool = True,
+    signature: Collection[str] = (),
 ) -> Verdict:
     """The verdict of a variant under one torch.
 
     ``findings`` carry their stages. ``trust`` is the worker's doubt (FLAKY, VACUOUS, INVALID, SKIP with a reason), if
-    any. Order: an invalid case says nothing about a compiler; then findings against the ledger; then doubt; then an
-    entry that did not come true.
+    any. ``signature`` has the names of the failure's, where these are known. Order: an invalid case says nothing about
+    a compiler; then findings against the ledger; then doubt; then an entry of the case that did not come true. Of a
+    ledger in a file of its own that shows only when all has run.
     """
     doubt = trust and trust.verdict
     assert doubt != "BROKEN", "a harness that failed says nothing about a variant"
     if trust and doubt and doubt in ("INVALID", "SKIP"):
         return Verdict(doubt, trust.reason)
-    entries = [k for k in variant.case.known if applies(k, variant, torch)] if use_known else []
+    entries = applying(variant, torch) if use_known else []
     if findings:
-        answer = answering(entries, findings)
+        answer = answering(entries, findings, signature)
         if answer is not None:
             return _used(answer, "XFAIL", answer.reason or answer.issue or "")
-        first = ranked(unexplained(entries, findings))[0]
+        first = ranked(unexplained(entries, findings, signature))[0]
         word: Word = "ERROR" if is_crash(first) else "FAIL"
         if entries:
             return _used(entries[0], word, f"{headline(first)}; the ledger expects {_signature(entries[0])}")
         return Verdict(word, headline(first))
     if trust and doubt:
         return Verdict(doubt, trust.reason)
-    certain = [entry for entry in entries if not shows_sometimes(entry)]
-    if certain:
-        return _used(certain[0], "XPASS", f"passes, and the ledger says it fails: {_signature(certain[0])}")
-    return Verdict("PASS")
+    own = {id(entry) for entry in variant.case.known}
+    certain = [entry for entry in entries if id(entry) in own and not shows_sometimes(entry)]
+    return surprise(certain[0]) if certain else Verdict("PASS")
+
+
+def surprise(entry: Known) -> Verdict:
+    """Return the verdict of a pass where an entry expects a failure."""
+    return _used(entry, "XPASS", f"passes, and the ledger says it fails: {_signature(entry)}")
+
+
+def applying(variant: Variant, torch: str) -> list[Known]:
+    """Return the entries that speak of a variant under a torch, in order."""
+    return [entry for entry in variant.known if applies(entry, variant, torch)]
 
 
 def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Finding]]) -> Verdict | None:
@@ -78,26 +98,45 @@ def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Findin
     ``runs`` are the findings, with their stages, of each process that failed. None means that no entry expects one of
     them.
     """
-    entries = [k for k in variant.case.known if shows_sometimes(k) and applies(k, variant, torch)]
+    entries = [entry for entry in applying(variant, torch) if shows_sometimes(entry)]
     answers = [answering(entries, findings) for findings in runs]
     if not answers or answers[0] is None or None in answers:
         return None
     return _used(answers[0], "XFAIL", answers[0].reason or answers[0].issue or "")
 
 
-def answering(entries: Sequence[Known], findings: Sequence[Finding]) -> Known | None:
+def answering(entries: Sequence[Known], findings: Sequence[Finding], signature: Collection[str] = ()) -> Known | None:
     """Return the first of the entries that explains one of the findings.
 
     None if a finding is left unexplained: a second failure is not known.
     """
-    if unexplained(entries, findings):
+    if unexplained(entries, findings, signature):
         return None
-    return next((entry for entry in entries if any(explains(entry, f) for f in findings)), None)
+    return next((entry for entry in entries if any(explains(entry, f, signature) for f in findings)), None)
 
 
-def unexplained(entries: Sequence[Known], findings: Sequence[Finding]) -> list[Finding]:
+def unexplained(
+    entries: Sequence[Known], findings: Sequence[Finding], signature: Collection[str] = ()
+) -> list[Finding]:
     """The findings that none of the entries explains."""
-    return [finding for finding in findings if not any(explains(entry, finding) for entry in entries)]
+    return [finding for finding in findings if not any(explains(entry, finding, signature) for entry in entries)]
+
+
+def effects(
+    entries: Sequence[Known], findings: Sequence[Finding], signature: Collection[str] = ()
+) -> Iterator[tuple[Known, str]]:
+    """Yield each of the entries that speak of a failure, with what it met.
+
+    That is ``matched``, ``otherwise`` or ``shadowed`` by an entry before it. A failure that they do not explain counts
+    against the first, as in ``decide``.
+    """
+    if answering(entries, findings, signature) is None:
+        for entry in entries:
+            yield entry, "otherwise" if entry is entries[0] else "shadowed"
+        return
+    for entry in entries:
+        yield entry, "matched" if any(explains(entry, each, signature) for each in findings) else "shadowed"
+        findings = unexplained([entry], findings, signature)
 
 
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
@@ -131,7 +170,23 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
         and all(name in variant.params and variant.params[name] == value for name, value in entry.params.items())
         and (entry.stage is None or contains(variant.backend.backend, entry.stage))
         and matches(entry.torch, torch)
+        and speaks_of(entry, variant)
     )
+
+
+def speaks_of(entry: Known, variant: Variant) -> bool:
+    """Whether an entry may speak of the variant's case, by ``case`` and ``operators``."""
+    return (not entry.case or _names(entry.case, variant.case.name, variant.case_id)) and (
+        not entry.operators or next(operators_like(variant.case, entry.operators), None) is not None
+    )
+
+
+@lru_cache(10_000)
+def _names(patterns: tuple[str, ...], name: str, full: str) -> bool:
+    """Whether one of the patterns is that of a case's name, or of ``FILE::NAME`` with any folders before it."""
+    plain = "|".join(translate(pattern) for pattern in patterns if "::" not in pattern)
+    whole = "|".join(f"(?:.*/)?{translate(pattern)}" for pattern in patterns if "::" in pattern)
+    return bool((plain and re.match(plain, name)) or (whole and re.match(whole, full)))
 
 
 def shows_sometimes(entry: Known) -> bool:
@@ -139,14 +194,16 @@ def shows_sometimes(entry: Known) -> bool:
     return entry.sometimes or entry.choice is not None
 
 
-def explains(entry: Known, finding: Finding) -> bool:
-    """Whether a finding has the signature that an entry pins: stage, oracle, exception, a benchmark's choice."""
+def explains(entry: Known, finding: Finding, signature: Collection[str] = ()) -> bool:
+    """Whether a finding is what an entry pins: stage, oracle, exception, a benchmark's choice, and the failure's
+    signature, which has these names."""
     error = finding.error or {}
     lines = [*(error.get("chain") or ()), f"{error.get('type', '')}: {error.get('message', '')}", finding.message]
     return (
         (entry.stage is None or finding.stage == entry.stage)
         and (not entry.oracle or finding.oracle in entry.oracle)
         and (entry.choice is None or finding.choice == entry.choice)
+        and (entry.signature is None or entry.signature in signature)
         and (entry.error is None or matches_anywhere(entry.error, "\n".join(lines)[:_SEARCHED]))
     )
 
@@ -159,8 +216,10 @@ def _signature(entry: Known) -> str:
     parts = [" or ".join(entry.oracle) or "a failure"]
     parts += [f"at stage {entry.stage}"] if entry.stage else []
     parts += [f"with {entry.error}"] if entry.error else []
+    parts += [f"as {entry.signature!r}"] if entry.signature else []
     parts += [f"by a benchmark ({entry.choice})"] if entry.choice else []
-    parts += [f"(line {entry.span.line})"]
+    file = f"{shown_path(entry.span.file)}:" if entry.span.file.endswith(LEDGER) else "line "
+    parts += [f"({file}{entry.span.line})"]
     return " ".join(parts)
 
 

@@ -108,8 +108,13 @@ def result_signature(event: VariantFinished) -> str:
     findings.
     """
     if event.findings and event.verdict in ("FAIL", "ERROR", "XFAIL"):
-        return _of_finding(worst_findings(event.findings)[0], event.operator)
+        return failure_signature(event.findings, event.operator)
     return f"{event.verdict}: {_general(event.reason)}" if event.verdict in RED else ""
+
+
+def failure_signature(findings: Sequence[Finding], operator: str) -> str:
+    """Return the signature of a failure by its findings, of which there is one at least."""
+    return _of_finding(worst_findings(findings)[0], operator)
 
 
 def id_of(signature: str) -> str:

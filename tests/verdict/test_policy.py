@@ -66,6 +66,37 @@ def test_an_entry_applies_when_all_that_it_names_matches(
 
 
 @pytest.mark.parametrize(
+    ("selectors", "applying"),
+    [
+        ({"case": ("a",)}, True),
+        ({"case": ("b", "?")}, True),
+        ({"case": ("A", "a*b", "")}, False),
+        ({"case": ("a.spec.yaml::*",)}, True),
+        ({"case": ("*::a",)}, True),
+        ({"case": ("spec.yaml::a",)}, False),  # whole names of folders and files alone
+        ({"case": ("b.spec.yaml::a",)}, False),
+        ({"operators": ("F.relu",)}, True),
+        ({"operators": ("aten.rel*",)}, True),
+        ({"operators": ("F.gelu", "nn.ReLU")}, True),
+        ({"operators": ("F.gelu",)}, False),
+        ({"operators": ("F.relu",), "case": ("b",)}, False),
+    ],
+)
+def test_an_entry_may_select_cases_by_name_and_by_operators(
+    variant: Variant, selectors: dict[str, Any], applying: bool
+) -> None:
+    assert applies(known(**selectors), variant, "2.13.0") is applying
+
+
+def test_an_entry_may_pin_the_signature_of_the_whole_failure() -> None:
+    entry = known(oracle=("value",), signature="value of F.relu")
+    assert explains(entry, finding("value"), ("value of F.relu", "1a2b3c4d"))
+    assert not explains(entry, finding("value"), ("value of F.gelu", "1a2b3c4d"))
+    assert not explains(entry, finding("value"))
+    assert explains(known(signature="1a2b3c4d"), finding("stride"), ("value of F.relu", "1a2b3c4d"))
+
+
+@pytest.mark.parametrize(
     ("torch", "version", "applying"),
     [
         ("<=2.6", "2.6.0", True),

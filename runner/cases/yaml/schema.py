@@ -36,7 +36,9 @@ from runner.files import shipped
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
-NAMES = ("spec", "suite", "definitions")
+KINDS = ("spec", "suite", "ledger")
+"""Kinds of YAML files."""
+NAMES = (*KINDS, "definitions")
 """Schemas of the YAML format."""
 _ALONE = ("events", "project")
 """Schemas of a run's log and of project files, which share nothing with them."""
@@ -54,8 +56,8 @@ def validate(
     limits: Limits | None = None,
     any_device: bool = False,
 ) -> tuple[list[Diagnostic], set[int | None]]:
-    """Return what a schema refuses in ``node``, a whole ``"spec"``, ``"suite"`` or ``"project"`` file, sorted by
-    place, and the numbers of the refused cases.
+    """Return what a schema refuses in ``node``, a whole file of one of the ``KINDS`` or ``"project"``, sorted by place,
+    and the numbers of the refused cases.
 
     Among the numbers is None where something outside of the cases is refused, or where not all was looked at: then no
     part of the file may be used.
@@ -63,8 +65,8 @@ def validate(
     ``text_lines`` are the file's lines, for the carets; left out, they are read from the file. ``any_device`` takes
     devices that torch does not name. Raises ValueError for another ``kind``.
     """
-    if kind not in ("spec", "suite", "project"):
-        raise ValueError(f"there is no kind of file {kind!r}: spec, suite or project")
+    if kind not in (*KINDS, "project"):
+        raise ValueError(f"there is no kind of file {kind!r}: {', '.join(KINDS)}, project")
     limit = (limits or Limits()).diagnostics
     by_place: dict[tuple[str, int, int, str], tuple[int, Diagnostic]] = {}
     refused: set[int | None] = set()

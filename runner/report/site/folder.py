@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -259,17 +259,9 @@ def review_ledger(events: Sequence[Event], declared: Declared) -> list[Entry]:
 
     The log may come from another folder, so its files are looked for here. Without files there is no entry.
     """
-    if not any(variant.case.known for variant in declared.every):
+    if not any(variant.known for variant in declared.every):
         return []
-    files: dict[tuple[str, str], str] = {}  # many variants are of few files
-    here: list[Event] = []
-    for event in events:
-        if isinstance(event, VariantPlanned | VariantFinished):
-            key = event.file, event.case.partition("::")[0]
-            files[key] = files[key] if key in files else declared.local(event.file, event)
-            event = replace(event, file=files[key])
-        here.append(event)
-    return review(declared.every, read_run(declared.every, here))
+    return review(declared.every, read_run(declared.every, declared.localized(events)))
 
 
 def ledger_parts(results: Results, entries: Sequence[Entry], declared: Declared, most: int) -> dict[str, Any]:

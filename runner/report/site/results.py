@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runner.builder.source import build
 from runner.cases.limits import Limits
@@ -173,6 +173,18 @@ class Declared:
     def local(self, file: str, event: VariantFinished | VariantPlanned) -> str:
         """Return where a file that a variant's event names lies on this machine; empty if it is not here."""
         return local_file(file, event.case.partition("::")[0] if file == event.file else "", self.roots)
+
+    def localized(self, events: Iterable[Event]) -> list[Event]:
+        """Return the events of a run with the files of variants as they lie on this machine."""
+        files: dict[tuple[str, str], str] = {}  # many variants are of few files
+        here: list[Event] = []
+        for event in events:
+            if isinstance(event, VariantPlanned | VariantFinished):
+                key = event.file, event.case.partition("::")[0]
+                files[key] = files[key] if key in files else self.local(event.file, event)
+                event = replace(event, file=files[key])
+            here.append(event)
+        return here
 
     def _variant(self, event: VariantFinished) -> Variant | None:
         return self.variants.get((self.local(event.file, event), _tail(event.label)))

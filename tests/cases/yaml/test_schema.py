@@ -17,7 +17,7 @@ import pytest
 from runner.cases import model
 from runner.cases.limits import Limits
 from runner.cases.yaml.reader import load
-from runner.cases.yaml.schema import NAMES, load_schema, schema_path, schema_text, validate
+from runner.cases.yaml.schema import KINDS, NAMES, load_schema, schema_path, schema_text, validate
 from runner.cases.yaml.values import split_lines
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -237,7 +237,7 @@ def test_the_line_is_read_from_the_file(tmp_path: Path) -> None:
 def test_another_kind_is_refused() -> None:
     node, _ = load("x.yaml", "{}")
     assert node is not None
-    with pytest.raises(ValueError, match="spec, suite or project"):
+    with pytest.raises(ValueError, match="spec, suite, ledger, project"):
         validate(node, "spce")
 
 
@@ -343,10 +343,10 @@ def test_every_example_of_the_format_fits() -> None:
         assert node is not None
         data = node.plain()
         assert isinstance(data, dict)
-        kind = "suite" if "suite" in data else "spec"
+        kind = "suite" if "suite" in data else "spec" if "cases" in data else "ledger"
         kinds.add(kind)
         assert errors(block, kind) == [], block
-    assert kinds == {"spec", "suite"}
+    assert kinds == {*KINDS}
 
 
 # --- the schemas themselves --------------------------------------------------------------------------
@@ -469,7 +469,7 @@ def test_vocabularies_agree() -> None:
 
 
 def test_unknown_schema() -> None:
-    with pytest.raises(ValueError, match="spec, suite, definitions"):
+    with pytest.raises(ValueError, match="spec, suite, ledger, definitions"):
         load_schema("../pyproject")
 
 
