@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from runner import console, exit_codes
-from runner.cli.arguments import PATHS, argument, command, defaults, one_of, settings_of
+from runner import console, exit_codes, quote
+from runner.cases.suites import DRAFT, LEDGER
+from runner.cli import outputs
+from runner.cli.arguments import PATHS, argument, command, defaults, one_of, setting, settings_of
 from runner.cli.variants import load_variants, refuse
 from runner.diagnostics import shown_path
+from runner.ledger.draft import draft_entries, with_entries
+from runner.ledger.edit import Unfit
 from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import FOLDER, read_events
@@ -64,6 +69,7 @@ def _totals(entries: Sequence[Entry], judged: bool) -> str:
     "Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale.",
     *PATHS,
     defaults(allow_python=True),
+    setting("ledger"),
     one_of(
         argument(
             "--run", metavar="RUN", help="a run's folder, its events.jsonl, or latest (the default, if there is one)"
@@ -72,15 +78,23 @@ def _totals(entries: Sequence[Entry], judged: bool) -> str:
     ),
     argument("--add", action="store_true", help="with --update: entries for failures that have none"),
     argument("--dry-run", action="store_true", help="with --update: print the diff and write nothing"),
+    argument(
+        "--write",
+        metavar="FILE",
+        help="draft a ledger in a file of its own, from the failures of the run that no entry explains; entries that "
+        "are there stay",
+    ),
 )
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries by state; with ``--update`` rewrite them from a run instead."""
     if (arguments.add or arguments.dry_run) and not arguments.update:
         raise exit_codes.UsageError("--add and --dry-run go with --update RUN")
-    loaded = load_variants(arguments)
     chosen = (
         arguments.update or arguments.run or ("latest" if Path(FOLDER, "latest", "events.jsonl").is_file() else None)
     )
+    if arguments.write:
+        return _write_draft(arguments, chosen)
+    loaded = load_variants(arguments)
     past = read_run(loaded.variants, read_events(chosen)) if chosen else None
     entries = review(loaded.variants, past)
     notes: list[str] = []  # what somebody is to do by hand
@@ -106,3 +120,30 @@ def run(arguments: argparse.Namespace) -> int:
     if not entries and not arguments.update:
         raise exit_codes.UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
     return exit_codes.FAILED if notes or any(e.state in RED_STATES for e in entries) else exit_codes.OK
+
+
+def _write_draft(arguments: argparse.Namespace, chosen: str | None) -> int:
+    """Write a ledger from what a run shows, beside the entries that are there; their reasons are left to a person."""
+    path: str = arguments.write
+    if arguments.update or chosen is None:
+        raise exit_codes.UsageError("--write FILE drafts from --run RUN, else from the latest run of this folder")
+    if not path.endswith(LEDGER):
+        raise exit_codes.UsageError(f"--write {path}: ledgers end in {LEDGER}")
+    is_there = os.path.lexists(path)
+    arguments.ledger += [path] if is_there else []
+    loaded = load_variants(arguments, drafts=True)
+    if loaded.errors:
+        return refuse(loaded.errors)
+    entries = draft_entries(read_run(loaded.variants, read_events(chosen)))
+    if not entries:
+        console.message("runner: nothing to write: an entry explains each failure of this run")
+        return exit_codes.OK
+    try:
+        text = with_entries(path if is_there else "", entries, loaded.variants)
+    except Unfit as error:
+        raise exit_codes.UsageError(f"--write {path}: {error}") from None
+    outputs.write("--write", path, text)
+    check = quote.shell_words(["runner", "validate", quote.operand(path)])
+    console.message(f"runner: {plural(len(entries), 'entry', 'entries')} drafted in {in_line(path)}: write the reasons")
+    console.message(f"in place of {DRAFT}; {check} says what is left")
+    return exit_codes.OK
