@@ -243,6 +243,7 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
         help="the folder of an earlier hunt, or spec files with a ledger beside the shipped one: what they know is "
         "not new; repeat for several",
     ),
+    setting("ledger"),
     argument("--profile", choices=[*PROFILES], default="wide", help=PROFILE_HELP),
     argument("--ops", default="", metavar="PATTERN", help="as of runner generate"),
     argument("--depth", type=depth, metavar="A..B", help="as of runner generate"),
@@ -289,7 +290,9 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     settings = settings_for(settings_of(arguments))
     if len(settings.python) > 1:
         raise exit_codes.UsageError("--python: one Python draws and runs the cases")
-    ledger = read_ledger([SHIPPED, *(path for path in arguments.known if path not in hunts)], settings.limits())
+    ledger = read_ledger(
+        [SHIPPED, *(path for path in arguments.known if path not in hunts)], settings.limits(), arguments.ledger
+    )
     parents = named_parents(arguments.mutate, settings.limits(), settings.allow_python) if arguments.mutate else ()
     folder = _folder(arguments.output)
     progress = Progress()

@@ -19,7 +19,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -40,7 +40,7 @@ from runner.files import naming, open_regular, read_bytes, replace_text, shipped
 from runner.generate.generator import Request
 from runner.record.journal import lines, parse_line
 from runner.record.store import is_locked
-from runner.session.collect import read_cases
+from runner.session.collect import read_cases, read_ledgers
 from runner.text import draw_table, duration, one_line, plural
 from runner.verdict.policy import applies, explains
 
@@ -602,20 +602,34 @@ def _size(group: Group) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The entries of the shipped specs and of all files that ``--known`` names, each with the operators of its case."""
+    """The entries of the shipped specs and of all files that ``--known`` names, each with the operators of its case.
 
-    entries: tuple[tuple[LedgerEntry, frozenset[str]], ...] = ()
+    Those of ``--ledger`` name operators themselves, if any.
+    """
 
-    def explain(self, variant: Variant, torch: str, findings: Sequence[Finding], reduced: bool = False) -> str:
+    entries: tuple[tuple[LedgerEntry, frozenset[str] | None], ...] = ()
+
+    def explain(
+        self,
+        variant: Variant,
+        torch: str,
+        findings: Sequence[Finding],
+        reduced: bool = False,
+        signature: Collection[str] = (),
+    ) -> str:
         """Return the place of an entry that explains one of the findings; empty without one.
 
         The case has all operators of the entry's. One that is not reduced may fail for another reason, so there the
-        entry must name an exception. A reduced one must have no operator besides.
+        entry must name an exception, or the signature, of which these are the names. A reduced one must have no
+        operator besides.
         """
         operators = operators_of(variant.case.chain)
         for entry, own in self.entries:
-            agree = operators == own if reduced else entry.error and own <= operators
-            if own and agree and applies(entry, variant, torch) and any(explains(entry, each) for each in findings):
+            pinned = entry.error or entry.signature
+            agree = reduced or pinned if own is None else operators == own if reduced else pinned and own <= operators
+            if own == frozenset() or not agree or not applies(entry, variant, torch):
+                continue
+            if any(explains(entry, each, signature) for each in findings):
                 return f"{shown_path(entry.span.file)}:{entry.span.line}"
         return ""
 
@@ -642,8 +656,9 @@ def known_groups(paths: Sequence[str]) -> dict[str, str]:
     return places
 
 
-def read_ledger(paths: Sequence[str], limits: Limits) -> Ledger:
-    """Return the ledgers of spec files and folders of them. ``SHIPPED`` has the one of the package.
+def read_ledger(paths: Sequence[str], limits: Limits, files: Sequence[str] = ()) -> Ledger:
+    """Return the ledgers of spec files and folders of them, and of ``files`` of entries alone. ``SHIPPED`` has the one
+    of the package.
 
     Raises:
         UsageError: a path names none.
@@ -654,7 +669,7 @@ def read_ledger(paths: Sequence[str], limits: Limits) -> Ledger:
         for known in case.known:  # a suite with defaults has copies of a case
             place = known.span.file, known.span.line, known.span.column
             entries.setdefault(place, (known, operators_of(case.chain)))
-    return Ledger(tuple(entries.values()))
+    return Ledger((*entries.values(), *((known, None) for known in read_ledgers(files, limits))))
 
 
 def is_hunt(path: str) -> bool:

@@ -314,7 +314,9 @@ class Rounds(contextlib.AbstractContextManager["Rounds"]):
         reds: list[Red] = []
         for event in events:
             variant, number = variants[event.id], numbers[event.id]
-            known = self.ledger.explain(variant, self._torch, event.findings) if event.verdict in FAILURES else ""
+            names = (event.signature, event.signature_id)
+            is_failure = event.verdict in FAILURES
+            known = self.ledger.explain(variant, self._torch, event.findings, signature=names) if is_failure else ""
             red = _red_of(event, f"rounds/{path.name}", number, known)
             is_there = has_group(red.signature_id) or any(each.signature_id == red.signature_id for each in reds)
             if not (known or is_there):
@@ -392,7 +394,7 @@ def settings_for(settings: RunSettings) -> RunSettings:
 
     No graph is stored, because every case is new.
     """
-    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False, recompile=True)
+    return replace(settings, seed=0, budget=None, shard=None, coverage_lines=False, recompile=True, ledger=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +466,7 @@ def reduce_group(
         after=reduced.size_after.operators,
         elements=reduced.size_after.elements,
         complete=reduced.complete,
-        known=ledger.explain(reduced.variant, torch, findings, reduced=True),
+        known=ledger.explain(reduced.variant, torch, findings, True, (group.id, group.first.signature)),
         case=id_of(json.dumps(data, sort_keys=True, default=str)),
     )
 

@@ -213,6 +213,21 @@ def test_an_entry_with_an_exception_explains_a_case_that_holds_its_operators(tmp
     assert ledger.explain(relu_variant, "2.13.0", [CRASH]) == ""
 
 
+def test_a_ledger_of_its_own_file_names_operators_itself(tmp_path: Path) -> None:
+    text = """
+        known:
+          - {operators: [F.relu], oracle: [value], reason: r}
+          - {signature: value of F.relu, dtype: float32, reason: r}
+        """
+    path = written(tmp_path, text, "acme.ledger.yaml")
+    ledger = groups.read_ledger([], Limits(), [str(path)])
+    [variant] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
+    assert ledger.explain(variant, "2.13.0", [finding()], reduced=True).endswith("acme.ledger.yaml:2")
+    assert ledger.explain(variant, "2.13.0", [finding()]) == "", "as drawn it may fail for another reason"
+    names = ("value of F.relu", "1a2b3c4d")
+    assert ledger.explain(variant, "2.13.0", [finding()], signature=names).endswith("acme.ledger.yaml:3")
+
+
 def test_an_entry_about_values_explains_only_a_reduced_case_of_the_same_operators(tmp_path: Path) -> None:
     ledger = groups.read_ledger([str(written(tmp_path, LEDGER))], Limits())
     [variant] = loaded(written(tmp_path, DRAWN, "b.spec.yaml")).variants
