@@ -17,16 +17,18 @@ from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli import outputs
-from runner.cli.arguments import DETAIL, JSON, OUTPUTS, argument, command, junit
+from runner.cli.arguments import DETAIL, JSON, OUTPUTS, argument, command, junit, setting, settings_of
 from runner.files import replace_text
 from runner.record.events import RunFinished
 from runner.record.journal import Journal, Weight
 from runner.record.store import Log, journal_of, make_latest, new_folder, read_log, started_of
 from runner.report import difference, past_verdicts
 from runner.report import score as scores
+from runner.report.excused import with_ledger
 from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter, colour_of, modes
+from runner.session.collect import read_ledgers
 from runner.session.shards import check_stamps, merge
 from runner.text import one_line, plural
 
@@ -279,7 +281,8 @@ examples:
   runner score old/ new/ --markdown score.md           two runs beside each other
 
 conformance   passes of what was judged
-weighed       the same, where a failure keeps the credit of its severity
+weighed       the same, where a failure keeps a part of a pass: a wrong result
+              nothing, since a wrong number that nobody notices harms most
 claim         what the backend claims of all variants
 overall       passes of what was judged or is not claimed
 
@@ -299,6 +302,7 @@ exit codes: 0 there is a score, 3 internal error, 4 bad arguments or files,
     ),
     argument("second", metavar="RUN2", nargs="?", help="another run, whose backends stand beside those of the first"),
     argument("--backend", metavar="NAME", action="append", default=[], help="only this backend (may be repeated)"),
+    setting("ledger", help="count the failures that this ledger (*.ledger.yaml) explains as known"),
     argument("--markdown", metavar="FILE", help="also as Markdown; - is standard output, and then nothing else"),
     JSON,
     argument("--svg", metavar="FILE", help="also as a picture with a badge for each backend"),
@@ -311,11 +315,12 @@ def run_score(arguments: argparse.Namespace) -> int:
         raise exit_codes.UsageError("both runs are one; name one, or two that differ")
     logs = [whole_log(run) for run in runs]
     outputs.check_of_logs(arguments, *logs)
-    result = scores.score([(str(log.path), log.events) for log in logs], arguments.backend)
+    entries = read_ledgers(arguments.ledger, settings_of(arguments).limits())
+    runs_read = [(str(log.path), with_ledger(log.events, entries)) for log in logs]
+    result = scores.score(runs_read, arguments.backend)
     if not any(column.total.judged for column in result.columns):
-        raise exit_codes.UsageError(
-            f"no variant was judged: {', '.join(run.log for run in result.runs)}", exit_codes.NOTHING
-        )
+        outcomes = scores.unjudged(runs_read, arguments.backend)
+        raise exit_codes.UsageError(f"no variant was judged, so there is no score: {outcomes}", exit_codes.NOTHING)
     forms = {
         "markdown": lambda: scores.render_markdown(result),
         "json": lambda: json.dumps(scores.to_dict(result), indent=2) + "\n",

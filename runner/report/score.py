@@ -59,6 +59,7 @@ OUTCOMES: Mapping[str, str] = {
 }
 """What becomes of a variant, with its meaning."""
 
+_REASONS = 2  # of an outcome that a message names
 _NAMED = 10  # backends of a log that a message names
 
 PASSED = ("PASS", "XPASS")
@@ -223,6 +224,24 @@ def score(logs: Sequence[tuple[str, Sequence[Event]]], backends: Collection[str]
     return Score(runs, columns)
 
 
+def unjudged(logs: Sequence[tuple[str, Sequence[Event]]], backends: Collection[str] = ()) -> str:
+    """Return what became of the variants of runs in which none was judged, with the most frequent reasons.
+
+    ``backends`` as of ``score``.
+    """
+    chosen = ((path, [e for e in variants_of(log) if not backends or e.backend in backends]) for path, log in logs)
+    return "; ".join(f"{path}: {_outcomes(events)}" for path, events in chosen)
+
+
+def _outcomes(events: Sequence[VariantPlanned | VariantFinished]) -> str:
+    parts = []
+    for outcome, members in grouped(events, outcome_of).items():
+        reasons = Counter(e.reason for e in members if isinstance(e, VariantFinished) and e.reason)
+        why = "; ".join(one_line(reason, 100) for reason, _ in reasons.most_common(_REASONS))
+        parts.append(f"{len(members)} {outcome}" + f" ({why})" * bool(why))
+    return ", ".join(parts) or "it has no variants"
+
+
 def outcome_of(event: VariantPlanned | VariantFinished) -> str:
     """Return what became of a variant."""
     if isinstance(event, VariantPlanned):
@@ -322,7 +341,9 @@ _SHARES: Mapping[str, Callable[[Tally], object]] = {
     "overall": lambda tally: tally.overall,
 }
 _MEANINGS = """\
-conformance: passes of what was judged; weighed: with the credit of failures, by severity; \
+conformance: passes of what was judged; \
+weighed: a failure keeps a part of a pass (a wrong result 0/7, a graph too many 6/7), \
+since a wrong number that nobody notices harms most; \
 claim: what the backend claims of all variants;
 overall: passes of what was judged or is not claimed. Shares are rounded down. \
 2/3 of 5: two of three pass, two more are not claimed.

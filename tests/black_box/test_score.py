@@ -84,7 +84,7 @@ def test_standard_output_holds_one_format(folder: Path) -> None:
         (("one.jsonl", "--svg", "none/a.svg"), 4, "there is no folder"),
         (("one.jsonl", "--markdown", "-", "--json", "-"), 4, "standard output holds one of them"),
         (("cut.jsonl",), 4, "was changed after it was written"),
-        (("skipped.jsonl",), 5, "no variant was judged"),
+        (("skipped.jsonl",), 5, "no variant was judged, so there is no score: skipped.jsonl: 1 SKIP (no GPU)"),
     ],
 )
 def test_what_has_no_score_is_refused(folder: Path, words: tuple[str, ...], code: int, message: str) -> None:
