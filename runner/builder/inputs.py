@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.builder.chain import ChainWriter, Line
 from runner.builder.names_and_values import Renderer, Scope
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import FLOATING, Input, Items, Literal, PythonModule, Value
-from runner.cases.python_files import Signature, read_forward
+from runner.cases.python_files import Signature, read_forward, read_function
 from runner.diagnostics import Span, nearest
 from runner.files import read_text
 from runner.quote import integer, literal, torch_name
@@ -297,6 +297,26 @@ class Arrangement:
     problems: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
+def called_function(module: PythonModule, names: Collection[str]) -> tuple[Signature | None, list[str]]:
+    """Return the function that is the model, with the parameters that inputs fill, and those that nothing fills.
+
+    A function is the model where an input of the same name fills a parameter without a default. Where ``args:`` fill
+    them all, the function makes the model. ``names`` are those of the inputs.
+    """
+    function = read_function(read_text(Path(module.file)), module.name)
+    given = {key for key, _ in module.args}
+    if function is None or function.required <= given:
+        return None, []
+    missing = [name for name in function.parameters if name in function.required - given - {*names}]
+    left = replace(
+        function,
+        positional=tuple(name for name in function.positional if name not in given),
+        keywords=tuple(name for name in function.keywords if name not in given),
+        required=function.required - given,
+    )
+    return left, missing
+
+
 def arrange(module: PythonModule | None, names: Sequence[str]) -> Arrangement:
     """Return how inputs of these names are passed: by name where ``forward`` of ``module`` has the name.
 
@@ -305,7 +325,8 @@ def arrange(module: PythonModule | None, names: Sequence[str]) -> Arrangement:
     """
     if module is None:
         return Arrangement(tuple(names), parameters=tuple(names))
-    forward = read_forward(read_text(Path(module.file)), module.name)
+    function, _ = called_function(module, names)
+    forward = function or read_forward(read_text(Path(module.file)), module.name)
     if forward is None or module.positional or not {*forward.positional, *forward.keywords}.intersection(names):
         parameters = forward.positional if forward is not None else ()
         return Arrangement(tuple(names), parameters=(*parameters[: len(names)], *names[len(parameters) :]))

@@ -20,7 +20,7 @@ from typing import Any
 from runner.builder.arguments import places_of_texts
 from runner.builder.callers import CallerWriter
 from runner.builder.chain import REORDER, ChainWriter, Line, Modules, functions_of, launcher, names_made, reference
-from runner.builder.inputs import Arrangement, TensorWriter, arrange
+from runner.builder.inputs import Arrangement, TensorWriter, arrange, called_function
 from runner.builder.names_and_values import Scope, call, python_name, temporary
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
@@ -36,6 +36,7 @@ from runner.cases.model import (
     Kernel,
     Literal,
     Output,
+    PythonModule,
     Ref,
     Value,
     Variant,
@@ -171,12 +172,44 @@ class _Builder:
         return [Line(line) for block in blocks for line in block.split("\n")]
 
     def _python_module(self) -> list[Line]:
-        assert self.case.module is not None
-        text = read_text(self.case.module.file)
+        module = self.case.module
+        assert module is not None
+        text = read_text(module.file)
         return [
-            *_lines_of(self.case.module.file, text),
+            *_lines_of(module.file, text),
             *([] if re.search(r"^import torch\b", text, re.MULTILINE) else [Line(""), Line("import torch")]),
+            *(Line(line, module.span) for line in self._function_model(module)),
         ]
+
+    def _function_model(self, module: PythonModule) -> list[str]:
+        """The class around a function that is the model itself."""
+        function, missing = called_function(module, [item.name for item in self.case.inputs])
+        if missing:
+            self.problems.error(
+                module.span,
+                f"{module.name} takes {', '.join(missing)}, which nothing gives",
+                "args: where the function makes the model; inputs of these names where it is the model",
+            )
+        if function is None:
+            return []
+        return [
+            "",
+            "",
+            f"class {self._function_class(module)}(torch.nn.Module):",
+            "    def forward(self, *args, **kwargs):",
+            f"        return {call(identifier(module.name), ['*args', '**kwargs'], self._module_arguments(module))}",
+        ]
+
+    def _function_class(self, module: PythonModule) -> str:
+        """The name of the class around the function, which the file does not use."""
+        text, name = read_text(module.file), "FunctionModel"
+        while name in text:
+            name += "_"
+        return name
+
+    def _module_arguments(self, module: PythonModule) -> list[tuple[str, str]]:
+        render = self._input_writer().render
+        return [(key, render.value(value)) for key, value in module.args]
 
     def _callers(self) -> CallerWriter:
         """The functions of what the caller does between the calls."""
@@ -288,10 +321,9 @@ class _Builder:
     def _make_model(self) -> list[Line]:
         case, dtype, construction = self.case, self._param_dtype(), "Model()"
         if case.module is not None:
-            render = self._input_writer().render
-            construction = call(
-                identifier(case.module.name), [], [(key, render.value(value)) for key, value in case.module.args]
-            )
+            function, _ = called_function(case.module, [item.name for item in case.inputs])
+            made = call(identifier(case.module.name), [], self._module_arguments(case.module))
+            construction = made if function is None else f"{self._function_class(case.module)}()"
         setup = [
             *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
             *([f"    model.to({torch_name(dtype)})"] if case.module and dtype in FLOATING else []),
@@ -306,7 +338,8 @@ class _Builder:
         blocks = [
             [f"def {name}():", f"    model = {made}", *setup, "    return model"] for name, made in models.items()
         ]
-        return [Line(line) for block in blocks for line in ("", "", *block)][2:]
+        span = case.module.span if case.module is not None else None
+        return [Line(line, span) for block in blocks for line in ("", "", *block)][2:]
 
     def _functions(
         self, stem: str, write: Callable[[Mapping[str, Any], Sequence[Input]], list[Line]]

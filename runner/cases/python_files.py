@@ -40,7 +40,8 @@ def resolve_python_file(node: YamlNode, file: str, problems: Problems) -> Path |
         elif not full.is_file():
             problems.error(node.span, f"{path!r} is no regular file")
         elif Path(file).resolve().parent not in full.parents:
-            problems.error(node.span, f"{path!r} lies outside this file's folder")
+            hint = "a spec file reaches its own folder and those below: one further up reaches both"
+            problems.error(node.span, f"{path!r} lies outside this file's folder", hint)
         elif full.stat().st_size > problems.limits.file_bytes:
             return problems.refuse(
                 None,
@@ -172,6 +173,22 @@ def read_forward(text: str, name: str) -> Signature | None:
 
 
 @functools.lru_cache(maxsize=256)
+def read_function(text: str, name: str) -> Signature | None:
+    """Return the parameters of a function at the top of a file.
+
+    None for a class, and where the file does not tell: the name is imported or made anew, a decorator may change the
+    parameters, or it is no Python.
+    """
+    try:
+        top = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # a run will say so
+        return None
+    functions = [node for node in top if isinstance(node, ast.FunctionDef) and node.name == name]
+    is_made_anew = any(name in assigned_names(node) for node in top) or len(functions) != 1
+    return None if is_made_anew or not _keeps_parameters(functions[0]) else _signature(functions[0])
+
+
+@functools.lru_cache(maxsize=256)
 def read_calls(text: str, name: str) -> tuple[str, ...]:
     """Return the functions and classes that one of a file calls, and those of the file that it uses, by full names.
 
@@ -224,9 +241,13 @@ _TRANSPARENT = frozenset({"no_grad", "enable_grad", "inference_mode", "disable",
 
 def _forward(node: ast.FunctionDef) -> Signature | None:
     signature = _signature(node)
-    if not signature.positional or not all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list):
+    if not signature.positional or not _keeps_parameters(node):
         return None
     return replace(signature, positional=signature.positional[1:], unnamed=max(0, signature.unnamed - 1))
+
+
+def _keeps_parameters(node: ast.FunctionDef) -> bool:
+    return all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list)
 
 
 def top_names(text: str) -> dict[str, int]:

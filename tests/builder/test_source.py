@@ -224,6 +224,43 @@ def test_the_dtype_of_parameters_casts_a_persons_own_module(built: Built, keys: 
     assert f"    model = Net()\n{line}    model.eval()\n" in source.text
 
 
+FUNCTIONS = """import torch
+def gated(x, w, scale=1.0): return torch.sigmoid(x @ w) * scale
+def build(width=3): return torch.nn.Linear(width, width)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "made", "called"),
+    [
+        ("gated}\ninputs: {w: [3, 3], x: [2, 3]}", "FunctionModel()", "gated(*args, **kwargs)"),
+        ("gated, args: {scale: 2.0}}\ninputs: {w: [3, 3], x: [2, 3]}", "FunctionModel()", "gated(*args, **kwargs, scale=2.0)"),
+        ("gated, args: {w: 2.0}}\ninputs: {x: [2, 3]}", "FunctionModel()", "gated(*args, **kwargs, w=2.0)"),
+        ("build}\ninputs: {width: [2, 3]}", "build()", ""),
+        ("build, args: {width: 4}}\ninputs: {x: [2, 4]}", "build(width=4)", ""),
+    ],
+)  # fmt: skip
+def test_a_function_makes_the_model_or_is_the_model(built: Built, keys: str, made: str, called: str) -> None:
+    built.write("m.py", FUNCTIONS)
+    text = built.source(f"module: {{file: m.py, name: {keys}")
+    assert f"    model = {made}\n" in text
+    assert (f"        return {called}\n" in text) if called else ("FunctionModel" not in text)
+    assert "    return [x, w]\n" in text or "w: [3, 3]" not in keys
+
+
+def test_a_parameter_that_nothing_gives_is_said(built: Built) -> None:
+    built.write("m.py", FUNCTIONS)
+    assert built.problems("module: {file: m.py, name: gated}\ninputs: {x: [2, 3]}") == [
+        "3:13: gated takes w, which nothing gives | "
+        "args: where the function makes the model; inputs of these names where it is the model"
+    ]
+
+
+def test_the_class_around_a_function_has_a_name_of_its_own(built: Built) -> None:
+    built.write("m.py", "class FunctionModel: ...\ndef f(x): return x\n")
+    assert "    model = FunctionModel_()\n" in built.source("module: {file: m.py, name: f}\ninputs: {x: [2]}")
+
+
 FORWARD = """import torch
 class Net(torch.nn.Module):
     def forward(self, ids, mask=None, *, labels=None): ...

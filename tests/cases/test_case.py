@@ -226,6 +226,9 @@ def test_a_module(files: Files) -> None:
     )
 
 
+FURTHER_UP = " | a spec file reaches its own folder and those below: one further up reaches both"
+
+
 def test_modules_that_cannot_be(files: Files) -> None:
     inside = files.folder / "inside"
     outer = files.write("outside.py", "class M: pass\n")
@@ -240,9 +243,9 @@ def test_modules_that_cannot_be(files: Files) -> None:
     assert module(inner, "folder.py") == ["3:20: 'folder.py' is no regular file"]
     assert module(inner, "pipe.py") == ["3:20: 'pipe.py' is no regular file"]
     assert module(inner, "dangling.py") == ["3:20: 'dangling.py' is a link to no file"]
-    assert module(inner, "../outside.py") == ["3:20: '../outside.py' lies outside this file's folder"]
-    assert module(inner, str(outer)) == [f"3:20: {str(outer)!r} lies outside this file's folder"]
-    assert module(inner, "link.py") == ["3:20: 'link.py' lies outside this file's folder"]
+    assert module(inner, "../outside.py") == ["3:20: '../outside.py' lies outside this file's folder" + FURTHER_UP]
+    assert module(inner, str(outer)) == [f"3:20: {str(outer)!r} lies outside this file's folder" + FURTHER_UP]
+    assert module(inner, "link.py") == ["3:20: 'link.py' lies outside this file's folder" + FURTHER_UP]
     assert module(inner, "bytes.py")[0].startswith("3:20: 'bytes.py' cannot be read: 'utf-8' codec")
     assert module(inner, '"a\\0.py"')[0].startswith("3:20: 'a\\x00.py' cannot be read: ")
     assert module(inner, "m.txt")[0].startswith("3:20: expected a Python file")
