@@ -28,7 +28,7 @@ from runner.report.excused import with_ledger
 from runner.report.handlers import Options, Reports
 from runner.report.junit import render as render_junit
 from runner.report.terminal import Reporter, colour_of, modes
-from runner.session.collect import read_ledgers
+from runner.session.ledgers import read_ledgers
 from runner.session.shards import check_stamps, merge
 from runner.text import one_line, plural
 

@@ -40,7 +40,8 @@ from runner.files import naming, open_regular, read_bytes, replace_text, shipped
 from runner.generate.generator import Request
 from runner.record.journal import lines, parse_line
 from runner.record.store import is_locked
-from runner.session.collect import read_cases, read_ledgers
+from runner.session.collect import read_cases
+from runner.session.ledgers import read_ledgers
 from runner.text import draw_table, duration, one_line, plural
 from runner.verdict.policy import applies, explains
 

@@ -20,16 +20,17 @@ from pathlib import Path
 from runner.builder.source import check
 from runner.cases.expand import Predicate, SelectError, expand, parse_selection, values_of
 from runner.cases.limits import Limits
-from runner.cases.model import DEVICES, Backend, Case, Known, Suite, Tolerance, Variant
+from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
 from runner.cases.operator_names import operators_of
 from runner.cases.problems import limited
-from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader, Walk, discover
+from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader, discover
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.files import read_text
 from runner.record.store import latest_options, latest_suites
+from runner.session.ledgers import ledgers_of, with_ledgers
 from runner.session.settings import RunSettings
 from runner.text import plural
 
@@ -405,23 +406,6 @@ def read_cases(paths: Sequence[str], limits: Limits, source: str) -> list[Case]:
     return [case for suite in suites for case in suite.cases]
 
 
-def read_ledgers(paths: Sequence[str], limits: Limits) -> list[Known]:
-    """Return the entries of ledgers in files of their own.
-
-    Raises:
-        UsageError: a path names no ledger.
-        InputError: a file is wrong.
-    """
-    reader = Reader(limits, any_device=True)
-    try:
-        entries = [entry for path in dict.fromkeys(paths) for entry in reader.ledger(path)]
-    except PathError as error:
-        raise UsageError(f"--ledger {error}") from None
-    if any(problem.severity == "error" for problem in reader.problems):
-        raise InputError(reader.problems)
-    return entries
-
-
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """Suites, their variants, and what is wrong. With errors among the diagnostics the variants are those beside them.
@@ -548,7 +532,7 @@ def load(
     lines_of = functools.lru_cache(maxsize=4)(_lines)  # cases come file by file
     reader = Reader(limits, any_device=any_device, drafts=drafts)
     files, nodes = split_paths([path for path in paths if not (everything and path.endswith(LEDGER))])
-    named_ledgers = dict.fromkeys([*ledgers, *(_ledgers_of(paths) if everything else ())])
+    named_ledgers = dict.fromkeys([*ledgers, *(ledgers_of(paths) if everything else ())])
     typed = [entry for path in named_ledgers for entry in reader.ledger(path)]
     suites = reader.files(files) if everything else reader.suites(files)
     diagnostics = list(reader.problems)
@@ -581,33 +565,12 @@ def load(
     remarks = tuple(f"{shown_path(d.span.file)}:{d.span.line}: select: {d.message}" for d in selecting)
     left_out: tuple[Variant, ...] = ()
     if typed or any(suite.ledger for suite in suites):
-        good = _with_ledgers(good, typed, suites)
+        good = with_ledgers(good, typed, suites)
         ids = {variant.id for variant in good}
-        left_out = _with_ledgers([v for v in expanded if v.id not in ids and id(v.case) not in bad], typed, suites)
+        left_out = with_ledgers([v for v in expanded if v.id not in ids and id(v.case) not in bad], typed, suites)
     silent = {id(case) for _, case in asking} - {id(case) for case in blamed}
     entries = len(typed) if named_ledgers else None
     return Loaded(tuple(suites), good, tuple(limited(diagnostics, limits)), remarks, len(silent), left_out, entries)
-
-
-def _ledgers_of(paths: Sequence[str]) -> list[str]:
-    """Return the ledgers among what is to be validated: those that are named, and those in folders."""
-    folders = [Path(path) for path in paths if os.path.isdir(path)]
-    files = [str(file) for folder in folders for file in Walk().below(folder, (LEDGER,))]
-    return [path for path in paths if path.endswith(LEDGER)] + files
-
-
-def _with_ledgers(variants: Sequence[Variant], typed: Sequence[Known], suites: Sequence[Suite]) -> tuple[Variant, ...]:
-    """Return the variants with the entries of ledgers in files of their own.
-
-    What is ``typed`` speaks of each variant. A suite's ledger speaks of its own, and of the backends that it lists.
-    """
-
-    @functools.cache
-    def entries(names: tuple[str, ...], backend: int) -> tuple[Known, ...]:
-        own = (s for s in suites if s.name in names or any(id(b) == backend and b.span for b in s.backends))
-        return tuple({id(entry): entry for entry in itertools.chain(typed, *(s.ledger for s in own))}.values())
-
-    return tuple(replace(v, ledger=entries(v.suites, id(v.backend))) for v in variants)
 
 
 def _python(cases: Sequence[Case], lines_of: Callable[[str], list[str]]) -> list[Diagnostic]:
