@@ -7,6 +7,7 @@ that is printed say all that holds, and mean the same in another folder.
 from __future__ import annotations
 
 import argparse
+import errno
 import hashlib
 import itertools
 import json
@@ -185,9 +186,9 @@ def _read(path: Path) -> Project | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        if path.name == SHARED:  # which is about other tools
+        if path.name == SHARED or error.errno == errno.ENAMETOOLONG:  # about other tools; deeper than paths reach
             return None
-        reason = "it is a link" if path.is_symlink() else error.strerror
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise UsageError(f"{shown_path(str(path))} cannot be the project file: {reason}; {LEAVE}") from None
     if path.name == SHARED and not (b"tool" in content and b"runner" in content):
         return None

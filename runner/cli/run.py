@@ -37,6 +37,7 @@ from runner.cli.arguments import (
     setting,
     settings_of,
 )
+from runner.cli.project import has_project
 from runner.cli.variants import run_valid
 from runner.engine.servers import Home
 from runner.files import entries_below, link_problem
@@ -324,6 +325,7 @@ def command_line(
         agree(reason, words, withheld, arguments.yes, advice)
     else:
         _go_to(started)
+    parsed.no_project |= has_project()  # of which the command line above says nothing: printed commands leave it out
     return parsed
 
 

@@ -16,6 +16,7 @@ from runner.cli.project import has_project, read_project
 from runner.cli.run import run_parser
 from runner.cli.trust import with_project
 from runner.exit_codes import UsageError
+from tests.handmade import Dig
 
 CASES = "cases:\n  - {name: a, inputs: {x: [2]}, chain: [F.relu]}\n"
 
@@ -239,6 +240,15 @@ def test_a_command_without_such_options_reads_no_file(folder: Path, capsys: pyte
 def test_a_misspelt_option_is_said_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "runner.toml").write_text("jbos = 1\n")
     assert "unrecognized arguments: --jbos" in refused(capsys, "run", "specs", "--jbos")
+
+
+def test_a_folder_deeper_than_paths_reach_has_no_file(folder: Path, dig: Dig, monkeypatch: pytest.MonkeyPatch) -> None:
+    dig(folder)
+    for _ in range(3000):
+        os.chdir("d")
+    (Path("runner.toml")).write_text("jobs = 1\n")
+    assert read_project() is None
+    os.chdir(folder)
 
 
 def test_a_file_that_cannot_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

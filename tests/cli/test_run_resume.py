@@ -107,6 +107,17 @@ def test_options_after_two_dashes_stay_options_where_the_run_had_paths_after_the
     assert runs.calls[0][1] == ["run", "-x", "--stress", "3", "--", "a.spec.yaml"]
 
 
+def test_a_project_file_has_no_part_in_a_run_that_is_taken_up(runs: Runs) -> None:
+    """What is printed must then leave it out too."""
+    assert main(["rerun", runs.log("a.spec.yaml")]) == 0
+    (runs.path / "runner.toml").write_text('seed = 7\nimport = ["nowhere"]\n')
+    for number, command in enumerate(("rerun", "resume"), 1):
+        assert main([command, runs.log("a.spec.yaml", name=command, killed=True)]) == 0
+        arguments = runs.calls[number][0]
+        assert (arguments.seed, arguments.imports, arguments.no_project) == (0, [], True)
+    assert not runs.calls[0][0].no_project
+
+
 def test_one_s_own_run_goes_on_in_its_folder(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
     run = runs.log("a.spec.yaml", killed=True)
     assert main(["resume", run]) == 0 and not capsys.readouterr().err
