@@ -143,7 +143,8 @@ def _write_draft(arguments: argparse.Namespace, chosen: str | None) -> int:
     except Unfit as error:
         raise exit_codes.UsageError(f"--write {path}: {error}") from None
     outputs.write("--write", path, text)
-    check = quote.shell_words(["runner", "validate", quote.operand(path)])
+    words = ["runner", "validate", quote.operand(path), *settings_of(arguments).flags("no_project")]
+    check = quote.shell_words(words)
     console.message(f"runner: {plural(len(entries), 'entry', 'entries')} drafted in {in_line(path)}: write the reasons")
     console.message(f"in place of {DRAFT}; {check} says what is left")
     return exit_codes.OK

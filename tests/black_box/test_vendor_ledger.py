@@ -93,6 +93,19 @@ def test_a_written_ledger_makes_the_run_green(green: Result, ledger: Path) -> No
     assert states.code == 0 and "1 entry: 1 matched" in states.out
 
 
+def test_the_command_about_a_draft_leaves_the_project_file_out(red: Result) -> None:
+    project, path = red.cwd / "runner.toml", red.cwd / "other.ledger.yaml"
+    project.write_text("allow-python = true\n")
+    try:
+        draft = run_in(
+            red.cwd, "known", "acme.suite.yaml", "--no-project", "--run", str(red.folder), "--write", path.name
+        )
+    finally:
+        project.unlink()
+        path.unlink(missing_ok=True)
+    assert "; runner validate other.ledger.yaml --no-project says what is left" in draft.err, draft.text
+
+
 def test_the_score_counts_what_it_explains_as_known(red: Result, ledger: Path) -> None:
     plain = run_in(ledger.parent, "score", str(red.folder))
     known = run_in(ledger.parent, "score", str(red.folder), "--ledger", ledger.name)
