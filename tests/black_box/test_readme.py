@@ -112,13 +112,14 @@ def test_an_upgrade_shows_what_it_fixes(tmp_path: Path) -> None:
 
 def test_a_backend_is_qualified(tmp_path: Path) -> None:
     write(tmp_path, SUITE | {"acme.py": ACME})
-    run, score = walk(tmp_path, "Qualify my backend", "--no-confirm")
+    run, score, known = walk(tmp_path, "Qualify my backend", "--no-confirm")
     assert run.verdicts == {
         "relu@acme": "PASS", "gelu@acme": "FAIL", "gradient@acme": "SKIP",
         "relu@inductor": "PASS", "gelu@inductor": "PASS", "gradient@inductor": "PASS",
     }, run.text  # fmt: skip
     assert score.code == 0 and re.search(r"^conformance +50\.0%$", score.out, re.MULTILINE), score.text
     assert "50.0% of 66.6% claimed" in (tmp_path / "acme.svg").read_text()
+    assert "gelu" in (tmp_path / "acme.ledger.yaml").read_text(), known.text
 
 
 def test_a_model_is_brought(tmp_path: Path) -> None:
