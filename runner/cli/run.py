@@ -192,7 +192,7 @@ def _run_variants(
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
         raise exit_codes.UsageError(
-            f"run {past.folder.name} cannot go on: its cases, or the torch under test, have changed since; "
+            f"run {past.folder.name} cannot go on: its cases, a ledger, or the torch under test, have changed since; "
             "runner rerun --failed runs what has no good verdict in it"
         )
     for option, path in outputs.event_logs(arguments):

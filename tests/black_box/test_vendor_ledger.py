@@ -145,3 +145,15 @@ def test_a_stored_answer_is_judged_by_the_ledger_at_hand(tmp_path: Path) -> None
     runs = [run_in(tmp_path, *words, *more) for more in ((), ("--ledger", "acme.ledger.yaml"), ())]
     assert [run.of("sine@eager")["verdict"] for run in runs] == ["PASS", "XPASS", "PASS"]
     assert runs[1].of("sine@eager")["cached"] and runs[1].code == 1
+
+
+def test_a_run_goes_on_under_its_own_ledger_alone(tmp_path: Path) -> None:
+    write(tmp_path, {"a.spec.yaml": spec("name: sine\ninputs: {x: [4]}\nchain: [torch.sin]")})
+    path = tmp_path / "acme.ledger.yaml"
+    path.write_text("known: [{case: other, reason: r}]\n")
+    words = ("run", "a.spec.yaml", "--backend", "eager", "--ledger", path.name, "-j", 1, "--budget", "0.01s")
+    first = run_in(tmp_path, *words)
+    assert first.code == 2 and first.folder is not None, first.text
+    path.write_text("known: [{case: sine, reason: r}]\n")
+    refused = run_in(tmp_path, "resume", str(first.folder))
+    assert refused.code == 4 and "its cases, a ledger, or the torch under test, have changed" in refused.err
