@@ -115,8 +115,7 @@ def test_a_failure_has_all_of_it_on_its_page(tmp_path: Path) -> None:
     at = f"{file}:6:9"
     events = played(case, ["2.13.0"], lambda v, _: dataclasses.replace(found(), place=at) if v.case.name == "doubled" else "PASS")  # fmt: skip
     out = site_of(tmp_path, events, Declared.of(case))
-    (page,) = (out / "failures").glob("*.html")
-    html = page.read_text()
+    html = (out / "failures" / "00001.html").read_text()
     assert "torch.mul(" in html and "shape: [2, 3]" in html.replace("x: [2, 3]", "shape: [2, 3]")
     (highlight,) = re.findall(r"<mark>(.*?)</mark>", html)
     assert Read(highlight).text == "6 - torch.mul: [$_, 2]"
@@ -228,6 +227,25 @@ def test_a_part_of_a_run_calls_no_entry_stale(tmp_path: Path) -> None:
 def test_without_files_the_ledger_is_what_the_log_says(tmp_path: Path) -> None:
     words = ledger_page(tmp_path, lambda events, files: Declared())
     assert "fixed" not in words and "stale" not in words
+
+
+def test_a_pass_opens_and_one_with_an_excuse_has_its_page_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = "output: 1.2 times the tolerance: within-float64-noise"
+    plain = finished(name="plain", compared={"outputs": 2, "elements": 1024})
+    excused = finished(name="excused", labels=("within-float64-noise",), notes=(note,))
+    out = site_of(tmp_path, run(plain, excused))
+    words = [text_of(out / "failures" / f"0000{number}.html") for number in (1, 2)]
+    assert "compared outputs 2, elements 1,024" in words[0] and note in words[1]
+    monkeypatch.setattr(site_results, "PAGES", 1)
+    out = site_of(tmp_path, run(plain, excused))
+    assert [path.name for path in (out / "failures").glob("*.html")] == ["00002.html"]
+
+
+def test_the_first_page_says_at_the_top_which_torch_ran_when_and_how(tmp_path: Path) -> None:
+    head, _, _ = text_of(site_of(tmp_path, run(finished())) / "index.html").partition("About this run")
+    assert "torch 2." in head and " UTC " in head and " command runner run" in head
 
 
 def test_times_sum_by_backend(tmp_path: Path) -> None:

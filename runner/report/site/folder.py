@@ -106,6 +106,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
     values: dict[str, Any] = {
         "title": _title(results),
         "counts": results.counts,
+        "summary": _summary(started),
         "facts": _facts(started, ended),
         "notices": [(event.severity, one_line(event.message, 1000)) for event in notices[:_NOTICES]],
         "more_notices": max(0, len(notices) - _NOTICES),
@@ -136,6 +137,12 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
 def _title(results: Results) -> str:
     suites = list(dict.fromkeys(name for event in results.variants.values() for name in event.suites))
     return one_line(", ".join(suites[:6]) + (f" and {len(suites) - 6} more" if len(suites) > 6 else "") or "run", 200)
+
+
+def _summary(started: RunStarted | None) -> str:
+    """What a reader asks first: which torch, when, by which command."""
+    facts = dict(_facts(started, None))
+    return " · ".join(f"{name} {facts[name]}" for name in ("torch", "started", "command") if name in facts)
 
 
 def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[str, str]]:
@@ -412,7 +419,7 @@ def render_page(
         title=one_line(event.id, 1000),
         verdict=in_line(event.verdict),
         red=group is not None,
-        headline=headline(event, 2000),
+        headline=headline(event, 2000) if event.verdict != "PASS" else "",
         signature_id=in_line(event.signature_id),
         properties=_page_properties(event),
         steps=stage_steps(in_order(event.stages), event.stage),
@@ -452,6 +459,7 @@ def _page_properties(event: VariantFinished) -> list[tuple[str, str]]:
     return shown_rows(
         *(row for row in properties_of(event) if row[0] != "stages"),
         ("operator", event.operator),
+        ("compared", ", ".join(f"{name} {count:,}" for name, count in event.compared.items())),
         ("backend", event.backend),
         ("torch", event.torch),
         ("dtype, device", f"{event.dtype}, {event.device}"),

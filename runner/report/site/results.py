@@ -40,7 +40,7 @@ from runner.text import in_line
 from runner.verdict.signature import assess
 
 PAGES = 500
-"""Failures that have a page of their own."""
+"""Results that have a page of their own."""
 
 
 GROUPS = 200
@@ -97,11 +97,13 @@ def results_of(events: Sequence[Event]) -> Results:
     )
     results = Results(variants, groups, by_signature={group.members[0].signature: group for group in groups})
     places = {key: place for place, key in enumerate(variants, 1)}
-    # Of each group the first member has a page, then the second ones, and so on; then known failures.
+    # Of each group the first member has a page, then the second ones, and so on; then known failures, and passes, those
+    # with an excuse first.
     rounds = itertools.zip_longest(*(group.members for group in groups))
     red = (event for members in rounds for event in members if event is not None)
     known = (event for event in results.finished if event.verdict == "XFAIL")
-    for event in itertools.islice(itertools.chain(red, known), PAGES):
+    passes = sorted((each for each in results.finished if each.verdict == "PASS"), key=lambda each: not each.labels)
+    for event in itertools.islice(itertools.chain(red, known, passes), PAGES):
         results.pages[event.key] = f"failures/{places[event.key]:05d}.html"
     return results
 
