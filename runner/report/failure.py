@@ -342,8 +342,11 @@ _NEXT = ("why", "issue")
 _OF_A_LAUNCH = frozenset({"why", "diagnose", "reduce", "repro"})
 """Commands that apply to a plain launch of kernels, which compiles nothing."""
 
+_OF_RUNS = frozenset({"--ledger"})
+"""Options with a value that commands about one failure do not take: to them no failure is expected."""
+
 _NOT_OF_REPRO = frozenset({"--seed", "--python"})
-"""Options with a value that ``runner repro`` does not take: it runs nothing."""
+"""Those that ``runner repro`` does not take either: it runs nothing."""
 
 
 def command_of(name: str, run: Sequence[str]) -> str:
@@ -354,9 +357,9 @@ def command_of(name: str, run: Sequence[str]) -> str:
     """
     start = run.index("runner")
     words = [word for word in run[start + 2 :] if word != "--no-known"]
-    if name == "repro":
-        values = {place + 1 for place, word in enumerate(words) if word in _NOT_OF_REPRO}
-        words = [word for place, word in enumerate(words) if place not in values and word not in _NOT_OF_REPRO]
+    left_out = _OF_RUNS | _NOT_OF_REPRO if name == "repro" else _OF_RUNS
+    values = {place + 1 for place, word in enumerate(words) if word in left_out}
+    words = [word for place, word in enumerate(words) if place not in values and word not in left_out]
     return " ".join([*run[:start], "runner", name, *words])
 
 

@@ -44,6 +44,11 @@ def test_a_line_a_command() -> None:
     ]
 
 
+def test_a_ledger_is_for_runs_alone() -> None:
+    commands = failures.commands_of(failed("a", words=" --ledger acme.ledger.yaml --seed 3"))
+    assert commands["why"] == "runner why 'a[float32]' --seed 3" and commands["repro"] == "runner repro 'a[float32]'"
+
+
 def test_each_command_runs_under_the_order_of_sets_of_the_run() -> None:
     event = failure(name="a", repro="PYTHONHASHSEED=7 runner run a --seed 3")
     assert [line[6:] for line in next_lines([event], 20)] == [
