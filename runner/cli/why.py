@@ -259,6 +259,9 @@ class _Explainer:
             self.engine.cancel()
             found.rest.append(("reducing took too long", self._go_on()))
             return False
+        except (UsageError, InputError) as error:  # such as another file in the place of a copy of the case's Python
+            found.rest.append((f"reducing: {error}", self._command("reduce")))
+            return False
         found.variant, found.yaml = reduced.variant, reduced.text
         found.summary = summary(reduced).partition("; ")[0]
         if not reduced.complete:

@@ -9,6 +9,7 @@ import pytest
 
 from runner.cli import why
 from runner.cli.main import main
+from runner.exit_codes import UsageError
 from tests.handmade import loaded, written
 
 PLANTED = "relu_accuracy_error_TESTING_ONLY"
@@ -57,6 +58,19 @@ def test_what_is_cut_goes_on_where_it_was(
     assert "own/repro.py, which was run once: exit status 1" in text
     assert main(of_reduce) == 0
     assert "chain: [torch.relu]" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_step_that_is_refused_does_not_hide_the_others(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise UsageError("model.py is there already")
+
+    monkeypatch.setattr(why, "reduce_into", refuse)
+    assert main(["why", *words]) == 1
+    text = capsys.readouterr().out
+    assert "not done  reducing: model.py is there already" in text and "own/repro.py, which was run once" in text
 
 
 def test_variants_of_one_case_have_folders_of_their_own(tmp_path: Path) -> None:
