@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -286,9 +286,13 @@ def _inputs_of(draft: Draft) -> str:
     return repr(sorted(repr(arg.spec) for call in draft.calls for arg in call.args if isinstance(arg, Given)))
 
 
-def text_of(drafts: Sequence[Draft]) -> str:
-    """Return the text of a file. What most cases say of dtypes stands once, above."""
-    cases = [draft.case(turn) for turn, draft in enumerate(drafts)]
+def text_of(
+    drafts: Sequence[Draft],
+    tags: Sequence[str] = ("operator",),
+    extras: Callable[[Draft], Mapping[str, Any]] = lambda draft: {},
+) -> str:
+    """Return the text of a file. What most cases say of dtypes stands once, above. ``extras`` are more keys of a case."""
+    cases = [{**draft.case(turn), **extras(draft)} for turn, draft in enumerate(drafts)]
     for case, draft in zip(cases, drafts, strict=True):
         if sum(other_case["name"] == case["name"] for other_case in cases) > 1:
             space = draft.names[0].rpartition(".")[0].rpartition(".")[2]
@@ -298,7 +302,7 @@ def text_of(drafts: Sequence[Draft]) -> str:
     }
     defaults = {key: next(case[key] for case in cases if repr(case[key]) == text) for key, text in usual.items()}
     short = [{key: value for key, value in case.items() if defaults.get(key) != value} for case in cases]
-    text = emit({"defaults": {"tags": ["operator"], **defaults}, "cases": short}, ("cases",))
+    text = emit({"defaults": {"tags": [*tags], **defaults}, "cases": short}, ("cases",))
     head = "# yaml-language-server: $schema=../../schema/spec.schema.json\n"
     return head + text.replace("\n  - name:", "\n\n  - name:").replace("cases:\n\n", "cases:\n")
 

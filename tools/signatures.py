@@ -57,7 +57,10 @@ def signatures(function: Callable[..., Any] | str) -> tuple[Signature, ...]:
         hidden = getattr(torch.nn.functional, f"_{name}", None)  # a function of boolean_dispatch
         return (_of_python(hidden),) if inspect.isfunction(hidden) and _of_python(hidden) else ()
     name = torch.jit._builtins._find_builtin(function)
-    return _of_schemas(name or f"aten::{getattr(function, '__name__', '')}")
+    known = _of_schemas(name or f"aten::{getattr(function, '__name__', '')}")
+    if inspect.ismethoddescriptor(function):  # a method has its tensor first: Tensor.polygamma(x, 1)
+        return tuple(tuple(sorted(each, key=lambda argument: argument.name != "input")) for each in known)
+    return known
 
 
 def _of_python(function: Callable[..., Any]) -> Signature:

@@ -98,6 +98,24 @@ def test_a_file_stays_readable(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES
 
 
+def test_the_tier_core_has_a_call_for_each_argument_and_the_kinds_are_in_operators_alone() -> None:
+    core = {variant.case.name for variant in load([str(SUITE.with_name("core.suite.yaml"))]).variants}
+    calls = {
+        variant.case.name: set(variant.case.tags) for variant in folder().variants if "arguments" in variant.case.tags
+    }
+    assert {name for name in calls if name in core} == {name for name, tags in calls.items() if "kinds" not in tags}
+    assert {variant.dtype for variant in folder().variants if variant.case.name in calls} == {"float32"}
+
+
+def test_the_tier_core_tells_the_two_approximations_of_gelu_apart() -> None:
+    texts = [
+        build(each).text
+        for each in load([str(SUITE.with_name("core.suite.yaml"))]).variants
+        if "gelu" in each.case.name or "arguments" in each.case.tags
+    ]
+    assert any('F.gelu(x, approximate="tanh")' in text for text in texts)
+
+
 def test_the_shapes_that_matter_are_there() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.spec.yaml"))
     for part in (
