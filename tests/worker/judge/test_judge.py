@@ -9,6 +9,8 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
+from runner.contract.settings import FLUSHES
+
 PLUS = source("return x * 2 + 1")
 ROW = source("return x * 2", inputs="torch.randn(1, 5)")
 BACKWARD = source("return (x * x).sum(0)", inputs="torch.randn(4, 5, requires_grad=True)")
@@ -186,6 +188,28 @@ def test_what_dynamo_draws_in_place_of_numpy_has_a_note() -> None:
     body = "by = 2 if torch.compiler.is_compiling() else 1\ndraw(by)\nreturn x * 2"
     definitions = "import numpy\n@torch.compiler.disable\ndef draw(by): numpy.random.rand(by)"
     assert oracles(run(source(body, definitions=definitions), "eager")) == ["rng"]
+
+
+LEFT = {
+    "torch.set_flush_denormal(by == 2)": FLUSHES,
+    "torch.backends.cuda.enable_flash_sdp(by == 2)": "torch.backends.cuda.flash_sdp_enabled()",
+    "torch.backends.cuda.enable_mem_efficient_sdp(by == 2)": "torch.backends.cuda.mem_efficient_sdp_enabled()",
+    "torch.backends.cuda.enable_math_sdp(by == 2)": "torch.backends.cuda.math_sdp_enabled()",
+    "os.environ['LEFT_BY_A_CALL'] = str(by)": "os.environ.get('LEFT_BY_A_CALL')",
+    "by == 2 and random.seed(5)": "random.getstate()",
+    "by == 2 and numpy.random.seed(5)": "str(numpy.random.get_state())",
+    "numpy.seterr(divide='ignore' if by == 2 else 'warn')": "numpy.geterr().get('divide')",
+}
+
+
+@pytest.mark.parametrize("statement", LEFT)
+def test_a_setting_that_compiled_code_alone_leaves(statement: str) -> None:
+    """The same statement in both is no finding."""
+    definitions = f"import numpy, os, random\n@torch.compiler.disable\ndef leave(by):\n    {statement}"
+    for by in ("2 if torch.compiler.is_compiling() else 1", "1", "2"):
+        record = run(source(f"leave({by})\nreturn x * 2", definitions=definitions), "eager")
+        findings = [(finding["oracle"], finding["path"]) for finding in record["findings"]]
+        assert findings == ([("global-state", LEFT[statement])] if "if" in by else []), record
 
 
 def test_a_setting_that_eager_leaves_differently_each_time_is_not_compared() -> None:

@@ -239,6 +239,7 @@ ITERATORS = {
         ("self.d = numpy.random.PCG64(1)", "self.d.advance(by)", "attribute d"),
         ("self.register_buffer('b', torch.ones(3))", "unsave(self, by)", "buffers outside state_dict"),
         ("self.d = torch.ones(3)", "self.d._mark = by", "attribute d._mark"),
+        ("pass", "x._mark = by", "input x._mark"),
         *((f"self.d = {iterator}", "advance(self.d, by)", path) for iterator, path in ITERATORS.items()),
     ],
 )
