@@ -111,3 +111,34 @@ def test_the_last_inputs_may_go_by_keywords(tmp_path):
 
 
 KEYWORDS = "KEYWORD_INPUTS = ['z', 'y']"
+
+
+WEIGHTS = "self.w = torch.nn.Parameter(torch.ones(5)); self.v = torch.nn.Parameter(torch.ones(5))"
+IS_MAIN = "import threading\n@torch.compiler.disable\ndef is_main(): return threading.current_thread() is threading.main_thread()"
+# name: (what the model reads, its value before the second call, what the caller does, the constructor)
+GUARDED = {
+    "an attribute": ("self.scale", "2.0", "CHANGES = [None, lambda model: setattr(model, 'scale', 3.0)]", "self.scale = 2.0"),
+    "a mode": ("self.training", "False", "CHANGES = [None, torch.nn.Module.train]", ""),
+    "a variable of the file": ("SCALE", "2.0", "SCALE = 2.0\ndef change(model): global SCALE; SCALE = 3.0\nCHANGES = [None, change]", ""),
+    "a setting of torch": ("torch.get_default_dtype() == torch.float64", "False", "CHANGES = [None, lambda model: torch.set_default_dtype(torch.float64)]", ""),
+    "requires_grad": ("self.w.requires_grad", "True", "CHANGES = [None, lambda model: setattr(model.w, 'requires_grad', False)]", WEIGHTS),
+    "a state_dict": ("self.w.detach().sum()", "5.0", "CHANGES = [None, lambda model: model.load_state_dict({'w': torch.zeros(5), 'v': torch.ones(5)})]", WEIGHTS),
+    "a step of an optimizer": ("self.w.detach().sum()", "5.0", "STEPS = [False, True]\ndef make_optimizer(model): return torch.optim.SGD(model.parameters(), lr=0.5)", WEIGHTS),
+    "a context": ("torch.is_grad_enabled()", "True", "import contextlib\nCONTEXTS = [contextlib.nullcontext, torch.no_grad]", WEIGHTS),
+    "a thread": ("is_main()", "True", f"{IS_MAIN}\nTHREADS = [False, True]", ""),
+    "a number": ("n", "2", "CALLS[1] = lambda: [torch.ones(4, 5), 3]", ""),
+    "a text": ("n == 2", "True", "CALLS[1] = lambda: [torch.ones(4, 5), 'a']", ""),
+    "None": ("n is None", "False", "CALLS[1] = lambda: [torch.ones(4, 5), None]", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_a_call_after_a_change_is_compared(name):
+    """Compiled code that misses a guard goes on with the value from before."""
+    expression, before, caller, init = GUARDED[name]
+    for value, paths in ((f"{before} if torch.compiler.is_compiling() else {expression}", True), (expression, False)):
+        body = f"s = {value}\nreturn x * (s + 1){' + self.w + self.v' if init == WEIGHTS else ''}"
+        text = source(body, "torch.ones(4, 5), 2", "x, n", init, f"CALLS = [make_inputs] * 2\n{caller}")
+        record = run(text, "eager", grad={"mode": "backward" if init == WEIGHTS else "off"})
+        found = [finding["path"] for finding in record["findings"] if finding["oracle"] == "value"]
+        assert found == ["call 1, output"] * paths and record["trust"] is None, record
