@@ -436,6 +436,15 @@ def test_calls(built: Built) -> None:
     assert program.make(0)[0] is not program.make(0)[0] and torch.equal(program.make(0)[0], program.make(3)[0])
 
 
+def test_inputs_of_a_persons_own_module_go_by_name(built: Built) -> None:
+    built.write(
+        "m.py", "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x, y):\n        return x - y\n"
+    )
+    inputs = "inputs: {y: {values: [1.0]}, x: {values: [5.0]}}"
+    for more, expected in (("", 4.0), (", positional: true", -4.0)):
+        assert ran(built, f"module: {{file: m.py, name: Net{more}}}\n{inputs}").output.tolist() == [expected]
+
+
 # --- names that control knows without torch ---
 
 

@@ -187,9 +187,20 @@ def test_a_case_may_be_about_nothing_being_compiled():
     assert verdict(run(broken, "eager")) == "VACUOUS"
 
 
-@pytest.mark.parametrize("body", ["torch.relu(-x.abs())", "x > 1e9", "torch.log(-x.abs())", "torch.isnan(x)"])
+BATCH_OF_NAN = "torch.baddbmm(n, x[None, :, :4], x[None, :, :4])"
+HALF_BY_ZERO = "x.half().abs() / 0"
+
+
+def constant(results):
+    return source(f"return {results}", "torch.randn(4, 5), torch.full((1, 4, 4), float('nan'))", "x, n")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["torch.relu(-x.abs())", "x > 1e9", "torch.log(-x.abs())", "torch.isnan(x)", BATCH_OF_NAN, HALF_BY_ZERO],
+)
 def test_outputs_that_are_constant_by_saturation_are_vacuous(body):
-    record = run(source(f"return {body}"))
+    record = run(constant(body))
     assert verdict(record) == "VACUOUS" and "constant" in record["trust"]["reason"]
     assert "a case whose point is a constant says so: expect: {constant: true}" in record["notes"]
 
@@ -200,14 +211,16 @@ def test_outputs_that_are_constant_by_saturation_are_vacuous(body):
         ("torch.relu(-x.abs())", "off_by_one"),
         ("torch.log(-x.abs() - 1)", "nan_to_zero"),
         ("x.abs() / 0", "nan_to_zero"),
+        (BATCH_OF_NAN, "nan_to_zero"),
+        (HALF_BY_ZERO, "nan_to_zero"),
     ],
 )
 def test_a_constant_that_is_meant_is_compared(body, backend):
     meant = {"expect": {"constant": True}}
-    record = run(source(f"return {body}"), **meant)
+    record = run(constant(body), **meant)
     assert passes(record) and record["compared"]["elements"]
-    assert oracles(run(source(f"return {body}"), f"planted:{backend}", **meant))
-    assert verdict(run(source(f"return {body}, x + 1"), **meant)) == "INVALID"
+    assert oracles(run(constant(body), f"planted:{backend}", **meant))
+    assert verdict(run(constant(f"{body}, x + 1"), **meant)) == "INVALID"
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,12 @@ def severities(record: dict) -> dict[str, str | None]:  # type: ignore[type-arg]
 
 @pytest.mark.parametrize(
     "body",
-    ["return torch.nn.functional.dropout(x, 0.5, True)", "return x + torch.randn_like(x)", "return x.uniform_()"],
+    [
+        "return torch.nn.functional.dropout(x, 0.5, True)",
+        "return torch.nn.functional.rrelu(-x, 0.1, 0.4, True)",
+        "return x + torch.randn_like(x)",
+        "return x.uniform_()",
+    ],
 )
 def test_another_stream_alone_is_its_own_severity(body: str) -> None:
     record = run(source(body, inputs="torch.arange(40.0)"), "planted:other_stream")
