@@ -7,6 +7,7 @@ python bench/planted_arguments.py --only gelu         # all bugs of the operator
 A bug follows from a signature alone: an argument has its default, or a constant where it has none; a list of numbers is reversed;
 two arguments of a kind change places. It counts where a sample of the database, or one that ``tools/draft_arguments.py`` can make,
 has another result by it. Cases that call the operator then run under a backend with this bug, and are red or not.
+A bug of which the backend meets no call is left out: Dynamo writes the parts of such a function into the graph.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import itertools
 import os
 import random
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +36,8 @@ WAYS = ("default", "constant", "reversed", "swapped")
 PLAIN = {"int": 0, "float": 1.0, "number": 1, "bool": False}
 """What stands for an argument without a default, by its kind."""
 SEPARATOR = "__"
+MET = "PLANTED_ARGUMENTS_MET"
+"""The environment variable that names the file to which a backend adds its bug when it meets a call."""
 
 
 @dataclass(frozen=True)
@@ -126,11 +130,15 @@ def backend_of(bug: Bug) -> Callable[..., Any]:
     }
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        met = False
         for node in graph.graph.nodes:
             if node.op == "call_method" and node.target in methods:
-                node.op, node.target = "call_function", wrong(bug, getattr(torch.Tensor, node.target))
+                node.op, node.target, met = "call_function", wrong(bug, getattr(torch.Tensor, node.target)), True
             elif node.op == "call_function" and any(is_same(node.target, function) for function in functions):
-                node.target = wrong(bug, node.target)
+                node.target, met = wrong(bug, node.target), True
+        if met and MET in os.environ:
+            with open(os.environ[MET], "a", encoding="utf-8") as file:
+                file.write(f"{bug.name}\n")
         graph.recompile()
         forward: Callable[..., Any] = graph.forward
         return forward
@@ -241,10 +249,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     bugs = drawn(options)
     plans = planned_variants(bugs)
     seen: dict[str, set[Bug]] = {"operators": set(), "core": set()}
-    for id_ in reds([variant for _, _, variant in plans.values()], options.jobs):
-        bug, is_core, _ = plans[id_]
-        for tier in ("operators", *["core"] * is_core):
-            seen[tier].add(bug)
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+        os.environ[MET] = file.name
+        for id_ in reds([variant for _, _, variant in plans.values()], options.jobs):
+            bug, is_core, _ = plans[id_]
+            for tier in ("operators", *["core"] * is_core):
+                seen[tier].add(bug)
+        met = {*file.read().split()}
+    print(f"in no graph: {', '.join(bug.name for bug in bugs if bug.name not in met) or 'no bug'}")
+    bugs = [bug for bug in bugs if bug.name in met]
     for bug in bugs:
         print(f"{' '.join(tier for tier in seen if bug in seen[tier]) or 'MISSED':16} {bug.name}")
     for tier, found in seen.items():
