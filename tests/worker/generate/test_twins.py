@@ -70,11 +70,13 @@ def _run(request: Any, twin: bool) -> Observation:
 
 
 def _with_significant_strides(leaf: Leaf) -> Leaf:
-    """A leaf without the strides of dimensions of one element, which each operator chooses for itself."""
+    """A leaf without the strides that the judge passes over: of dimensions of one element, and of empty tensors."""
     metadata = leaf.metadata
     if metadata is None or metadata.stride is None:
         return leaf
-    stride = tuple(step if size > 1 else 0 for step, size in zip(metadata.stride, metadata.shape, strict=True))
+    is_empty = 0 in metadata.shape
+    pairs = zip(metadata.stride, metadata.shape, strict=True)
+    stride = tuple(step if size > 1 and not is_empty else 0 for step, size in pairs)
     return replace(leaf, metadata=replace(metadata, stride=stride))
 
 
