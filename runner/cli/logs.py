@@ -58,8 +58,9 @@ def run_report(arguments: argparse.Namespace) -> int:
         outputs.write("--junit", arguments.junit, text)
     if not isinstance(events[-1], RunFinished):
         events.append(RunFinished(exit_codes.INTERRUPTED, 0.0, interrupted=True))
+    verbose = arguments.detail == "verbose"
     terminal = Reporter(
-        whole=not sys.stdout.isatty(), verbose=arguments.detail == "verbose", quiet=arguments.detail == "quiet"
+        whole=not sys.stdout.isatty(), verbose=verbose, quiet=arguments.detail == "quiet", progress=verbose
     )
     reports = Reports(terminal, chosen, Options(dialect=arguments.junit_dialect, folder=log.path.parent))
     return exit_codes.INTERNAL if reports.play(events) else exit_codes.OK
@@ -101,7 +102,7 @@ def run_merge(arguments: argparse.Namespace) -> int:
     if problems:
         raise exit_codes.UsageError(problems[0])
     make_latest(folder)
-    terminal = Reporter(reports=[str(path) for path in (*reports, folder / "events.jsonl")])
+    terminal = Reporter(progress=False, reports=[str(path) for path in (*reports, folder / "events.jsonl")])
     options = Options(dialect=arguments.junit_dialect, stamp={"plan": start.plan})
     failed = Reports(terminal, chosen, options).play(events)
     code = next(event.exit_code for event in reversed(events) if isinstance(event, RunFinished))

@@ -1,8 +1,9 @@
 """JUnit XML, in two dialects, and a file of it that is complete and valid at every instant.
 
 ``strict`` passes junit-10.xsd, by which the Jenkins xunit plugin judges. ``extended`` adds to each testcase its file,
-line and properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read. Behind every rule
-here (one flat level of suites, unique names, messages said twice, facts as ``[[PROPERTY|k=v]]``) some consumer failed.
+line and properties, which GitLab, EnricoMi, mikepenz, CircleCI and the Jenkins junit plugin read; ``strict`` has the
+properties in outputs, as ``[[PROPERTY|k=v]]``. Behind every rule here (one flat level of suites, unique names, messages
+said twice) some consumer failed.
 
 The package junit-xml makes the elements, and what it lacks for these dialects is completed here:
 
@@ -297,11 +298,10 @@ class _Model:
         texts, outputs = _LEVELS[self._level]
         body = cap(shown.body, texts, self._pointer()) if texts else f"{shown.message}\n[... {self._pointer()} ...]"
         facts = shown.properties if texts or shown.kind in ("failure", "error") else ()
-        output = ""
-        if outputs or self._dialect == "strict":
-            # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
-            output = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in facts)
-            output = cap(output + shown.output, outputs, self._pointer()) if outputs else output
+        # The facts come first: what is long is cut in the middle, and readers look at the start of each line.
+        is_strict = self._dialect == "strict"
+        output = "".join(f"[[PROPERTY|{key}={value}]]\n" for key, value in facts) if is_strict else ""
+        output = cap(output + shown.output, outputs, self._pointer()) if outputs else output
         return replace(shown, body=body, output=output, properties=facts if self._dialect == "extended" else ())
 
     def _around(self, suite: _Suite, counts: Mapping[str, str]) -> tuple[bytes, bytes]:

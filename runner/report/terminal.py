@@ -370,7 +370,8 @@ class Reporter:
     At the end of a very long run only what went wrong is in the table, unless ``whole`` says otherwise. With
     ``verbose`` each result says what was compared, and each member of a group is named. With ``quiet`` failures,
     warnings and the summary are printed, and nothing is live. ``earlier`` returns the seconds that variants took
-    before, for an estimate; it is called only where somebody sees one.
+    before, for an estimate; it is called only where somebody sees one. Without ``progress`` a result has no line of its
+    own: the table and the failures have it.
     """
 
     def __init__(
@@ -383,11 +384,12 @@ class Reporter:
         whole: bool = False,
         verbose: bool = False,
         quiet: bool = False,
+        progress: bool = True,
         slow: float = _SLOW,
         earlier: Callable[[], Mapping[Key, float]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slow, self._earlier = slow, earlier
+        self._slow, self._earlier, self._progress = slow, earlier, progress
         self._whole, self._verbose, self._quiet = whole, verbose, quiet
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
@@ -436,9 +438,9 @@ class Reporter:
                 self._finished.append(event)
                 self._red += event.verdict in RED
                 self._events.append(event)
-                if event.verdict in RED or not self._quiet:
+                if self._progress and (event.verdict in RED or not self._quiet):
                     self._line(self._result(event))
-                for line in compared_lines(event) if self._verbose else ():
+                for line in compared_lines(event) if self._progress and self._verbose else ():
                     self._line(self._below(line))
                 if len(self._finished) >= self._planned:
                     self.clear()  # nothing runs any more, and the end may take a moment

@@ -251,8 +251,8 @@ def test_nasty_text_makes_a_valid_file_with_small_nodes(dialect: Dialect) -> Non
         if element.tag in ("failure", "error", "skipped"):
             assert len(element.attrib["message"]) <= 300
     output = root.findtext(".//system-out") or ""
-    assert output.startswith("[[PROPERTY|backend=") and "bytes cut" in output
-    for line in output.splitlines()[:4]:
+    assert "bytes cut" in output and output.startswith("[[PROPERTY|backend=") == (dialect == "strict")
+    for line in output.splitlines()[:4] if dialect == "strict" else ():
         assert line.startswith("[[PROPERTY|") and line.endswith("]]") and line.count("]]") == 1
 
 
