@@ -109,9 +109,13 @@ def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
     for path, name in pairs:
         if not os.path.isdir(path):
             file = frozenset({_resolved(path)})
-            inner = cut_path(name)[0] if name else ""
-            nodes.append(Node(path, file | {_resolved(inner)} if inner.endswith(SPEC) else file, name, file))
             reading[path] = None
+            inner, rest = cut_path(name) if name else ("", None)
+            if inner.endswith(SUITE) and rest is not None:  # PROFILE::SUITE::FILE::CASE
+                file |= {_resolved(inner)}
+                reading[inner] = None
+                path, name = inner, rest
+            nodes.append(Node(path, file | {_resolved(inner)} if inner.endswith(SPEC) else file, name, file))
         elif name is None:
             reading[path] = None
         else:

@@ -531,16 +531,16 @@ def planned_event(planned: Planned) -> VariantPlanned:
 def repro(planned: Planned, context: RunContext) -> str:
     """The command that runs this variant alone.
 
-    A suite stands before the id where the id alone would mean another thing.
+    A profile and a suite stand before the id where the id alone would mean another thing.
     """
     variant, name = planned.variant, planned.variant.backend.name
-    file = _file_of_settings(variant, context.suites.get(variant.suites[0]))
+    files = _files_of_settings(variant, context.suites.get(variant.suites[0]))
     python = planned.environment.python
     words = [
         *order_words(),
         "runner",
         "run",
-        operand(f"{shown_path(file)}::{variant.id}" if file else variant.id),
+        operand("::".join([*map(shown_path, files), variant.id])),
         *context.settings.flags(),
         *(["--backend", name] if ":" in name else []),  # code runs for who types it
         *(["--python", python] if python != context.default_python else []),
@@ -548,14 +548,14 @@ def repro(planned: Planned, context: RunContext) -> str:
     return shell_words(words)
 
 
-def _file_of_settings(variant: Variant, suite: Suite | None) -> str:
-    """Return the file without which an id means another backend or other settings; empty where the id says it all."""
+def _files_of_settings(variant: Variant, suite: Suite | None) -> list[str]:
+    """Return the files without which an id means another backend or other settings: a profile before a suite."""
     backend, span = variant.backend, variant.backend.span
-    if suite is not None and suite.has_defaults and suite.file != variant.case.file:
-        return suite.file
     # What is not claimed says which variants run, and not how.
     is_plain = replace(backend, unclaimed=Unclaimed()) == Backend(backend.name, backend.name)
-    return "" if is_plain or span is None or span.file == variant.case.file else span.file
+    files = [] if is_plain or span is None else [span.file]
+    files += [suite.file] if suite is not None and suite.has_defaults else []
+    return [file for file in dict.fromkeys(files) if file != variant.case.file]
 
 
 def order_words() -> list[str]:

@@ -33,6 +33,8 @@ FILES = {
     "specs/a.spec.yaml": CASES,
     "named.suite.yaml": profile("off_by_one"),
     "code.suite.yaml": profile("vendor_code:off_by_one"),
+    "shipped/core.suite.yaml": "suite: core\nspecs: [../specs/*.spec.yaml]\nbackends: [eager]\ndefaults: {timeout: 100}\n",
+    "mine/named.suite.yaml": profile("off_by_one"),
     "own.suite.yaml": profile("vendor_code:off_by_one", "[specs/*.spec.yaml]"),
 }
 CODE = ("--import", "vendor_code")
@@ -41,6 +43,7 @@ WAYS = {
     "registered": ("specs", "--backend", "off_by_one", *CODE),
     "profile": ("specs", "named.suite.yaml", "--backend", "vendor", *CODE),
     "profile of code": ("specs", "code.suite.yaml", "--backend", "vendor", "--allow-python"),
+    "profile elsewhere": ("shipped/core.suite.yaml", "mine/named.suite.yaml", "--backend", "vendor", *CODE),
     "suite": ("own.suite.yaml", "--allow-python"),
     "project": ("specs",),
     "project of code": ("specs",),
@@ -90,7 +93,7 @@ def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> Non
     assert numbers(again) == numbers(result)
 
 
-@pytest.mark.parametrize("way", ["profile", "profile of code", "project left out"])
+@pytest.mark.parametrize("way", ["profile", "profile of code", "profile elsewhere", "project left out"])
 def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     folder = folder_of(tmp_path, "")
     if way in PROJECTS:
