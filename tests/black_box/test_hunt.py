@@ -76,7 +76,7 @@ def test_a_planted_bug_is_found_and_reduced_and_a_killed_hunt_goes_on(tmp_path: 
     assert "chain: [F.relu]" in (own / "reduced.spec.yaml").read_text(encoding="utf-8")
     report = (own / "report.md").read_text(encoding="utf-8")
     assert "F.relu: torch.compile fails to compile with BackendCompilerFailed" in report and "chain: [F.relu]" in report
-    assert report.startswith("# [backend] ") and (group["report"]["problem"], group["report"]["unmet"]) == ("", 0)
+    assert report.startswith("# [broken] ") and (group["report"]["problem"], group["report"]["unmet"]) == ("", 0)
     assert f"{own.name}: report written" in first.err
     script = subprocess.run([sys.executable, own / "repro.py"], cwd=tmp_path, env={**environment(), "PYTHONPATH": str(tmp_path)}, timeout=LIMIT)  # fmt: skip
     assert script.returncode == 1

@@ -50,7 +50,7 @@ def test_the_pages_of_a_run_are_whole(result: Result) -> None:
     assert {"times.html", "page.css", "report.css", "report.js"} <= links
     assert all((site / str(link)).is_file() for link in links)
     pages = {page.name: Read(page.read_text()).text for page in (site / "failures").glob("*.html")}
-    assert len(pages) == 2 and any("torch.relu" in text and "mismatched" in text for text in pages.values())
+    assert len(pages) == 3 and any("torch.relu" in text and "mismatched" in text for text in pages.values())
     assert "site/index.html" in result.out.split("reports: ")[1]
 
 
