@@ -326,6 +326,7 @@ WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "error", "NOT-RUN": "not r
 _ORDER = ("PASS", "FAIL", "ERROR", "INVALID", "XPASS", "VACUOUS", "FLAKY", "XFAIL", "SKIP", NOT_RUN)
 _ROWS = 2000  # of the table: nobody reads a longer one on a screen
 _BLOCKS = 500  # groups of failures, each with its first member in full
+_NEEDS = 5  # that a backend does not claim, in the summary
 _MEMBERS = 10  # further members of a group
 _NARROWEST = 20  # columns of text that is wrapped
 _SLOW = 60.0  # seconds between two remarks in a log that something is still running
@@ -590,8 +591,13 @@ class Reporter:
         if (unfinished := self._planned - len(self._finished)) > 0:
             counts[NOT_RUN] += unfinished
         ordered = [verdict for verdict in _ORDER if verdict in counts] + [v for v in counts if v not in _ORDER]
+        needs = Counter(
+            in_line(result.unclaimed) for result in self._finished if result.verdict == "SKIP" and result.unclaimed
+        )
+        unclaimed = ", ".join(f"{need} {count}" for need, count in needs.most_common(_NEEDS))
+        words = WORDS | ({"SKIP": f"skip (not claimed: {unclaimed})"} if unclaimed else {})
         parts = [
-            self._paint(f"{counts[verdict]} {WORDS.get(verdict, in_line(verdict.lower()))}", colour_of(verdict))
+            self._paint(f"{counts[verdict]} {words.get(verdict, in_line(verdict.lower()))}", colour_of(verdict))
             for verdict in ordered
         ] or ["nothing ran"]
         if cached := sum(result.cached is not None for result in self._finished):

@@ -25,7 +25,7 @@ SUITE = {
     "specs/smoke.spec.yaml": spec(
         "name: relu\ninputs: {x: [4]}\nchain: [F.relu]",
         "name: gelu\ninputs: {x: [4]}\nchain: [{F.gelu: {input: $x, approximate: tanh}}]",
-        "name: gradient\ninputs: {x: {shape: [4], requires_grad: true}}\ngrad: backward\nchain: [torch.sin]",
+        "name: convolution\ninputs: {x: [1, 1, 4]}\nchain: [{nn.Conv1d: [1, 2, 3]}]",
     ),
 }
 ACME = """
@@ -114,9 +114,10 @@ def test_a_backend_is_qualified(tmp_path: Path) -> None:
     write(tmp_path, SUITE | {"acme.py": ACME})
     run, score, known = walk(tmp_path, "Qualify my backend", "--no-confirm")
     assert run.verdicts == {
-        "relu@acme": "PASS", "gelu@acme": "FAIL", "gradient@acme": "SKIP",
-        "relu@inductor": "PASS", "gelu@inductor": "PASS", "gradient@inductor": "PASS",
+        "relu@acme": "PASS", "gelu@acme": "FAIL", "convolution@acme": "SKIP",
+        "relu@inductor": "PASS", "gelu@inductor": "PASS", "convolution@inductor": "PASS",
     }, run.text  # fmt: skip
+    assert "1 skip (not claimed: operator nn.Conv1d 1)" in run.out, run.text
     assert score.code == 0 and re.search(r"^conformance +50\.0%$", score.out, re.MULTILINE), score.text
     assert "50.0% of 66.6% claimed" in (tmp_path / "acme.svg").read_text()
     assert "gelu" in (tmp_path / "acme.ledger.yaml").read_text(), known.text

@@ -186,6 +186,21 @@ def test_a_log_says_now_and_then_that_something_still_runs() -> None:
     ]  # fmt: skip
 
 
+def test_the_summary_says_what_a_backend_does_not_claim() -> None:
+    skipped = [
+        finished("SKIP", name=f"{number}", unclaimed=need)
+        for number, need in enumerate(("gradients", "float64", "gradients", ""))
+    ]
+    assert "1 passed, 4 skip (not claimed: gradients 2, float64 1) in" in printed(
+        [started(), finished(), *skipped, RunFinished(0, 1.0)]
+    )
+
+
+def test_a_report_from_a_log_has_no_line_for_each_result() -> None:
+    events = [started(), planned(), finished(), RunFinished(0, 1.0)]
+    assert "(1/1)" in printed(events) and "(1/1)" not in printed(events, progress=False)
+
+
 def test_quiet_prints_what_went_wrong_and_the_summary() -> None:
     notices = [Notice("by the way", "info"), Notice("disk full")]
     text = printed(

@@ -66,7 +66,7 @@ def test_wrong_files(text: str) -> None:
 WRONG_CASES = {
     "chian: [F.relu]": ["3:5: unknown key 'chian' | did you mean 'chain'?"],
     "kernels: {}": ["3:5: unknown key 'kernels' | the keys here: name, doc, tags, links"],
-    "inputs: {x: 5}": ["3:17: expected a shape such as [2, 3], or a mapping such as {shape: [2, 3], dtype: int64}, found the integer 5"],
+    "inputs: {x: 5}": ["3:17: expected a shape such as [2, 3], or a mapping such as {shape: [2, 3], dtype: int64} or {python: 0.5}, found the integer 5"],
     "inputs: {x: {shap: [2]}}": ["3:18: unknown key 'shap' | did you mean 'shape'?"],
     "inputs: {1z: [2]}": ["3:14: the key '1z' does not fit: expected a Python name"],
     "inputs: {x: [2.0, -1, n]}": [
