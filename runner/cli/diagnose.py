@@ -176,8 +176,11 @@ def _doing(engine: VariantEngine, part: str) -> str:
 
 def run_words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
     """Return the words of the command that runs this variant, as a shell reads them."""
-    file = arguments.case.partition("::")[0]
-    own = arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
+    files, has_file, _ = arguments.case.partition(f"::{variant.where}::")  # PROFILE::SUITE, or one of these
+    file = files if has_file else arguments.case.partition("::")[0]
+    own = not has_file and (
+        arguments.case == variant.id or os.path.realpath(file) == variant.case.file or not os.path.isfile(file)
+    )
     settings = settings_of(arguments)
     typed = ("backend",) if ":" in variant.backend.name else ()  # code runs for who types it
     options = settings.flags("allow_python", *typed, "python", "imports", "limit", "seed", "values", "no_project")

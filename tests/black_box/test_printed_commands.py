@@ -101,6 +101,8 @@ def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     result = run_in(folder, "run", *WAYS[way], "--no-confirm")
     explained = typed(folder, result, "why", {})
     assert explained.code == 1 and "the failure" in explained.out, explained.text
+    asked = result.out.partition("runner why '")[2].partition("'")[0]
+    assert f"runner issue '{asked}'" in explained.out, explained.text
     words = shlex.split(explained.out.splitlines()[-2], comments=True)
     ended = subprocess.run([sys.executable, words[-1]], cwd=folder, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and "AssertionError" in ended.stderr, ended.stderr
