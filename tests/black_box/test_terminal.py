@@ -78,9 +78,7 @@ def results(lines: list[str]) -> list[str]:
 def test_the_live_lines_leave_nothing_behind(folder: Path, width: int) -> None:
     code, text, screen = on_terminal(folder, width, *WORDS)
     assert code == 0 and "0/3" in text and "workers start" in text
-    piped = run_in(
-        folder, "report", env={"COLUMNS": str(width)}
-    )  # what a run prints that is not on a terminal: test_run.py
+    piped = run_in(folder, *WORDS, env={"COLUMNS": str(width)})
     assert piped.code == 0 and "\x1b" not in piped.text and "\r" not in piped.text
     assert screen.cursor and screen.column == 0
     told, from_pipe = (results(lines) for lines in (screen.lines, Screen(width, 24).feed(piped.out).lines))
