@@ -109,6 +109,7 @@ class _Builder:
         self.names: Mapping[str, Span] = {}  # those of self in a chain
         self.modes: list[tuple[str, bool]] = []  # of modules with a train: of their own
         self.twin: list[Line] = []
+        self.function_class = ""  # around a person's function that is the model itself
 
     def source(self) -> Source:
         case = self.case
@@ -178,11 +179,11 @@ class _Builder:
         return [
             *_lines_of(module.file, text),
             *([] if re.search(r"^import torch\b", text, re.MULTILINE) else [Line(""), Line("import torch")]),
-            *(Line(line, module.span) for line in self._function_model(module)),
+            *(Line(line, module.span) for line in self._function_model(module, text)),
         ]
 
-    def _function_model(self, module: PythonModule) -> list[str]:
-        """The class around a function that is the model itself."""
+    def _function_model(self, module: PythonModule, text: str) -> list[str]:
+        """The class around a function that is the model itself, under a name that the file does not use."""
         function, missing = called_function(module, [item.name for item in self.case.inputs])
         if missing:
             self.problems.error(
@@ -192,20 +193,16 @@ class _Builder:
             )
         if function is None:
             return []
+        self.function_class = "FunctionModel"
+        while self.function_class in text:
+            self.function_class += "_"
         return [
             "",
             "",
-            f"class {self._function_class(module)}(torch.nn.Module):",
+            f"class {self.function_class}(torch.nn.Module):",
             "    def forward(self, *args, **kwargs):",
             f"        return {call(identifier(module.name), ['*args', '**kwargs'], self._module_arguments(module))}",
         ]
-
-    def _function_class(self, module: PythonModule) -> str:
-        """The name of the class around the function, which the file does not use."""
-        text, name = read_text(module.file), "FunctionModel"
-        while name in text:
-            name += "_"
-        return name
 
     def _module_arguments(self, module: PythonModule) -> list[tuple[str, str]]:
         render = self._input_writer().render
@@ -320,10 +317,10 @@ class _Builder:
 
     def _make_model(self) -> list[Line]:
         case, dtype, construction = self.case, self._param_dtype(), "Model()"
-        if case.module is not None:
-            function, _ = called_function(case.module, [item.name for item in case.inputs])
-            made = call(identifier(case.module.name), [], self._module_arguments(case.module))
-            construction = made if function is None else f"{self._function_class(case.module)}()"
+        if self.function_class:
+            construction = f"{self.function_class}()"
+        elif case.module is not None:
+            construction = call(identifier(case.module.name), [], self._module_arguments(case.module))
         setup = [
             *([f"    model.to({literal(self.variant.device)})"] if self.variant.device != "cpu" else []),
             *([f"    model.to({torch_name(dtype)})"] if case.module and dtype in FLOATING else []),
