@@ -60,6 +60,8 @@ _MANY = 500  # rows from which on only those that are seen are laid out
 _NOTICES = 50
 _LONG = 400  # characters of an id; a longer one is cut
 _WORD = 100  # of a backend, an oracle, a stage or a tag
+_FIRST_FACTS = ("torch", "started", "command")
+"""What a reader asks first of a run."""
 _WORDS = (*GREEN, *RED, "NOT-RUN")
 
 
@@ -96,6 +98,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
     """Return the page."""
     started = start_of(events)
     ended = end_of(events)
+    facts = _facts(started, ended)
     columns, rows = _table(results, declared)
     entries = review_ledger(events, declared)
     notices = [event for event in events if isinstance(event, Notice)]
@@ -106,8 +109,8 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
     values: dict[str, Any] = {
         "title": _title(results),
         "counts": results.counts,
-        "summary": _summary(started),
-        "facts": _facts(started, ended),
+        "summary": " · ".join(f"{name} {facts[name]}" for name in _FIRST_FACTS if name in facts),
+        "facts": [*facts.items()],
         "notices": [(event.severity, one_line(event.message, 1000)) for event in notices[:_NOTICES]],
         "more_notices": max(0, len(notices) - _NOTICES),
         "without_page": red - paged,
@@ -139,17 +142,11 @@ def _title(results: Results) -> str:
     return one_line(", ".join(suites[:6]) + (f" and {len(suites) - 6} more" if len(suites) > 6 else "") or "run", 200)
 
 
-def _summary(started: RunStarted | None) -> str:
-    """What a reader asks first: which torch, when, by which command."""
-    facts = dict(_facts(started, None))
-    return " · ".join(f"{name} {facts[name]}" for name in ("torch", "started", "command") if name in facts)
-
-
-def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[str, str]]:
+def _facts(started: RunStarted | None, ended: RunFinished | None) -> dict[str, str]:
     if started is None:
-        return []
+        return {}
     torches = [f"{e.get('build') or e.get('torch')} (Python {e.get('version')})" for e in started.environments]
-    return shown_rows(
+    rows = shown_rows(
         ("run", started.run),
         ("started", f"{started.started} UTC" if started.started else ""),
         ("took", duration(ended.seconds) if ended else ""),
@@ -161,6 +158,7 @@ def _facts(started: RunStarted | None, ended: RunFinished | None) -> list[tuple[
         ("runner", started.version),
         limit=1000,
     )
+    return dict(rows)
 
 
 def _table(results: Results, declared: Declared) -> tuple[list[tuple[str, str]], list[Row]]:
