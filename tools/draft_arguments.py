@@ -10,21 +10,18 @@ sample of the database shows an argument, one is made. Eager has run each call t
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 import sys
 import types
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from pathlib import Path
 from typing import Any
 
 import operator_families as families
 import torch
-from draft_operators import ALONE, Draft, database, faults_of, text_of
+from draft_operators import ALONE, Draft, begin_drafting, database, faults_of, text_of
 from draft_samples import ELEMENTS, CallDraft, UnfitSampleError, call_of, matrix_call
 from signatures import REQUIRED, Signature, bound, function_of
 from torch.utils._pytree import tree_leaves
@@ -322,14 +319,7 @@ def extras(draft: Draft) -> Mapping[str, Any]:
 
 def main() -> None:
     """Draft the files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", default="", help="only operators whose name contains this")
-    parser.add_argument("--family", default="", help="only this file")
-    parser.add_argument("--print", action="store_true", help="print the drafts")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
+    options = begin_drafting(__doc__.splitlines()[0])
     names = {
         name: entries for name, entries in database().items() if options.only in name and not UNFIT.fullmatch(name)
     }

@@ -336,16 +336,21 @@ def database() -> Mapping[str, list[Any]]:
     return names
 
 
-def main() -> None:
-    """Draft the files."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def begin_drafting(description: str) -> argparse.Namespace:
+    """Return what the command line of a tool that drafts cases says; let torch work in one thread and without warnings."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--only", default="", help="only operators whose name contains this")
     parser.add_argument("--family", default="", help="only this file")
     parser.add_argument("--print", action="store_true", help="print the drafts")
-    options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Draft the files."""
+    options = begin_drafting(__doc__.splitlines()[0])
     names = database()
     known = reached_in(options.folder, names)
     missing_names = [name for name in names if not known[name] and options.only in name]
