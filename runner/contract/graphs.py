@@ -18,7 +18,8 @@ class Tensor:
     """A tensor's metadata. ``shape`` and ``stride`` are in elements, ``dtype`` goes without ``torch.``.
 
     Tensors of one graph with the same ``storage`` share memory. ``dynamic`` are the dimensions whose sizes vary from
-    call to call.
+    call to call. ``leaf`` is False where an operator made the tensor, so that it may be written in place although it
+    requires a gradient.
     """
 
     shape: tuple[int, ...]
@@ -29,6 +30,7 @@ class Tensor:
     requires_grad: bool = False
     storage: int | None = None
     dynamic: tuple[int, ...] = ()
+    leaf: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class GraphInput:
 
     ``origin`` is how the model names it, such as ``self.layer.weight``. ``values`` are those of a small tensor that
     decides, such as a constant or an index. ``file`` names a safetensors file that holds its values, with the key
-    ``name``.
+    ``key``. ``fault`` says why the format cannot make it.
     """
 
     name: str
@@ -65,6 +67,8 @@ class GraphInput:
     statistics: Statistics | None = None
     values: Any = None
     file: str = ""
+    key: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,8 @@ class Call:
     """One operator with its arguments, under its name in the YAML format.
 
     ``positional`` and ``keywords`` are plain data of the format. ``operands`` are the tensors among them, in order.
-    ``results`` are the tensors that it gives. ``contexts`` are those that are entered around it, from the outside, as
+    ``results`` are the tensors that it gives. ``numbers`` has the values, in this run, of the names among the arguments
+    that are numbers. ``contexts`` are those that are entered around it, from the outside, as
     entries of ``with:``. ``fault`` says why the format cannot write it; ``operator`` is then as torch names it.
     """
 
@@ -91,6 +96,7 @@ class Call:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     operands: tuple[Operand, ...] = ()
     results: tuple[Tensor, ...] = ()
+    numbers: Mapping[str, Any] = field(default_factory=dict)
     contexts: tuple[Any, ...] = ()
     module: tuple[str, ...] = ()  # the submodules around it, from the outside: "encoder.layer.0 BertLayer"
     source: str = ""  # where the model calls it: "modeling_bert.py:251: x = self.dense(x)"
@@ -130,6 +136,12 @@ class Graph:
         values["inputs"] = tuple(_input(item) for item in data.get("inputs", ()))
         values["calls"] = tuple(_call(item) for item in data.get("calls", ()))
         return Graph(**values)
+
+
+def arguments_of(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Any:
+    """Return the arguments of a call as a step of the format holds them: a list, or a mapping with ``"*"``."""
+    values = list(positional)
+    return ({"*": values} if values else {}) | dict(keywords) if keywords else values
 
 
 @dataclass(frozen=True, slots=True)
