@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runner import console, exit_codes, quote
+from runner.cases.model import Backend
 from runner.cases.suites import DRAFT, LEDGER
 from runner.cli import outputs
 from runner.cli.arguments import PATHS, argument, command, defaults, one_of, setting, settings_of
@@ -17,12 +18,12 @@ from runner.cli.variants import load_variants, refuse
 from runner.diagnostics import shown_path
 from runner.ledger.draft import draft_entries, with_entries
 from runner.ledger.edit import Unfit
-from runner.ledger.review import RED_STATES, STATES, Entry, read_run, review
+from runner.ledger.review import RED_STATES, STATES, Entry, Run, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import FOLDER, read_events
-from runner.session.collect import split_paths
+from runner.session.collect import Loaded, split_paths
 from runner.text import draw_table, in_line, one_line, plural
-from runner.verdict.policy import shows_sometimes
+from runner.verdict.policy import concerns, shows_sometimes
 
 _ISSUE = re.compile(r"https?://github\.com/([\w.-]+/[\w.-]+)/(?:issues|pull)/(\d+)/?$")
 
@@ -33,7 +34,7 @@ def render_ledger(entries: Sequence[Entry], judged: bool) -> str:
     headers = ["state", "where", "case", "torch", "stage", "oracles", "error", "issue or reason", "review"]
     rows = [[entry.state, *_row(entry)][not judged :] for entry in ordered]
     parts = [draw_table(rows, headers[not judged :])]
-    remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in ordered if e.state in RED_STATES]
+    remarks = [f"{e.known.span}: {e.state}: {e.detail}" for e in ordered if e.state in RED_STATES or e.is_idle]
     remarks += [f"{e.known.span}: was to be looked at again by {e.known.review}" for e in ordered if e.due]
     parts += ["\n".join(map(in_line, remarks))] if remarks else []
     return "\n\n".join([*parts, _totals(entries, judged)])
@@ -46,7 +47,7 @@ def _row(entry: Entry) -> list[str]:
     why += "sometimes: " * shows_sometimes(known)
     cells = (
         f"{shown_path(known.span.file)}:{known.span.line}",
-        names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more",
+        f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names) or "none",
         known.torch or "any",
         known.stage or "any",
         " ".join(known.oracle) or "any",
@@ -65,10 +66,26 @@ def _totals(entries: Sequence[Entry], judged: bool) -> str:
     return ": ".join(filter(None, (plural(len(entries), "entry", "entries"), ", ".join(parts))))
 
 
+def _backends_in_question(arguments: argparse.Namespace, loaded: Loaded, past: Run | None) -> list[Backend]:
+    """Return those of ``--backend``, else those that the run had here; none if that is not known."""
+    variants = loaded.variants if arguments.backend else [j.variant for j in past.judged] if past else []
+    return [*{(v.backend.name, v.backend.backend): v.backend for v in variants}.values()]
+
+
+def _tell_left_out(number: int, backends: Sequence[Backend]) -> None:
+    """Say how many entries the table lacks because they speak of other backends."""
+    names = in_line(", ".join(backend.name for backend in backends))
+    console.message(
+        f"runner: {plural(number, 'entry', 'entries')} left out: no variant under {names} is meant by "
+        f"{'it' if number == 1 else 'them'}; --backend NAME asks for other backends"
+    )
+
+
 @command(
     "Every known: entry of the paths, and whether a run matched it. 1 when one is fixed, changed or stale.",
     *PATHS,
     defaults(allow_python=True),
+    setting("backend", help="only entries that may speak of this backend (default: of the backends of the run)"),
     setting("ledger"),
     one_of(
         argument(
@@ -95,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.write:
         return _write_draft(arguments, chosen)
     loaded = load_variants(arguments)
-    past = read_run(loaded.variants, read_events(chosen)) if chosen else None
+    past = _read(arguments, loaded, chosen) if chosen else None
     entries = review(loaded.variants, past)
     notes: list[str] = []  # what somebody is to do by hand
     if arguments.update and past is not None:
@@ -108,18 +125,28 @@ def run(arguments: argparse.Namespace) -> int:
             console.message(f"runner: {note}")
         if not arguments.dry_run:
             loaded = load_variants(arguments)
-            past = read_run(loaded.variants, read_events(chosen or ""))
-            entries = review(loaded.variants, past)
+            entries = review(loaded.variants, _read(arguments, loaded, chosen or ""))
         for entry in entries:
             if entry.state == "stale":
                 console.message(f"runner: {entry.known.span}: stale, take it away by hand: {entry.detail}")
     elif entries:
-        console.output(render_ledger(entries, past is not None))
+        backends = _backends_in_question(arguments, loaded, past)
+        shown = [e for e in entries if not backends or any(concerns(e.known, backend) for backend in backends)]
+        if shown:
+            console.output(render_ledger(shown, past is not None))
+        if len(shown) < len(entries):
+            _tell_left_out(len(entries) - len(shown), backends)
     if loaded.errors:
         return refuse(loaded.diagnostics)
     if not entries and not arguments.update:
         raise exit_codes.UsageError("nothing found: no known: entry here", exit_codes.NOTHING)
     return exit_codes.FAILED if notes or any(e.state in RED_STATES for e in entries) else exit_codes.OK
+
+
+def _read(arguments: argparse.Namespace, loaded: Loaded, run: str) -> Run:
+    """Return what a run says of the variants, under the backends of ``--backend`` alone if there are any."""
+    past = read_run(loaded.variants, read_events(run))
+    return past.narrowed(arguments.backend) if arguments.backend else past
 
 
 def _write_draft(arguments: argparse.Namespace, chosen: str | None) -> int:
@@ -134,7 +161,7 @@ def _write_draft(arguments: argparse.Namespace, chosen: str | None) -> int:
     loaded = load_variants(arguments, drafts=True)
     if loaded.errors:
         return refuse(loaded.errors)
-    entries = draft_entries(read_run(loaded.variants, read_events(chosen)))
+    entries = draft_entries(_read(arguments, loaded, chosen))
     if not entries:
         console.message("runner: nothing to write: an entry explains each failure of this run")
         return exit_codes.OK

@@ -7,15 +7,16 @@ the entry expects. So a run made before an edit, or with ``--no-known``, says as
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from os.path import basename
 from typing import Any
 
 from runner.cases.model import Backend, Case, Known, Variant
 from runner.cases.versions import matches, release_of
 from runner.contract.finding import Finding
-from runner.diagnostics import Span
+from runner.diagnostics import Span, nearest
 from runner.record.events import (
     Event,
     Notice,
@@ -79,6 +80,11 @@ class Entry:
     due: bool = False
     shared: bool = False  # it stands in a file of its own, and may speak of any case
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether it stands in a file of its own and speaks of no case here, as a misspelt one does."""
+        return self.shared and not self.cases
+
     def torches(self, *effects: str) -> list[str]:
         """Return the versions under which it met one of these, oldest first."""
         return sorted(
@@ -96,6 +102,12 @@ class Run:
     backends: frozenset[str]
     devices: frozenset[str]
     complete: bool
+
+    def narrowed(self, names: Collection[str]) -> Run:
+        """Return what it says of these backends, by the name in ids or torch's. It is then no complete run."""
+        judged = tuple(j for j in self.judged if {j.variant.backend.name, j.variant.backend.backend} & {*names})
+        backends = {name for j in judged for name in (j.variant.backend.name, j.variant.backend.backend)}
+        return replace(self, judged=judged, backends=frozenset(backends), complete=False)
 
 
 def entries_of(variants: Iterable[Variant]) -> list[Entry]:
@@ -153,7 +165,18 @@ def review(variants: Sequence[Variant], run: Run | None = None, today: date | No
         entry.due = is_due(entry.known, today)
         if run is not None:
             entry.state, entry.detail = _state(entry, run)
+        if entry.is_idle:
+            entry.detail = f"no case here is meant by it{_misspelt(entry.known, variants)}"
     return entries
+
+
+def _misspelt(known: Known, variants: Sequence[Variant]) -> str:
+    """Return which of an entry's patterns of cases match none, and what is spelt almost so; empty without one."""
+    if not known.case:
+        return ""
+    names = {name for v in variants for name in (v.case.name, f"{basename(v.where)}::{v.case.name}")}
+    hints = (" ".join(filter(None, (f"case: {pattern!r};", nearest(pattern, names)))) for pattern in known.case)
+    return f": {', '.join(hint.rstrip(';') for hint in hints)}"
 
 
 def stale_notices(variants: Sequence[Variant], events: Iterable[Event]) -> list[Notice]:
@@ -201,8 +224,7 @@ def _state(entry: Entry, run: Run) -> tuple[str, str]:
     names = {(case.file, case.name) for case in entry.cases}
     here = [j.variant for j in run.judged if (j.variant.case.file, j.variant.case.name) in names]
     if not here:
-        no_case = entry.shared and not entry.cases
-        return "not-run", "no case here is meant by it" if no_case else "its case was not in the run"
+        return "not-run", "its case was not in the run"
     if absent := _absent(known, entry.cases, here, run):
         return "elsewhere", absent
     if silent := {s.judged.verdict for s in entry.sightings if s.effect == "none"}:

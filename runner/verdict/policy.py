@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
 
-from runner.cases.model import THREADS, Known, Variant
+from runner.cases.model import THREADS, Backend, Known, Variant
 from runner.cases.operator_names import operators_like
 from runner.cases.patterns import matches_anywhere
 from runner.cases.suites import LEDGER
@@ -159,7 +159,6 @@ def headline(finding: Finding) -> str:
 def applies(entry: Known, variant: Variant, torch: str) -> bool:
     """Whether an entry speaks of this variant: all that it names must match."""
     selectors = (
-        (entry.backend, (variant.backend.name, variant.backend.backend)),
         (entry.device, (variant.device, variant.device.partition(":")[0])),
         (entry.dtype, (variant.dtype,)),
         (entry.platform, (sys.platform,)),
@@ -168,9 +167,16 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
     return (
         all(not wanted or set(wanted) & set(have) for wanted, have in selectors)
         and all(name in variant.params and variant.params[name] == value for name, value in entry.params.items())
-        and (entry.stage is None or contains(variant.backend.backend, entry.stage))
         and matches(entry.torch, torch)
+        and concerns(entry, variant.backend)
         and speaks_of(entry, variant)
+    )
+
+
+def concerns(entry: Known, backend: Backend) -> bool:
+    """Whether an entry may speak of variants under a backend, by ``backend`` and ``stage``."""
+    return (not entry.backend or not {backend.name, backend.backend}.isdisjoint(entry.backend)) and (
+        entry.stage is None or contains(backend.backend, entry.stage)
     )
 
 

@@ -116,4 +116,4 @@ def test_another_failure_beside_those_that_it_names_does_not_change_it(tmp_path:
 def test_one_that_means_no_case_here_did_not_run(tmp_path: Path) -> None:
     selection = chosen(tmp_path, "{case: other*, reason: r}")
     (entry,) = review(selection, read_run(selection, played(selection, ["2.13.0"], value)))
-    assert (entry.state, entry.detail, entry.cases) == ("not-run", "no case here is meant by it", [])
+    assert (entry.state, entry.detail, entry.cases) == ("not-run", "no case here is meant by it: case: 'other*'", [])

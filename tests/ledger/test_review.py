@@ -13,8 +13,9 @@ from runner.cases.model import Variant
 from runner.cli.known import render_ledger
 from runner.cli.main import main
 from runner.ledger.review import entries_of, is_due, read_run, review, stale_notices
-from runner.record.events import Event, RunFinished, VariantPlanned
+from runner.record.events import Event, RunFinished, VariantFinished, VariantPlanned
 from runner.record.journal import Journal
+from runner.verdict.signature import assess
 from tests.handmade import Answer, finding, loaded, played, variants, written
 
 TWO = ("2.6.0", "2.13.0")
@@ -351,3 +352,87 @@ def test_planned_and_finished_events_are_enough(tmp_path: Path) -> None:
     run = read_run(selection, events)
     assert run.complete and run.torches == ("2.6.0",)
     assert not read_run(selection, [e for e in events if isinstance(e, VariantPlanned)]).complete
+
+
+# --- the backends in question ---
+
+OF_BACKENDS = (
+    "{stage: inductor, oracle: [value], reason: r}",
+    "{backend: toy, oracle: [value], reason: r}",
+    "{stage: dynamo, oracle: [value], reason: r}",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "remark"),
+    [
+        ([], 3, ""),
+        (["--backend", "acme"], 1, "2 entries left out: no variant under acme is meant by them"),
+        (["--backend", "toy"], 2, "1 entry left out: no variant under toy is meant by it"),
+        (["--backend", "toy", "--backend", "inductor"], 3, ""),
+    ],
+)
+def test_entries_of_other_backends_are_counted_and_not_listed(
+    here: Path, words: list[str], shown: int, remark: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case(here, *OF_BACKENDS)
+    assert main(["known", "a.spec.yaml", *words]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.endswith(f"\n{shown} entr{'y' if shown == 1 else 'ies'}\n") and remark in printed.err
+    assert bool(printed.err) == bool(remark)
+
+
+def test_without_a_backend_the_run_says_which_are_in_question(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case(here, *OF_BACKENDS)
+    selection = [*loaded(here / "a.spec.yaml", backends=["acme"]).variants]
+    path = kept(here, played(selection, ["2.13.0"], lambda v, t: finding("value", "dynamo")))
+    assert main(["known", "a.spec.yaml", "--run", str(path)]) == 0
+    printed = capsys.readouterr()
+    assert "1 entry: 1 matched" in printed.out and "2 entries left out: no variant under acme" in printed.err
+
+
+def test_a_backend_narrows_what_a_run_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case(here, "{oracle: [value], reason: r}")
+    selection = [*loaded(here / "a.spec.yaml", backends=["acme", "toy"]).variants]
+    events = played(selection, ["2.13.0"], lambda v, t: finding("value") if v.backend.name == "toy" else "PASS")
+    path = kept(here, events)
+    assert main(["known", "a.spec.yaml", "--run", str(path), "--backend", "acme"]) == 1
+    assert "1 entry: 1 fixed" in capsys.readouterr().out
+    assert main(["known", "a.spec.yaml", "--run", str(path), "--backend", "toy"]) == 0
+    assert "1 entry: 1 matched" in capsys.readouterr().out
+
+
+def test_a_draft_holds_the_failures_of_the_backends_that_are_asked_for(here: Path) -> None:
+    variants(here, "")
+    selection = [*loaded(here / "a.spec.yaml", backends=["acme", "toy"]).variants]
+    path = kept(here, [assessed(event) for event in played(selection, ["2.13.0"], value)])
+    words = ["known", "a.spec.yaml", "--run", str(path), "--write", "acme.ledger.yaml"]
+    assert main([*words, "--backend", "acme"]) == 0
+    text = (here / "acme.ledger.yaml").read_text()
+    assert "acme" in text and "toy" not in text
+
+
+def assessed(event: Event) -> Event:
+    return assess(event) if isinstance(event, VariantFinished) else event
+
+
+@pytest.mark.parametrize(
+    ("pattern", "remark"),
+    [
+        ("aa", "no case here is meant by it: case: 'aa'; did you mean 'a'?"),
+        ("a.spec.yml::a", "no case here is meant by it: case: 'a.spec.yml::a'; did you mean 'a.spec.yaml::a'?"),
+        ("zebra", "no case here is meant by it: case: 'zebra'\n"),
+        ("a", ""),
+    ],
+)
+@pytest.mark.parametrize("has_run", [True, False])
+def test_a_pattern_that_matches_no_case_is_said(
+    here: Path, pattern: str, remark: str, has_run: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    variants(here, "")
+    written(here, f"known: [{{case: '{pattern}', oracle: [value], reason: r}}]\n", "acme.ledger.yaml")
+    selection = [*loaded(here / "a.spec.yaml", ledgers=["acme.ledger.yaml"]).variants]
+    words = ["--run", str(kept(here, played(selection, ["2.13.0"], value)))] if has_run else []
+    assert main(["known", "a.spec.yaml", "--ledger", "acme.ledger.yaml", *words]) == 0
+    out = capsys.readouterr().out
+    assert remark in out and ("is meant by it" in out) == bool(remark)
