@@ -183,8 +183,8 @@ class TensorWriter:
                 return f"torch.randint(-8, 9, {shape}).to({kind})"
             case "uniform" if arguments in ([], ["0", "1"]):
                 return f"torch.rand({shape}{of})"
-            case "uniform":
-                return f"torch.empty({shape}{of}).uniform_({arguments[0]}, {arguments[1]})"
+            case "uniform" | "normal" if arguments:
+                return f"torch.empty({shape}{of}).{init}_({arguments[0]}, {arguments[1]})"
         if init == "randint" or not (dtype in FLOATING or dtype.startswith("complex")):
             low, high = arguments if init == "randint" else ["0", "2" if dtype == "bool" else "10"]
             drawn = f"torch.randint({low}, {high}, {shape}"

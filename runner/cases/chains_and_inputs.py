@@ -8,6 +8,7 @@ and the layout of an input is a chain.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -464,14 +465,17 @@ INITS = (
 )
 FILLS = ("zeros", "ones", "normal", "uniform", "integer", "full", "randint")
 """Ways of ``init:`` that need no shape, so that they can fill what a module has made."""
-_COUNTS = {"randint": 2, "uniform": 2, "full": 1, "arange": 2, "linspace": 2}
+_COUNTS = {"randint": 2, "uniform": 2, "normal": 2, "full": 1, "arange": 2, "linspace": 2}
+_BARE = ("uniform", "normal")
+"""Ways that have numbers of their own, which may be left out."""
 _EXAMPLES = {
+    "normal": "{normal: [0, 1]}",
     "randint": "{randint: [0, 10]}",
     "uniform": "{uniform: [0, 1]}",
     "full": "{full: 2}",
     "arange": "{arange: [0, 1]}",
     "linspace": "{linspace: [0, 1]}",
-    **{n: n for n in ("normal", "zeros", "ones", "integer", "special", "eye", "randperm", "patterns")},
+    **{n: n for n in ("zeros", "ones", "integer", "special", "eye", "randperm", "patterns")},
 }
 _CONSTANTS = ("torch.e", "torch.inf", "torch.nan", "torch.pi")
 
@@ -496,14 +500,21 @@ def read_init(node: YamlNode, problems: Problems) -> tuple[str | None, tuple[Yam
             nearest(str(name), INITS) or f"inits: {', '.join(INITS)}",
         )
     count = _COUNTS.get(str(name), 0)
-    if len(arguments) != count and (arguments or name != "uniform"):
+    if len(arguments) != count and (arguments or name not in _BARE):
         return problems.refuse(
             (None, ()),
             name_node.span,
             f"init {name} takes {count} numbers, not {len(arguments)}",
             f"such as init: {_EXAMPLES[str(name)]}",
         )
-    return (str(name), arguments) if all(check_numbers(argument, problems) for argument in arguments) else (None, ())
+    if not all(check_numbers(argument, problems) for argument in arguments):
+        return None, ()
+    deviation = arguments[1].plain() if name == "normal" and arguments else 0
+    if isinstance(deviation, int | float) and not 0 <= deviation < math.inf:
+        return problems.refuse(
+            (None, ()), arguments[1].span, "the deviation of init normal is a number of 0 or more", "[mean, deviation]"
+        )
+    return str(name), arguments
 
 
 def check_numbers(node: YamlNode, problems: Problems) -> bool:

@@ -214,7 +214,7 @@ def test_modules_made_of_modules(built: Built) -> None:
     ("entry", "action"),
     [
         ("{init: zeros}", "zero_()"), ("{init: ones}", "fill_(1)"), ("{init: {full: -0.5}}", "fill_(-0.5)"), ("{init: normal}", "normal_()"),
-        ("{init: uniform}", "uniform_()"), ("{init: {uniform: [-1, '${n}']}}", "uniform_(-1, 3)"), ("{init: integer}", "random_(-8, 9)"),
+        ("{init: uniform}", "uniform_()"), ("{init: {uniform: [-1, '${n}']}}", "uniform_(-1, 3)"), ("{init: {normal: [1, 0.5]}}", "normal_(1, 0.5)"), ("{init: integer}", "random_(-8, 9)"),
         ("{init: {randint: [0, 5]}}", "random_(0, 5)"), ("{values: 2}", "copy_(torch.tensor(2))"),
         ("{values: [[1, $n], [.nan, 4.0]]}", 'copy_(torch.tensor([[1, 3], [float("nan"), 4.0]]))'),
     ],

@@ -25,7 +25,7 @@ def one(built: Built, item: str, keys: str = "") -> str:
         ("{shape: [2], init: zeros}", "torch.zeros((2,))"), ("{shape: [2, 3], init: ones}", "torch.ones((2, 3))"), ("{shape: [], init: zeros}", "torch.zeros(())"),
         ("{shape: [2], init: {full: 7}}", "torch.full((2,), 7, dtype=torch.float32)"), ("{shape: [2], init: {full: -.inf}}", 'torch.full((2,), float("-inf"), dtype=torch.float32)'),
         ("{shape: [2], init: uniform}", "torch.rand((2,))"), ("{shape: [2], init: {uniform: [0, 1]}}", "torch.rand((2,))"),
-        ("{shape: [2], init: {uniform: [-1, 2.5]}}", "torch.empty((2,)).uniform_(-1, 2.5)"), ("{shape: [2, 3], init: eye}", "torch.eye(2, 3)"),
+        ("{shape: [2], init: {uniform: [-1, 2.5]}}", "torch.empty((2,)).uniform_(-1, 2.5)"), ("{shape: [2], init: {normal: [1, 0.5]}}", "torch.empty((2,)).normal_(1, 0.5)"), ("{shape: [2, 3], init: eye}", "torch.eye(2, 3)"),
         ("{shape: [6], init: {arange: [0, 1]}}", "torch.arange(6, dtype=torch.float32)"), ("{shape: [2, 3], init: {arange: [0, 1]}}", "torch.arange(6, dtype=torch.float32).reshape(2, 3)"),
         ("{shape: [6], init: {arange: [1, -2]}}", "(torch.arange(6, dtype=torch.float32) * -2 + 1)"),
         ("{shape: [2, 3], init: {arange: [1, 1]}}", "(torch.arange(6, dtype=torch.float32) + 1).reshape(2, 3)"),
@@ -320,7 +320,7 @@ def test_a_function_has_no_place_in_state(built: Built) -> None:
 @pytest.mark.parametrize(
     ("init", "dtypes"),
     [
-        ("uniform", "int64, int8, uint16, bool"), ("{uniform: [0, 4]}", "int32"), ("normal", "int64, bool"), ("special", "int64, uint8"),
+        ("uniform", "int64, int8, uint16, bool"), ("{uniform: [0, 4]}", "int32"), ("normal", "int64, bool"), ("{normal: [0, 1]}", "int32"), ("special", "int64, uint8"),
         ("{full: 0.5}", "int64, bool"), ("{arange: [0, 0.5]}", "int64"), ("{arange: [0, 1]}", "bool, complex64, uint16"),
         ("{linspace: [0, 1]}", "bool, uint32"), ("patterns", "bool, complex64"), ("{randint: [0, 10]}", "bool, complex64"), ("eye", "uint64"),
     ],

@@ -81,7 +81,7 @@ f: {python: null}
     ("text", "name", "arguments"),
     [(n, n, []) for n in ("normal", "zeros", "ones", "integer", "special", "eye", "uniform", "randperm", "patterns")]
     + [
-        ("{randint: [0, 10]}", "randint", [0, 10]), ("{uniform: [-1, 1.5]}", "uniform", [-1, 1.5]), ("{full: 2}", "full", [2]), ("{full: .nan}", "full", [float("nan")]),
+        ("{randint: [0, 10]}", "randint", [0, 10]), ("{uniform: [-1, 1.5]}", "uniform", [-1, 1.5]), ("{normal: [-1, 0.5]}", "normal", [-1, 0.5]), ("{full: 2}", "full", [2]), ("{full: .nan}", "full", [float("nan")]),
         ("{arange: [0, '${n}']}", "arange", [0, "n"]), ("{linspace: [0, 1]}", "linspace", [0, 1]),
     ],
 )  # fmt: skip
@@ -124,6 +124,8 @@ def test_every_init_is_tested() -> None:
         ("x: {shape: [2], init: gauss}", "1:23: unknown init 'gauss' | inits: normal, randint"),
         ("x: {shape: [2], init: full}", "1:23: init full takes 1 numbers, not 0 | such as init: {full: 2}"),
         ("x: {shape: [2], init: {randint: [1]}}", "1:24: init randint takes 2 numbers, not 1 | such as init: {randint: [0, 10]}"),
+        ("x: {shape: [2], init: {normal: [1, -0.5]}}", "1:36: the deviation of init normal is a number of 0 or more | [mean, deviation]"),
+        ("x: {shape: [2], init: {normal: [1]}}", "1:24: init normal takes 2 numbers, not 1"),
         ("x: {shape: [2], init: {uniform: [1, 2, 3]}}", "1:24: init uniform takes 2 numbers, not 3"),
         ("x: {shape: [2], init: {ones: 1, zeros: 1}}", "1:23: init: has one way of making values"),
         ("x: {values: abc}", "1:13: expected a number, found the text 'abc' | write numbers without quotes, true, false or ${param}, such as [1.0, -0.0, .nan]"),

@@ -35,6 +35,7 @@ EVERYTHING = """
       y: {values: [[1.0, .nan], [-.inf, -0.0]], shape: [4], tile: 6, dtype: float64}
       i: {shape: [3], dtype: int64, init: {randint: [0, "${n}"]}}
       u: {shape: [4], init: uniform}
+      nm: {shape: [4], init: {normal: [0.5, "${k}"]}}
       z: {values: [1+2j, -0.0-.5j, nan-infj, 3]}
       f: {shape: [2, 2], init: {full: -1.5}, requires_grad: true}
       v: {view_of: f, layout: [{Tensor.transpose: [$_, 0, 1]}], hidden: true}
