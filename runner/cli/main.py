@@ -27,6 +27,7 @@ GROUPS = {
         "hunt": "draw cases, run them, and reduce one of each new failure",
     },
     "write": {
+        "capture": "write your own model as cases",
         "generate": "draw valid cases by a seed",
         "list": "list variants, their tags, or their backends",
         "coverage": "operators, dtypes, shapes and kinds of difference that a suite exercises",
@@ -195,8 +196,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _end_of(words: list[str]) -> int:
     """The exit code of a command, the usual errors included."""
-    # What follows -- in a rerun argparse would take for its own options.
-    cut = words.index("--") if words[:1] == ["rerun"] and "--" in words else len(words)
+    # What follows -- in a rerun or a capture argparse would take for its own options.
+    cut = words.index("--") if words[:1] in (["rerun"], ["capture"]) and "--" in words else len(words)
     try:
         typed = _with_project(resolved_words(words[:cut]))
         arguments = build_parser().parse_args(typed)

@@ -73,11 +73,15 @@ class GraphInput:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A tensor that a call takes: the name of the value, what it is there, and its elements' statistics."""
+    """A tensor that a call takes: the name of the value, what it is there, and its elements' statistics.
+
+    ``values`` are those of a small tensor that decides.
+    """
 
     name: str
     tensor: Tensor
     statistics: Statistics | None = None
+    values: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,8 +217,8 @@ def _input(data: Mapping[str, Any]) -> GraphInput:
 
 
 def _operand(data: Mapping[str, Any]) -> Operand:
-    (tensor,) = _tensors([data["tensor"]])
-    return Operand(data["name"], tensor, _statistics(data.get("statistics")))
+    (tensor,) = _tensors([_known(Operand, data)["tensor"]])
+    return Operand(data["name"], tensor, _statistics(data.get("statistics")), data.get("values"))
 
 
 def _call(data: Mapping[str, Any]) -> Call:

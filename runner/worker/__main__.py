@@ -24,6 +24,10 @@ def _install() -> None:
 
 if __name__ == "__main__":
     _install()
+    if sys.argv[1:2] == ["--capture"]:
+        from runner.worker.capture.command import main as capture
+
+        sys.exit(capture(sys.argv[2:]))
     from runner.worker.server.server import main
 
     sys.exit(main())

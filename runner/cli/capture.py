@@ -1,0 +1,106 @@
+"""``runner capture``: records the models of a script, or one that a function makes, and writes cases of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from runner import console, exit_codes
+from runner.cli.arguments import argument, command
+from runner.contract.graphs import Capture
+from runner.diagnostics import shown_path
+from runner.engine import scratch
+from runner.engine.interpreters import WORKER, find_python
+from runner.exit_codes import UsageError
+from runner.graphs.folder import open_folder
+from runner.graphs.grains import GRAINS
+from runner.quote import shell_words
+from runner.session.plan import find_environments
+from runner.text import plural
+
+_EPILOG = """\
+  runner capture train.py -- --epochs 1
+  runner capture -m package.train -- --epochs 1
+  runner capture package.module:make_model     a function that returns (model, args) or (model, args, kwargs)
+
+The code is yours and runs as it always does, in the chosen Python; only torch.compile records instead of compiling.
+The files that are written hold no code: they need no --allow-python. See docs/capture.md.
+
+exit codes: 0 cases were written, 1 your code raised or compiled nothing, 2 interrupted, 3 internal error,
+4 bad arguments
+"""
+
+
+@command(
+    "Record what Dynamo makes of your own model, and write it as cases: of all its graphs, of each of its modules, or "
+    "of each of its operators.",
+    argument("target", metavar="TARGET", help="a script, or package.module:function"),
+    argument("-m", dest="is_module", action="store_true", help="TARGET is a module, as in python -m"),
+    argument("-o", "--output", metavar="FOLDER", default="captured",
+             help="where the files go: new, empty, or a folder of captured cases, which grows (default: captured)"),
+    argument("--by", choices=GRAINS, default="graph",
+             help="one case for each graph, or for each kind of module or of operator call (default: graph)"),
+    argument("--python", metavar="PYTHON", default=None, help="the Python that has your model (default: this one)"),
+    epilog=_EPILOG,
+)  # fmt: skip
+def run(arguments: argparse.Namespace) -> int:
+    """Capture what the command line names.
+
+    Raises:
+        UsageError: there is no such Python, script or folder.
+    """
+    folder = open_folder(Path(arguments.output))
+    environment = find_environments((arguments.python,) if arguments.python else ())[0]
+    kind = "module" if arguments.is_module else "make" if _is_function(arguments.target) else "script"
+    if kind == "script" and not os.path.isfile(arguments.target):
+        raise UsageError(f"{arguments.target}: no such script; package.module:function names a function")
+    answer = _record(environment.python, kind, arguments)
+    captures = [Capture.from_json(item) for item in answer["captures"]]
+    for capture in captures:
+        entry = folder.add(capture, arguments.by)
+        _print(capture, entry)
+    if answer["error"]:
+        console.message("runner: what was compiled before your code raised is kept")
+    if not captures:
+        console.message("runner: nothing was compiled: torch.compile was not called, or what it gave was not")
+        return exit_codes.FAILED
+    paths = folder.save()
+    console.output("\n".join(shown_path(str(path)) for path in paths))
+    suite = next(path for path in paths if path.name.endswith(".suite.yaml"))
+    console.output(f"next: {shell_words(['runner', 'run', shown_path(str(suite))])}")
+    return exit_codes.FAILED if answer["error"] else exit_codes.OK
+
+
+def _is_function(target: str) -> bool:
+    return ":" in target and not os.path.exists(target)
+
+
+def _record(python: str, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run the code, and return what the worker says of it."""
+    path = find_python(python)
+    if path is None:
+        raise UsageError(f"--python {python}: no such Python")
+    with scratch.folder() as folder:
+        answer = folder / "answer.json"
+        command = [path, str(WORKER), "--capture", str(answer), kind, arguments.target, "--", *arguments.more]
+        code = subprocess.run(command, check=False).returncode
+        if not answer.is_file():
+            raise UsageError(f"the process of {arguments.target} ended with exit status {code}, and left no answer")
+        return json.loads(answer.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+
+
+def _print(capture: Capture, entry: dict[str, Any]) -> None:
+    whole = sum(graph["whole"] for graph in entry["graphs"])
+    cases = {name for graph in entry["graphs"] for name in graph["cases"]}
+    share = 100 * entry["sayable"] / entry["calls"] if entry["calls"] else 100.0
+    console.output(
+        f"{capture.model}: {plural(len(entry['graphs']), 'graph')}, {whole} of them whole; "
+        f"{entry['sayable']} of {entry['calls']} calls ({share:.1f} %); {plural(len(cases), 'case')}; "
+        f"{plural(len(entry['breaks']), 'graph break')}"
+    )
+    for fault in entry["faults"]:
+        console.output(f"  left out: {fault['what']}, {fault['count']} times: {fault['reason']}")

@@ -1,0 +1,208 @@
+"""A folder of captured cases: spec files, a suite over them, and an inventory of what was captured.
+
+A folder may be written into again: a case that it already has is counted, and written once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runner.cases.serialize import emit
+from runner.cases.suites import SPEC, SUITE
+from runner.contract.graphs import Capture, Graph
+from runner.engine import scratch
+from runner.exit_codes import UsageError
+from runner.files import link_problem, read_text, replace_text, write_anew
+from runner.graphs.cases import Fault, WrittenGraph, fault_of, write_graph
+from runner.graphs.grains import Grain, digest_of, parts_of
+from runner.quote import QuoteError
+from runner.session.collect import load
+from runner.text import in_line, one_line
+
+INVENTORY = "inventory.json"
+PAGE = "inventory.md"
+VERSION = 1
+PER_FILE = 100
+LONGEST = 60
+"""Letters of a model's name that the name of a case keeps."""
+
+
+@dataclass(slots=True)
+class Folder:
+    """What a folder of captured cases holds, and what is added to it."""
+
+    path: Path
+    models: list[dict[str, Any]] = field(default_factory=list)
+    cases: dict[str, dict[str, Any]] = field(default_factory=dict)  # by digest
+    added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the start of a file's name
+
+    def add(self, capture: Capture, by: Grain, kind: str = "captured") -> dict[str, Any]:
+        """Add what was captured of one model, and return its entry in the inventory."""
+        faults: Counter[tuple[str, str]] = Counter()
+        graphs = []
+        for graph in capture.graphs:
+            graphs.append(self._add_graph(graph, capture, by, kind, faults))
+        calls = sum(call.count for graph in capture.graphs for call in graph.calls)
+        sayable = sum(call.count for graph in capture.graphs for call in graph.calls if not fault_of(call))
+        operators = Counter(
+            {op: n for op, n in _counted((c.operator, c.count) for g in capture.graphs for c in g.calls).items()}
+        )
+        entry = {
+            "model": capture.model,
+            "torch": capture.torch,
+            "seconds": round(capture.seconds, 3),
+            "graphs": graphs,
+            "calls": calls,
+            "sayable": sayable,
+            "breaks": [{"reason": b.reason, "source": b.source} for b in capture.breaks],
+            "operators": dict(operators.most_common()),
+            "faults": [{"what": what, "reason": why, "count": n} for (what, why), n in faults.most_common()],
+            "notes": list(capture.notes),
+        }
+        self.models = [model for model in self.models if model["model"] != capture.model] + [entry]
+        return entry
+
+    def _add_graph(
+        self, graph: Graph, capture: Capture, by: Grain, kind: str, faults: Counter[tuple[str, str]]
+    ) -> dict[str, Any]:
+        names: list[str] = []
+        own: Counter[tuple[str, str]] = Counter()
+        for part in parts_of(graph, by):
+            digest = digest_of(part)
+            known = self.cases.get(digest)
+            if known is not None:
+                known["count"] += 1
+                names.append(known["name"])
+                continue
+            written, name = self._write(part, capture, by, kind)
+            for fault in written.faults:
+                own[fault.operator, fault.reason] += 1
+            if written.case is not None:
+                self.cases[digest] = {"name": name, "count": 1, "model": capture.model}
+                stem = slug(capture.model) if by == "graph" else f"{slug(capture.model)}_{by}s"
+                self.added.setdefault(stem, []).append(written.case)
+                names.append(name)
+        if by != "graph":  # parts overlap, and their faults are those of the graph's calls
+            own = Counter((call.operator, reason) for call in graph.calls if (reason := fault_of(call)))
+        faults.update(own)
+        return {
+            "name": graph.name, "calls": len(graph.calls), "cases": list(dict.fromkeys(names)), "whole": not own,
+        }  # fmt: skip
+
+    def _write(self, part: Graph, capture: Capture, by: Grain, kind: str) -> tuple[WrittenGraph, str]:
+        stem = slug(capture.model) if by == "graph" else slug(part.name)
+        taken = {case["name"] for case in self.cases.values()}
+        name = next(n for k in range(1, len(taken) + 2) if (n := stem if k == 1 else f"{stem}_{k}") not in taken)
+        written = write_graph(part, name, _doc(part, capture), (kind,))
+        problem = problem_of(written.case) if written.case is not None else ""
+        if problem:
+            return WrittenGraph(None, (*written.faults, Fault(part.name, problem))), name
+        return written, name
+
+    def save(self) -> list[Path]:
+        """Write the files, and return their paths: spec files, the suite, the inventory and its page."""
+        paths = []
+        for stem, cases in self.added.items():
+            for start in range(0, len(cases), PER_FILE):
+                paths.append(self._free(stem))
+                replace_text(paths[-1], text_of(cases[start : start + PER_FILE]))
+        self.added.clear()
+        suite, inventory, page = (self.path / name for name in (f"captured{SUITE}", INVENTORY, PAGE))
+        replace_text(suite, emit({"suite": "captured", "specs": [f"*{SPEC}"], "backends": ["aot_eager", "inductor"]}))
+        data = {"version": VERSION, "models": self.models, "cases": self.cases}
+        replace_text(inventory, json.dumps(data, indent=1) + "\n")
+        replace_text(page, page_of(self.models, self.cases))
+        return [*paths, suite, inventory, page]
+
+    def _free(self, stem: str) -> Path:
+        names = (f"{stem}{f'_{n}' if n else ''}{SPEC}" for n in range(1_000_000))
+        return next(path for name in names if not (path := self.path / name).exists())
+
+
+def open_folder(path: Path) -> Folder:
+    """Return a folder that is new or empty, or holds an inventory.
+
+    Raises:
+        UsageError: it holds something else, or cannot be used.
+    """
+    try:
+        if problem := link_problem(str(path)):
+            raise UsageError(f"--output {path}: {problem}")
+        path.mkdir(exist_ok=True)
+        if (path / INVENTORY).is_file():
+            data = json.loads(read_text(path / INVENTORY))
+            return Folder(path.resolve(), list(data["models"]), dict(data["cases"]))
+        if any(path.iterdir()):
+            raise UsageError(f"--output {path}: there is something in it, and no {INVENTORY}; name another folder")
+    except OSError as error:
+        raise UsageError(f"--output {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(f"--output {path}: {INVENTORY} is not runner's") from None
+    return Folder(path.resolve())
+
+
+def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of a spec file of these cases. Raises QuoteError for what no file can hold."""
+    return emit({"cases": list(cases)}, ("cases", "chain", "inputs", "state"))
+
+
+def problem_of(case: Mapping[str, Any]) -> str:
+    """Return why the format refuses a case, in one line; an empty text if it takes it."""
+    with scratch.folder() as folder:
+        path = folder / f"case{SPEC}"
+        try:
+            write_anew(path, text_of([case]))
+        except QuoteError as error:
+            return str(error)
+        errors = [d for d in load([str(path)], everything=True).diagnostics if d.severity == "error"]
+        return one_line(f"{errors[0].message}") if errors else ""
+
+
+def slug(name: str) -> str:
+    """Return a name for files and cases: small letters, digits and ``_``."""
+    words = re.sub(r"[^A-Za-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
+    return words[:LONGEST] or "model"
+
+
+def _doc(part: Graph, capture: Capture) -> str:
+    return in_line(f"{part.origin}, {part.name}, captured with torch {capture.torch}")
+
+
+def _counted(pairs: Iterable[tuple[str, int]]) -> Counter[str]:
+    counter: Counter[str] = Counter()
+    for key, count in pairs:
+        counter[key] += count
+    return counter
+
+
+def page_of(models: Sequence[Mapping[str, Any]], cases: Mapping[str, Any]) -> str:
+    """Return the page of an inventory, in Markdown."""
+    lines = ["# Captured models", "", f"{len(cases)} cases.", ""]
+    rows = ["| model | graphs | whole | calls | expressible | breaks |", "| --- | --- | --- | --- | --- | --- |"]
+    for model in models:
+        whole = sum(graph["whole"] for graph in model["graphs"])
+        share = f"{100 * model['sayable'] / model['calls']:.1f} %" if model["calls"] else "-"
+        rows.append(
+            f"| {_cell(model['model'])} | {len(model['graphs'])} | {whole} | {model['calls']} | {share} "
+            f"| {len(model['breaks'])} |"
+        )
+    lines += rows
+    for model in models:
+        lines += ["", f"## {_cell(model['model'])}", ""]
+        lines += [f"* graph break: {_cell(b['reason'])} {_cell(b['source'])}".rstrip() for b in model["breaks"]]
+        lines += [f"* left out: {_cell(f['what'])}, {f['count']} times: {_cell(f['reason'])}" for f in model["faults"]]
+        lines += [f"* {_cell(note)}" for note in model["notes"]]
+        lines += ["", "| operator | calls |", "| --- | --- |"]
+        lines += [f"| {_cell(name)} | {count} |" for name, count in model["operators"].items()]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    """Return a text for a place in a table of Markdown: what it obeys is escaped."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(str(text), 300))

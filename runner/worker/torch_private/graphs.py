@@ -1,0 +1,75 @@
+"""What the graphs that Dynamo hands to a backend say of the model: where inputs come from, and why the graph ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from runner.worker.torch_private.doors import Door
+
+_SET_GRAD = Door("torch._C:_set_grad_enabled", "regions without gradients are captured as if they had some")
+_ENTER_AUTOCAST = Door("torch.amp.autocast_mode:_enter_autocast", "regions under autocast are captured without it")
+_EXIT_AUTOCAST = Door("torch.amp.autocast_mode:_exit_autocast", "regions under autocast are captured without it")
+_CHECKPOINT = Door(
+    "torch._higher_order_ops.wrap:tag_activation_checkpoint", "checkpoints are no operators that can be captured"
+)
+_COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
+
+COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse")
+"""Modules whose functions have a public name, too."""
+
+
+def is_grad_switch(target: Any) -> bool:
+    """Return whether a graph's call turns gradients on or off for what follows."""
+    return target is _SET_GRAD.find()
+
+
+def is_autocast_start(target: Any) -> bool:
+    """Return whether a graph's call enters autocast."""
+    return target is _ENTER_AUTOCAST.find()
+
+
+def is_autocast_end(target: Any) -> bool:
+    """Return whether a graph's call leaves autocast."""
+    return target is _EXIT_AUTOCAST.find()
+
+
+def is_checkpoint(target: Any) -> bool:
+    """Return whether a graph's call recomputes a function in the backward."""
+    return target is _CHECKPOINT.find()
+
+
+def is_higher_order(target: Any) -> bool:
+    """Return whether a graph's call takes graphs as arguments."""
+    return isinstance(target, torch._ops.HigherOrderOperator)
+
+
+def overload_name(target: Any) -> str:
+    """Return ``aten.add.Tensor`` for that operator of ``torch.ops``; an empty text for any other function."""
+    return str(target) if isinstance(target, torch._ops.OpOverload | torch._ops.OpOverloadPacket) else ""
+
+
+def source_of(placeholder: Node) -> str:
+    """Return where Dynamo takes an input from, such as ``L['x']``; an empty text if it does not say."""
+    source = getattr(placeholder, "_dynamo_source", None)
+    if source is None:
+        source = getattr(placeholder.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", "")
+    return str(name() if callable(name) else name)
+
+
+def end_of(graph: GraphModule) -> tuple[str, str]:
+    """Return the reason and the place of the graph break that ended a graph; empty texts where none did."""
+    reason = getattr(graph, "compile_subgraph_reason", None)
+    if reason is None or not reason.graph_break:
+        return "", ""
+    frame = reason.user_stack[-1] if reason.user_stack else None
+    return str(reason.reason), "" if frame is None else f"{frame.filename}:{frame.lineno}: {frame.line or ''}"
+
+
+def counted_breaks() -> dict[str, int]:
+    """Return the reasons of all graph breaks of this process so far, and how often each came."""
+    counters = _COUNTERS.find()
+    return {} if counters is None else {str(reason): int(n) for reason, n in counters["graph_break"].items()}
