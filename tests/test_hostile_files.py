@@ -96,6 +96,11 @@ FORMS: dict[str, dict[str, Any]] = {
         "return": {"r": "$z"}, "tolerance": {"gradients": {"rtol": 0.1}, "output['r']": {"atol": 0.1}, "reason": "noise"}}]},
     "calls": {"cases": [{"name": "a", "params": {"n": [2]}, "inputs": {"x": ["${n}"]}, "chain": ["F.relu"],
                          "calls": [{"params": {"n": 3}, "inputs": {"x": {"values": [1.5], "layout": ["Tensor.t"]}}}, {}]}]},
+    "params": {"cases": [{"name": "a", "params": {"shape": [[2, 3]], "next": [[2, 3]], "dims": [[0, [1]]], "words": [["mean", 1.5]]},
+                          "inputs": {"x": "$shape", "y": {"shape": "$next", "init": "ones"}, "v": {"values": "$shape"}, "w": {"python": "$words"}},
+                          "chain": [{"torch.add": ["$x", "$y"]}, {"torch.sum": ["$_", "$dims"]}, {"torch.mul": ["$_", "${shape[0] + x.shape[0]}"]},
+                                    {"torch.add": ["$_", "$v"]}, {"builtin.print": ["$w", "$words[0]"]}],
+                          "calls": [{"params": {"next": [2, 3]}}], "exclude": [{"shape": [5]}]}]},
     "callers": {"cases": [{"name": "a", "inputs": {"x": {"shape": [2], "requires_grad": True}}, "grad": "backward", "state": {"c": {"python": 1}, "b": [2]}, "chain": [
         {"nn.GELU": []}, {"operator.mul": ["$_", "$self.c"]}, {"operator.mul": ["$_", "$self.b"]}],
                            "calls": [{"hook": {"self.gelu": {"$fn": {"args": ["y"], "chain": [{"torch.mul": ["$y", 2]}]}}}, "step": {"torch.optim.SGD": {"lr": 0.5}}, "load": "initial", "train": True, "thread": True, "with": [{"torch.autocast": {"device_type": "cpu"}}],

@@ -35,6 +35,7 @@ from runner.cases.model import (
 from runner.cases.operator_names import BUILTINS
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
+from runner.cases.yaml.values import scalars_of
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, integer, literal, torch_name
 
@@ -100,7 +101,8 @@ class Scope:
         if name in self.params:
             self.used_params.add(name)
             value = self.params[name]
-            return literal(plain_text(value, span, self.problems) if isinstance(value, str) else value)
+            checked = [not isinstance(v, str) or plain_text(v, span, self.problems) == v for v in scalars_of(value)]
+            return literal(value if all(checked) else None)
         place = self.later.get(name)
         if place is None:
             return refuse(

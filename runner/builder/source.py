@@ -431,7 +431,11 @@ class _Builder:
                 yield step.span, f"the value of {step.operator} is never used", hint
         others = {name for one in case.calls for name in one.params} | {name for k in case.known for name in k.params}
         for name in case.params:
-            if name not in self.used_params | others and not self.problems.errors and not self._is_text(name):
+            if (
+                name not in self.used_params | others | {*case.placed}
+                and not self.problems.errors
+                and not self._is_text(name)
+            ):
                 yield (
                     case.span,
                     f"nothing in case {case.name!r} uses the axis {name!r}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -18,8 +19,8 @@ from runner.cases.chains_and_inputs import (
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
 from runner.cases.model import (
-    FLOATING,
     GIVEN,
+    MODE_AXES,
     Call,
     Case,
     Change,
@@ -43,6 +44,7 @@ from runner.cases.model import (
     values_of,
 )
 from runner.cases.operator_names import pattern_hint
+from runner.cases.params import check_exclude, check_param_dtype, parse_params, placed_params
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
@@ -61,6 +63,7 @@ from runner.cases.yaml.values import (
     fields,
     items,
     listed,
+    nested_table,
     scalar,
     several,
     table,
@@ -70,7 +73,6 @@ from runner.diagnostics import Span, nearest
 
 _LONGEST_RANGE = 200
 BOTH = "torch.compile takes mode or options, and refuses both"
-MODE_AXES = ("train", "grad", "dynamic", "autocast", "threads")
 LONGEST_TIMEOUT = 7 * 86400.0
 """Seconds that a case may ask for: a week."""
 MOST_MEMORY = 64 << 40
@@ -89,11 +91,11 @@ def parse_case(
     keys = fields(node)
     name = keys["name"]
     title: str = scalar(name, str)
-    declared = _params(keys.get("params"), problems)
+    declared = parse_params(keys.get("params"), problems)
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)
     params = constant_axes(declared, used, keys.get("params"), problems)
-    _exclude(keys.get("exclude"), params, problems)
+    check_exclude(keys.get("exclude"), params, problems)
     module = _module(keys["module"], file, problems) if "module" in keys else None
     if module is None and "chain" not in keys:
         problems.error(name.span, f"case {title!r} has neither a chain nor a module", "such as chain: [F.relu]")
@@ -107,7 +109,7 @@ def parse_case(
         tags=listed(keys.get("tags"), str),
         links=listed(keys.get("links"), str),
         params=params,
-        exclude=tuple(table(item, *SCALARS) for item in items(keys.get("exclude"))),
+        exclude=tuple(nested_table(item, *SCALARS) for item in items(keys.get("exclude"))),
         inputs=parse_inputs(keys.get("inputs"), problems),
         state=parse_inputs(keys.get("state"), problems, "state"),
         chain=chain,
@@ -144,6 +146,10 @@ def parse_case(
         ),
         twin=tuple(dict.fromkeys(listed(keys.get("twin"), str))),
     )
+    # A file's defaults alone have neither, and go with cases that have.
+    has_model = bool(case.chain) or case.module is not None
+    if has_model:
+        case = replace(case, placed=placed_params(case, node, problems))
     if case.twin:
         _check_twin(case, keys["twin"].span, problems)
     check_numpy(case, problems)
@@ -157,10 +163,8 @@ def parse_case(
                 "give one of them another name",
             )
     check_cotangents(case, keys.get("grad"), problems)
-    if case.param_dtype is not None and case.param_dtype.startswith("$"):
-        _check_param_dtype(case.param_dtype[1:], params, keys["param_dtype"].span, problems)
-    # A file's defaults alone, which have neither, may go with cases that run backward.
-    has_model = bool(case.chain) or case.module is not None
+    if has_model and case.param_dtype is not None and case.param_dtype.startswith("$"):
+        check_param_dtype(case.param_dtype[1:], params, keys["param_dtype"].span, problems)
     if has_model and GRADIENTS in case.tolerance.by_place and all(grad.mode != "backward" for grad in case.grad):
         problems.warning(keys["tolerance"].span, "no gradients are compared here", "grad: backward compares them")
     return case
@@ -200,48 +204,6 @@ def duration(value: Any) -> float | None:
     if match is None:
         raise ValueError(f"{value!r} is no duration, such as 60s or 2m")
     return float(match[1]) * _UNIT[match[2]]
-
-
-def _params(node: YamlNode | None, problems: Problems) -> dict[str, tuple[Any, ...]]:
-    params: dict[str, tuple[Any, ...]] = {}
-    limits = problems.limits
-    for key, value in entries(node):
-        name = str(key.value)
-        if name in (*MODE_AXES, "devices"):
-            problems.error(key.span, f"{name!r} cannot name a param", f"{name}: beside params: is an axis of its own")
-            continue
-        params[name] = listed(value, *SCALARS)
-        for item in several(value):
-            if isinstance(item, YamlScalar) and len(item.text) > limits.value_characters:
-                problems.error(
-                    item.span,
-                    f"a value of a param has at most {limits.value_characters} characters, since ids show it",
-                    limits.hint("value_characters"),
-                )
-    if node is not None and len(params) > limits.axes:
-        problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
-    return params
-
-
-def _exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problems) -> None:
-    """A combination that names something else would leave nothing out."""
-    for item in items(node):
-        for key, _ in entries(item):
-            if str(key.value) not in params:
-                problems.error(
-                    key.span, f"exclude: names {key.value!r}, which is no param", nearest(str(key.value), params)
-                )
-
-
-def _check_param_dtype(name: str, params: Mapping[str, tuple[Any, ...]], place: Span, problems: Problems) -> None:
-    """Report a ``param_dtype:`` that refers to no param, or to one that holds something else than dtypes."""
-    if name == "dtype":
-        return
-    if name not in params:
-        problems.error(place, f"nothing is called {name!r}", nearest(name, [*params, "dtype"]))
-    for value in params.get(name, ()):
-        if dtype_name(value) not in FLOATING:
-            problems.error(place, f"param {name!r} is {value!r}, and no floating dtype", "such as float32 or bfloat16")
 
 
 def _module(node: YamlNode, file: str, problems: Problems) -> PythonModule | None:
@@ -353,7 +315,7 @@ def parse_entry(item: YamlNode, problems: Problems) -> Known:
         dtype=tuple(dtype_name(d) for d in listed(keys.get("dtype"), str)),
         platform=listed(keys.get("platform"), str),
         threads=listed(keys.get("threads"), int),
-        params=table(keys.get("params"), *SCALARS),
+        params=nested_table(keys.get("params"), *SCALARS),
         why=scalar(keys.get("why"), str) or "bug",
         sometimes=scalar(keys.get("sometimes"), bool, default=False),
         review=_review(keys["review"], problems) if "review" in keys else None,
@@ -598,7 +560,7 @@ def _call(node: YamlNode, problems: Problems) -> Call:
     changes = [_change(key, value, problems) for key, value in entries(keys.get("set"))]
     hooks = [_hook(key, value, problems) for key, value in entries(keys.get("hook"))]
     return Call(
-        table(keys.get("params"), *SCALARS),
+        nested_table(keys.get("params"), *SCALARS),
         parse_inputs(keys.get("inputs"), problems),
         node.span,
         step=_step(keys.get("step"), problems),

@@ -572,7 +572,7 @@ def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an inpu
 
 def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> list[Input]:
     """The input of a name; ``[2, 3]`` is short for ``{shape: [2, 3]}``. Nothing for one that is reported."""
-    if isinstance(node, YamlSequence):
+    if not isinstance(node, YamlMapping):
         return [Input(name, "tensor", key.span, shape=_shape(node, problems))]
     keys = fields(node)
     sources = [source for source in _SOURCES if source in keys]
@@ -629,13 +629,20 @@ def _parts(item: Input) -> Iterator[Input]:
 
 
 def _shape(node: YamlNode, problems: Problems) -> tuple[Value, ...]:
+    """The sizes; a whole shape that is a param is a reference in their place."""
+
     def size(item: YamlNode) -> Value:
         value = parse_value(item, problems)
         if not isinstance(value, Arithmetic) and not (isinstance(value, Literal) and type(value.value) is int):
             problems.error(item.span, "a shape holds integers and ${...}", 'such as [2, "${n}"]')
         return value
 
-    return tuple(map(size, items(node)))
+    if not isinstance(node, YamlScalar):
+        return tuple(map(size, items(node)))
+    whole = parse_value(node, problems)
+    if isinstance(whole, Ref) and not whole.path:
+        return (whole,)
+    return problems.refuse((), node.span, "a shape is a list of sizes, or a param", "such as [2, 3] or $shape")
 
 
 def dtype_name(value: Any) -> str:

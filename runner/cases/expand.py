@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 from fnmatch import translate
 from typing import Any, NoReturn
 
-from runner.cases.case import MODE_AXES
 from runner.cases.limits import Limits
-from runner.cases.model import Backend, Case, Grad, Suite, Variant
+from runner.cases.model import MODE_AXES, Backend, Case, Grad, Suite, Variant
 from runner.cases.operator_names import operators_of
+from runner.cases.params import chosen
 from runner.cases.yaml.values import flow, resolve
 from runner.diagnostics import Diagnostic, InputError, nearest
 
@@ -58,6 +58,7 @@ def expand(
     places: dict[tuple[str, str], list[range]] = {}
     characters = candidates = 0
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
+    choices: dict[tuple[int, str], Case] = {}  # cases with params put in; none goes away while ``alike`` knows its id
     for suite in suites:
         selects = parse_selection(suite.select) if suite.select else None
         suite_backends = _chosen(suite, suites, backends)
@@ -77,7 +78,8 @@ def expand(
             known = {variants[place].id: place for span in ranges for place in span}
             start = len(variants)
             # A suite without a selection takes all: filter(None, ...) leaves out nothing.
-            for variant in filter(selects, _case_variants(case, suite, suite_backends, devices, file_names[case.file])):
+            ways = _case_variants(case, suite, suite_backends, devices, file_names[case.file], choices)
+            for variant in filter(selects, ways):
                 place = known.get(variant.id)
                 if place is None:
                     variants.append(variant)
@@ -99,8 +101,9 @@ def expand(
                         f"{suite.name!r}",
                         "give one of them a name of its own",
                     )
-                pair = id(earlier.case), id(case)
-                if earlier.case is not case and pair not in alike and _meaning(earlier.case) != _meaning(case):
+                own = variant.case
+                pair = id(earlier.case), id(own)
+                if earlier.case is not own and pair not in alike and _meaning(earlier.case) != _meaning(own):
                     _refuse(
                         case,
                         f"case {case.name!r} means one thing in {earlier.suites[0]!r} and another in {suite.name!r}",
@@ -167,7 +170,12 @@ def _chosen(suite: Suite, suites: Sequence[Suite], names: Sequence[str]) -> tupl
 
 
 def _case_variants(
-    case: Case, suite: Suite, backends: Sequence[Backend], devices: Sequence[str], where: str
+    case: Case,
+    suite: Suite,
+    backends: Sequence[Backend],
+    devices: Sequence[str],
+    where: str,
+    choices: dict[tuple[int, str], Case],
 ) -> Iterable[Variant]:
     own_devices = case.devices
     if devices:
@@ -188,15 +196,17 @@ def _case_variants(
     excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
     for out in case.exclude:
         excluded.setdefault(tuple(out), set()).add(tuple(out.values()))
-    for chosen in itertools.product(*(_told(case, name) for name in names)):
-        axes = {name: value for name, (value, _) in zip(names, chosen, strict=True)}
+    for combination in itertools.product(*(_told(case, name) for name in names)):
+        axes = {name: value for name, (value, _) in zip(names, combination, strict=True)}
         params = {name: axes[name] for name in case.params}
         if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
             continue
         modes = {name: axes[name] for name in MODE_AXES}
-        label = start + "".join([word for _, word in chosen])
+        label = start + "".join([word for _, word in combination])
+        placed = "".join([word for name, (_, word) in zip(names, combination, strict=True) if name in case.placed])
+        whole = choices.get((id(case), placed)) or choices.setdefault((id(case), placed), chosen(case, params))
         for end, backend, dtype, device in ends:
-            yield Variant(label + end, case, where, backend, dtype, device, params, suites=suites, **modes)
+            yield Variant(label + end, whole, where, backend, dtype, device, params, suites=suites, **modes)
 
 
 def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
@@ -215,6 +225,8 @@ def _word(value: Any) -> str:
             return value.mode
         names = "".join(f"-{name or ''}" for name in value.given)
         return f"{value.cotangent}{names}{value.order}"
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_word, value))}]"
     if not isinstance(value, str):
         return flow(value)
     return value if _PLAIN.fullmatch(value) and _is_text(value) else json.dumps(value)

@@ -126,9 +126,17 @@ def is_static(tree: ast.expr, params: Mapping[str, Any]) -> bool:
 
 def evaluate(tree: ast.expr, params: Mapping[str, Any]) -> Any:
     """Return the value over ``params``. Raises ExpressionError for a division by zero, a huge number, a wrong type."""
+    value = _evaluated(tree, params)
+    if isinstance(value, tuple):
+        raise ExpressionError("the result is a list, and no number", tree.col_offset)
+    return value
+
+
+def _evaluated(tree: ast.expr, params: Mapping[str, Any]) -> Any:
+    """Return what ``evaluate`` does, or a list."""
     try:
         value = _value(tree, params)
-        if not isinstance(value, int | float | str | None):
+        if not isinstance(value, int | float | str | tuple | None):
             raise ExpressionError(f"the result is no number but {type(value).__name__}", tree.col_offset)
         if isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise ExpressionError(f"the result has more than {MAX_BITS} bits", tree.col_offset)
@@ -160,7 +168,18 @@ def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], st
                 return ast.parse(number(params[node.id]), mode="eval").body
             return ast.Name(rename(node.id), node.ctx)
 
+        def visit(self, node: ast.AST) -> Any:
+            """Return what a part is written as: one over lists of params as the number that it is."""
+            if isinstance(node, ast.expr) and id(node) not in called and _is_over_lists(node, params):
+                return ast.parse(number(_evaluated(node, params)), mode="eval").body
+            return super().visit(node)
+
     return ast.unparse(Rename().visit(copy))
+
+
+def _is_over_lists(tree: ast.expr, params: Mapping[str, Any]) -> bool:
+    """Whether the expression names nothing but params, and a list among them."""
+    return is_static(tree, params) and any(isinstance(params[name], tuple) for name in names(tree))
 
 
 def number(value: Any) -> str:

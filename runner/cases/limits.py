@@ -24,7 +24,8 @@ class Limits:
     files: int = 5_000  # that the folders and patterns of one command name
     depth: int = 40  # of lists and mappings within each other, aliases followed
     nodes: int = 100_000  # values, lists and mappings that a file writes out
-    # Nodes that aliases stand for, that each case repeats of its defaults, or each call of its inputs.
+    # Nodes that aliases stand for, that each case repeats of its defaults, each call of its inputs, or each value of a
+    # param of its case.
     expanded_nodes: int = 200_000
     expanded_characters: int = 4_000_000  # that the aliases of a file stand for
     text_characters: int = 20_000  # of one text

@@ -37,6 +37,9 @@ KERNEL_BACKENDS = (LAUNCH, COMPILED_LAUNCH)
 THREADS = 2
 """Intra-op threads of a run that names none: parallel code is generated as for users, and alike on every machine."""
 
+MODE_AXES = ("train", "grad", "dynamic", "autocast", "threads")
+"""Keys of a case that are axes where they hold a list."""
+
 GIVEN = "given"
 """The cotangent of a case that names inputs for it."""
 
@@ -429,6 +432,7 @@ class Case:
     known: tuple[Known, ...] = ()
     axes: tuple[str, ...] = ()  # the axes in the order declared: params' names, train, grad, ..., devices
     twin: tuple[str, ...] = ()  # the rewrites that make an equal program of the chain
+    placed: tuple[str, ...] = ()  # the params that ``runner/cases/params.py`` puts in where a case holds no value
 
     @property
     def has_python(self) -> bool:

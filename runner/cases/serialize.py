@@ -50,9 +50,12 @@ from runner.cases.model import (
     change_parts,
     entry_text,
     names_made,
+    names_used,
+    values_of,
     without_previous,
 )
 from runner.cases.operator_names import takes_tensor
+from runner.cases.params import value_of_param
 from runner.cases.texts import complex_text, is_complex
 from runner.cases.yaml.values import flow, resolve
 from runner.quote import QuoteError
@@ -93,7 +96,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         **_non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links)),
         **_axes(case),
         **_non_empty(
-            exclude=[dict(combination) for combination in case.exclude],
+            exclude=[_param_table(combination) for combination in case.exclude],
             inputs=_inputs(case.inputs),
             state=_inputs(case.state),
             dtypes=list(case.dtypes) if case.dtypes != ("float32",) else None,
@@ -128,7 +131,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
 def _call_of(call: Call) -> dict[str, Any]:
     """A further call as plain data."""
     return {
-        **_non_empty(params=dict(call.params), inputs=_inputs(call.inputs)),
+        **_non_empty(params=_param_table(call.params), inputs=_inputs(call.inputs)),
         **({} if call.step is None else {"step": {call.step.operator: _arguments(call.step.arguments) or {}}}),
         **_non_empty(load=call.load),
         **_non_empty(set={change.target: value_of(change.value) for change in call.changes}),
@@ -258,7 +261,7 @@ def _input(item: Input) -> Any:
             dict=dict(zip(item.keys, items, strict=True)) if item.kind == "dict" else None,
         ),
         **({"python": None if item.python is None else value_of(item.python)} if item.kind == "python" else {}),
-        **_non_null(shape=None if item.shape is None else [value_of(size) for size in item.shape]),
+        **_non_null(shape=None if item.shape is None else _shape(item.shape)),
         **_non_empty(
             tile=item.tile,
             dtype=item.dtype,
@@ -270,6 +273,11 @@ def _input(item: Input) -> Any:
         ),
     }
     return data["shape"] if list(data) == ["shape"] else data
+
+
+def _shape(sizes: Sequence[Value]) -> Any:
+    """The sizes, or the param that stands for all of them."""
+    return value_of(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], Ref) else list(map(value_of, sizes))
 
 
 def _layout(nodes: Iterable[Node]) -> Any:
@@ -298,7 +306,7 @@ def _axes(case: Case) -> dict[str, Any]:
     """
     declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
     implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
-    params = {name: list(values) for name, values in case.params.items() if name not in implied}
+    params = {name: _listed(values) for name, values in case.params.items() if name not in implied}
     modes = {axis: [_mode(value) for value in getattr(case, axis)] for axis in _DEFAULTS}
     values = {
         "params": params or None,
@@ -306,6 +314,15 @@ def _axes(case: Case) -> dict[str, Any]:
         **{axis: mode[0] if len(mode) == 1 else mode for axis, mode in modes.items() if mode != _DEFAULTS[axis]},
     }
     return _non_null(**{axis: values.get(axis) for axis in [*declared, *values]})
+
+
+def _param_table(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _listed(value) for name, value in params.items()}
+
+
+def _listed(value: Any) -> Any:
+    """The value of a param, its tuples as lists."""
+    return list(map(_listed, value)) if isinstance(value, tuple) else value
 
 
 def _mode(value: Any) -> Any:
@@ -382,6 +399,7 @@ def known_of(entry: Known) -> dict[str, Any]:
     """Return a ledger entry as plain data, without defaults."""
     values = {field.name: getattr(entry, field.name) for field in fields(Known)} | {"span": None}
     values["why"] = None if entry.why == "bug" else entry.why
+    values["params"] = _param_table(entry.params)
     return _non_empty(**{name: [*value] if isinstance(value, tuple) else value for name, value in values.items()})
 
 
@@ -406,12 +424,17 @@ class _Unfit(Exception):
 def resolve_axes(variant: Variant) -> Case:
     """Return the case with one value for each axis and without its ledger.
 
-    The flags and options of a suite's backend become the case's own. A param that is a plain number replaces each use
-    of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
+    The flags and options of a suite's backend become the case's own. A param that is a plain number, or a list of such,
+    replaces each use of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
     """
     case, backend = variant.case, variant.backend
     constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
     params = {name: value for name, value in variant.params.items() if name not in constants}
+    if case.placed:  # what the variant has put in already may be used nowhere else
+        used = names_used(values_of(case)) | {(case.param_dtype or "").removeprefix("$")}
+        params = {name: value for name, value in params.items() if name in used or name not in case.placed}
+        calls = [replace(call, params={k: v for k, v in call.params.items() if k in params}) for call in case.calls]
+        case = replace(case, calls=tuple(calls), placed=())
     resolved = replace(
         case,
         params={name: (value,) for name, value in params.items()},
@@ -454,11 +477,11 @@ def _inlined(case: Case, params: Mapping[str, Any]) -> Case:
     """The case without params.
 
     Raises:
-        _Unfit: one is no finite number, or something else has its name.
+        _Unfit: one is no finite number or list of such, or something else has its name.
     """
     own_names = {*(item.name for item in (*case.inputs, *case.state)), *names_made(case.chain)}
     values = [*params.values(), *(value for call in case.calls for value in call.params.values())]
-    if own_names & set(params) or not all(map(_is_number, values)):
+    if own_names & set(params) or not all(map(_is_fit, values)):
         raise _Unfit
     return replace(
         change_parts(replace(case, calls=()), partial(_substituted, params)),
@@ -483,14 +506,21 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
 def _substituted(params: Mapping[str, Any], value: Value) -> Value:
     """The value with params put in; called with each part of a value."""
     if isinstance(value, Ref) and value.name in params:
-        if value.path:
-            raise _Unfit
-        return Literal(params[value.name])
+        return value_of_param(_part(params[value.name], value.path))
     if isinstance(value, Index):
         return replace(
             value, entries=tuple(change_entry(entry, lambda part: _entry(params, part)) for entry in value.entries)
         )
     return _number(params, value) if isinstance(value, Arithmetic) else value
+
+
+def _part(value: Any, path: tuple[str | int, ...]) -> Any:
+    """What a reference to a param reaches: the value, or an item of a list. Raises _Unfit for anything else."""
+    for place in path:
+        if not isinstance(value, tuple) or not isinstance(place, int) or not -len(value) <= place < len(value):
+            raise _Unfit
+        value = value[place]
+    return value
 
 
 def _number(params: Mapping[str, Any], value: Arithmetic) -> Value:
@@ -499,7 +529,9 @@ def _number(params: Mapping[str, Any], value: Arithmetic) -> Value:
         if expressions.is_static(tree, params):
             number = expressions.evaluate(tree, params)
             return Literal(number) if isinstance(number, bool) or _is_number(number) else value
-        return replace(value, text=expressions.render(tree, params, lambda name: name))
+        text = expressions.render(tree, params, lambda name: name)
+        expressions.parse(text)  # a list is no part of an expression
+        return replace(value, text=text)
     except expressions.ExpressionError as error:
         raise _Unfit from error
 
@@ -507,9 +539,16 @@ def _number(params: Mapping[str, Any], value: Arithmetic) -> Value:
 def _entry(params: Mapping[str, Any], entry: Ref | Arithmetic) -> Any:
     """An entry of an index, which holds integers where a value is a literal."""
     value = _substituted(params, entry)
+    if isinstance(value, Items):
+        return [item.value for item in value.items if isinstance(item, Literal)]
     if not isinstance(value, Literal):
         return value
     return value.value if isinstance(value.value, int) else Arithmetic(repr(value.value), entry.span)
+
+
+def _is_fit(value: Any) -> bool:
+    """Whether a value is a number, or a list of such."""
+    return all(map(_is_fit, value)) if isinstance(value, tuple) else _is_number(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -29,7 +29,7 @@ from runner.cases.model import (
 )
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
-from runner.cases.yaml.values import YamlScalar, flow, resolve, show_value
+from runner.cases.yaml.values import YamlScalar, flow, resolve, scalars_of, show_value
 from runner.diagnostics import Span
 
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))
@@ -270,9 +270,10 @@ def check_numpy(case: Case, problems: Problems) -> None:
         return
     chains = _chains(case)
     changes = [change.value for call in case.calls for change in call.changes]
+    params, more = case.params.values(), (value for call in case.calls for value in call.params.values())
     texts = [
         *_texts(values_of((chains, [item.python for item in _inputs(case)], changes, case.result))),
-        *(value for axis in case.params.values() for value in axis if isinstance(value, str)),
+        *(value for value in scalars_of((*params, *more)) if isinstance(value, str)),
         *(step.operator for step in all_steps(chains) if step.operator == "Tensor.type"),
     ]
     if texts:

@@ -12,6 +12,7 @@ from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
 from runner.cases.problems import by_line
 from runner.cases.yaml.schema import NAMES, schema_text
+from runner.cases.yaml.values import flow
 from runner.cli import outputs
 from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants, tell, tell_github
@@ -190,7 +191,7 @@ def describe(variant: Variant, siblings: Sequence[Variant] = ()) -> str:
         "tags": " ".join(map(str, case.tags)),
         "links": " ".join(map(str, case.links)),
         "backend": _non_defaults(variant.backend),
-        "params": ", ".join(f"{k}={v}" for k, v in variant.params.items()),
+        "params": ", ".join(f"{k}={flow(v) if isinstance(v, tuple) else v}" for k, v in variant.params.items()),
         "dtype, device": f"{variant.dtype}, {variant.device}",
         "modes": f"train={variant.train} grad={variant.grad.mode} dynamic={variant.dynamic} "
         f"autocast={variant.autocast} "

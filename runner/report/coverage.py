@@ -92,7 +92,7 @@ def measure(
     writable = {name: spellings for name, entry in entries.items() if (spellings := _writable(entry))}
     possible, given, possible_values, values = arguments_of(once)
     return Coverage(
-        len({id(variant.case) for variant in once}),
+        len({(variant.case.file, variant.case.name) for variant in once}),
         len(once),
         sum(variant.case.module is not None for variant in once),
         _database(entries, writable, uses) if entries else {},

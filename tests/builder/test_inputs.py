@@ -358,3 +358,49 @@ def test_inits_that_make_integers(built: Built) -> None:
             built.problems(f"dtypes: [bool]\ninputs: {{x: {{shape: [2, 2], init: {init}}}}}\nchain: [torch.clone]")
             == []
         )
+
+
+LISTS = """
+    params: {shape: [[2, 3]], words: [[mean, [1, true]]], empty: [[]]}
+    inputs: {x: $shape, v: {values: $shape, tile: 3}, w: {python: $words}, e: {shape: $empty}}
+    chain:
+      - torch.sum: [$x, "$words[1][0]"]
+      - torch.add: [$_, "${shape[0] * x.shape[1] + len(shape)}"]
+      - builtin.print: [$w, "$shape[-1]", $v, $e]
+    calls: [{params: {shape: [5, 3]}}]
+    """
+
+
+def test_params_that_are_lists(built: Built) -> None:
+    assert built.problems(LISTS) == [
+        "9:13: param 'shape' is a constant of the chain, so a call cannot change it | write ${x.shape[0]} in the chain"
+    ]
+    keys = LISTS.partition("    calls")[0]
+    assert built.part(keys, "make_inputs") == [
+        "x = torch.randn(2, 3)", "v = torch.tensor([2, 3]).repeat(2)[:3]", 'w = ["mean", [1, True]]', "e = torch.randn(())",
+        "return [x, v, w, e]",
+    ]  # fmt: skip
+    assert built.part(keys) == [
+        'y = torch.sum(x, (["mean", [1, True]])[1][0])',
+        "y = torch.add(y, 2 * x.shape[1] + 2)",
+        "print(w, ([2, 3])[-1], v, e)",
+        "return y",
+    ]
+
+
+def test_each_call_has_the_shape_of_its_param(built: Built) -> None:
+    keys = "params: {shape: [[2, 3]]}\ninputs: {x: $shape}\ncalls: [{params: {shape: [5]}}]"
+    assert built.part(keys, "make_inputs_1") == ["x = torch.randn(5)", "return [x]"]
+
+
+@pytest.mark.parametrize("value", ['["a\'"]', '[1, ["\\n"]]'])
+def test_a_text_in_a_list_is_as_plain_as_any_for_an_operator(built: Built, value: str) -> None:
+    (message,) = built.problems(f"params: {{k: [{value}]}}\nchain: [{{builtin.print: [$k]}}, F.relu]")
+    assert "a text for an operator may not hold" in message
+
+
+def test_an_item_that_a_list_does_not_have(built: Built) -> None:
+    (message,) = built.problems('params: {k: [[1]]}\nchain: [{torch.add: [$_, "${k[1] + x.shape[0]}"]}]')
+    assert "in ${k[1] + x.shape[0]}: tuple index out of range" in message
+    (message,) = built.problems('params: {k: [[1]]}\nchain: [{torch.add: [$_, "${k}"]}]')
+    assert "in ${k}: the result is a list, and no number" in message

@@ -255,6 +255,11 @@ def test_beside_entries_that_are_there(tmp_path: Path) -> None:
         ("dtypes: [float32, float16, bfloat16]", lambda v: v.dtype != "float32", "dtype: [float16, bfloat16]"),
         ("devices: [cpu, cuda]", lambda v: v.device == "cuda", "device: cuda"),
         ("params: {n: [1, 2]}", lambda v: v.params["n"] == 2, "params: {n: 2}"),
+        (
+            "params: {s: [[1, 2], [[3], 4]]}\ncalls: [{params: {s: 5}}]",
+            lambda v: v.params["s"] == ((3,), 4),
+            "params: {s: [[3], 4]}",
+        ),
     ],
 )
 def test_entries_speak_of_nothing_that_passes(

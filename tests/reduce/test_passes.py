@@ -45,6 +45,13 @@ def test_every_value_gets_a_name_and_loses_it_again(tmp_path: Path) -> None:
     assert "return" not in plain(result)
 
 
+def test_sizes_of_a_param_shrink_as_any_others_do(tmp_path: Path) -> None:
+    keys = "params: {shape: [[4, 8]], dims: [[0, 1]]}\ninputs: {x: $shape}\nchain: [{torch.sum: [$_, $dims]}]"
+    first = state(tmp_path, keys)
+    assert "params" not in first.data and "torch.sum: [$_, [0, 1]]" in texts([passes.Attempt("", first.data)])[0]
+    assert any("x: [1, 1]" in text for text in texts(passes.sizes(first)))
+
+
 def test_a_value_that_nothing_reads_stays_dropped(tmp_path: Path) -> None:
     keys = "inputs: {x: [4]}\nchain: [{torch.sin: $x, out: _}, {Tensor.abs_: $x}, {torch.neg: $x}]"
     assert plain(unnamed(named(case(tmp_path, keys))))["chain"] == [

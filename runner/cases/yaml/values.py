@@ -144,6 +144,27 @@ def table(node: YamlNode | None, *types: type) -> dict[str, Any]:
     return {name: scalar(value, *types) for name, value in fields(node).items()}
 
 
+def nested(node: YamlNode, *types: type) -> Any:
+    """Return the value of ``node`` as ``scalar`` does, and lists of such values as tuples, however deep. Raises
+    Mistyped."""
+    if isinstance(node, YamlSequence):
+        return tuple(nested(item, *types) for item in node.items)
+    return scalar(node, *types)
+
+
+def nested_table(node: YamlNode | None, *types: type) -> dict[str, Any]:
+    """Return a mapping of names to what ``nested`` gives. Raises Mistyped."""
+    return {name: nested(value, *types) for name, value in fields(node).items()}
+
+
+def scalars_of(value: Any) -> Iterator[Any]:
+    """Yield the scalars of what ``nested`` gives, in order."""
+    for item in value if isinstance(value, tuple) else ():
+        yield from scalars_of(item)
+    if not isinstance(value, tuple):
+        yield value
+
+
 def several(node: YamlNode) -> tuple[YamlNode, ...]:
     """Return the items of a list; anything else stands for a list of one."""
     return node.items if isinstance(node, YamlSequence) else (node,)
@@ -270,7 +291,7 @@ def flow(value: Any) -> str:
             return (
                 value if re.fullmatch(r"[A-Za-z$./_][^:#,\[\]{}'\"]*", value) else json.dumps(value, ensure_ascii=False)
             )
-        case list():
+        case list() | tuple():
             return f"[{', '.join(map(flow, value))}]"
         case dict():
             return f"{{{', '.join(f'{flow(k)}: {flow(v)}' for k, v in value.items())}}}"

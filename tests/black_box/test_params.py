@@ -1,0 +1,67 @@
+"""Params that are more than a number: each form in a run, its ids typed again, and what is written of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from .driver import Result, run_in, spec, write
+
+BACKEND = """
+def off(graph, inputs):
+    \"\"\"Return a function whose results are off where the first has less than three elements.\"\"\"
+    return lambda *args: tuple(out + (out.numel() < 3) for out in graph(*args))
+"""
+
+CASES: list[str] = []
+"""Cases that run under ``few:off``. Each stands above its test, which says which of them fail."""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """One run of all cases."""
+    folder = tmp_path_factory.mktemp("params")
+    write(folder, {"a.spec.yaml": spec(*CASES), "few.py": BACKEND})
+    return run_in(folder, "run", "a.spec.yaml", "--backend", "few:off", "--no-confirm", "-j", 2)
+
+
+def verdicts(ran: Result, case: str) -> dict[str, str]:
+    """The verdicts of a case by what its ids say of params."""
+    names = {name: event["verdict"] for name, event in ran.finished.items() if name.startswith(f"{case}[")}
+    return {n.partition("[")[2].rpartition("]")[0].removesuffix(",float32,cpu"): v for n, v in names.items()}
+
+
+CASES.append("""
+    name: lists
+    params: {shape: [[2, 3], [4], [2, 2, 3]], dims: [[0], [-1]]}
+    exclude: [{shape: [4], dims: [-1]}]
+    inputs: {x: $shape}
+    chain: [{torch.sum: [$_, $dims]}, {torch.add: [$_, "$shape[0]"]}]
+    known: [{params: {shape: [4]}, reason: one element, oracle: [value]}]
+    """)
+
+
+def test_lists(ran: Result) -> None:
+    assert verdicts(ran, "lists") == {
+        "shape=[2,3],dims=[0]": "PASS", "shape=[2,3],dims=[-1]": "FAIL", "shape=[4],dims=[0]": "XFAIL",
+        "shape=[2,2,3],dims=[0]": "PASS", "shape=[2,2,3],dims=[-1]": "PASS",
+    }  # fmt: skip
+    (failing,) = [
+        event["id"] for event in ran.finished.values() if event["verdict"] == "FAIL" and "lists" in event["id"]
+    ]
+    assert failing == "a.spec.yaml::lists[shape=[2,3],dims=[-1],float32,cpu]@few:off"
+    assert f"runner why '{failing}'" in ran.out
+    assert run_in(ran.cwd, "list", failing, "--backend", "few:off").out.split() == [failing]
+
+
+def test_what_is_written_runs_again(ran: Result) -> None:
+    """The script shows the failure, and the case without its axes is one that the reader takes."""
+    failing = [event["id"] for event in ran.finished.values() if event["verdict"] == "FAIL"]
+    for name in failing:
+        script = run_in(ran.cwd, "repro", name, "--backend", "few:off")
+        assert script.code == 0, script.text
+        (ran.cwd / "script.py").write_text(script.out)
+        result = subprocess.run([sys.executable, "script.py"], cwd=ran.cwd, capture_output=True, text=True, timeout=240)
+        assert result.returncode == 1, (name, result.stdout, result.stderr)
