@@ -369,6 +369,11 @@ def raiser(links: Iterable[BaseException], packages: Collection[str], case: str)
 
 def frames_of(error: BaseException) -> list[tuple[str, str, str]]:
     """Return (package, file relative to its root, function) of each frame of one exception, the outermost first."""
-    frames = [(str(frame.f_globals.get("__name__") or ""), frame.f_code.co_name)
+    frames = [(str(frame.f_globals.get("__name__") or ""), _file(frame), frame.f_code.co_name)
               for frame, _ in traceback.walk_tb(error.__traceback__)]  # fmt: skip
-    return [(package_of(module), module.replace(".", "/") + ".py", function) for module, function in frames]
+    return [(package_of(name), _module_file(name, file), function) for name, file, function in frames]
+
+
+def _module_file(module: str, file: str) -> str:
+    """Return the file of a module below the folder that holds its package: ``acme/__init__.py`` of the package."""
+    return module.replace(".", "/") + ("/__init__.py" if file.endswith("/__init__.py") else ".py")

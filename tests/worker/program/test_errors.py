@@ -231,6 +231,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     module = types.ModuleType("planted_package.compiling")
     exec(compile(CODE, "/site-packages/planted_package/compiling.py", "exec"), vars(module))
     parent = types.ModuleType("planted_package")
+    exec(compile(CODE, "/site-packages/planted_package/__init__.py", "exec"), vars(parent))
     monkeypatch.setitem(sys.modules, "planted_package", parent)
     monkeypatch.setitem(sys.modules, "planted_package.compiling", module)
     return module
@@ -261,6 +262,12 @@ def test_who_raised(package: types.ModuleType, name: str, by: str, caller: str |
     facts = origin(f"planted_package.compiling:{name}")
     assert (facts["raised_by"], facts.get("called_by")) == (by, caller)
     assert facts["frame"].endswith(frame)
+
+
+@pytest.mark.parametrize("function", ["itself", "by_the_standard_library"])
+def test_the_frame_of_a_package_s_own_module_names_its_file(package: types.ModuleType, function: str) -> None:
+    facts = origin(f"planted_package:{function}")
+    assert (facts["raised_by"], facts["frame"]) == ("planted_package", f"planted_package/__init__.py:{function}")
 
 
 def test_the_case_s_own_error_is_nobody_else_s(package: types.ModuleType) -> None:
