@@ -105,7 +105,7 @@ def without_overload(operator: str) -> str:
 @cache
 def names_of(operator: str) -> tuple[str, ...]:
     """Return every name of an operator, the given one first; of one in place those of its plain form too."""
-    shared = _shared_name(operator)
+    shared = shared_name(operator)
     groups = (_groups().get(name, ()) for name in (shared, shared.removesuffix("_")))
     return tuple(dict.fromkeys([operator, without_overload(operator), *(name for group in groups for name in group)]))
 
@@ -119,21 +119,21 @@ def _groups() -> dict[str, list[str]]:
     names += [f"operator.{name}" for name in (*BINARY, *UNARY, *IN_PLACE, *SPECIAL)]
     groups: dict[str, list[str]] = {}
     for name in (*names, *CONTEXTS, *EXTRA):
-        groups.setdefault(_shared_name(name), []).append(name)
+        groups.setdefault(shared_name(name), []).append(name)
     return groups
 
 
-def _shared_name(operator: str) -> str:
+def shared_name(operator: str) -> str:
     """Return what the names of one operator share: its name in ATen if there is one."""
     space, _, member = without_overload(operator).partition(".")
     if space == "operator" and member in IN_PLACE:
         plain = member[1:] if member[1:] in BINARY else f"{member[1:]}_"
-        return f"{_shared_name(f'operator.{plain}')}_"
+        return f"{shared_name(f'operator.{plain}')}_"
     if operator in _OTHER_NAMES:
         return _OTHER_NAMES[operator]
     if space == "nn":
         function = _function_of(member)
-        return _shared_name(function) if function else operator
+        return shared_name(function) if function else operator
     part, _, function = member.partition(".")
     if space == "torch" and part in ("special", "linalg", "fft"):
         return f"{part}_{function}"
@@ -168,6 +168,11 @@ def _of_case(case: Case) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return _LATEST[0][1:]
 
 
+def calls_of(case: Case) -> tuple[str, ...]:
+    """Return the operators that a case calls, as it writes them, in its model in Python as far as the text says so."""
+    return _of_case(case)[0]
+
+
 def operators_of(case: Case) -> tuple[str, ...]:
     """Return all names of the operators that a case calls, in its model in Python as far as the text says so."""
     return _of_case(case)[1]
@@ -190,7 +195,7 @@ def _calls_of_model(module: PythonModule | None) -> Iterator[str]:
 
 
 def _is_known(name: str) -> bool:
-    return name.startswith("custom.") or without_overload(name) in _groups().get(_shared_name(name), ())
+    return name.startswith("custom.") or without_overload(name) in _groups().get(shared_name(name), ())
 
 
 @lru_cache(10_000)

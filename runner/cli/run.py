@@ -37,6 +37,7 @@ from runner.cli.arguments import (
     setting,
     settings_of,
 )
+from runner.cli.breadth import breadth_line
 from runner.cli.project import has_project
 from runner.cli.variants import run_valid
 from runner.engine.servers import Home
@@ -256,6 +257,8 @@ def _run_variants(
         diagnose_run(settings, planned.planned, received, folder, draw=bool(pages))
         for file in pages:
             file.write()  # once more, with the causes
+    if end.exit_code == exit_codes.OK and arguments.detail != "quiet":
+        console.output(breadth_line(planned, settings, received), end="")
     pruned = history.prune(keep, folder)
     if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
         console.message(f"runner: {_pruned_words(keep, pruned)}")

@@ -158,6 +158,7 @@ class VariantFinished(_Variant):
     signature: str = ""
     signature_id: str = ""  # by which people refer to that: 8 hexadecimal digits of its hash
     unclaimed: str = ""  # what the variant needs and its backend does not claim; empty for any verdict but SKIP
+    operators: tuple[str, ...] = ()  # that the case calls, as it writes them
 
 
 @dataclass(frozen=True, slots=True)

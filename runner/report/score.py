@@ -37,6 +37,7 @@ from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES, gate_of
 from runner.exit_codes import UsageError
 from runner.quote import markdown_code, markdown_text, shell_words
 from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, grouped, start_of, variants_of
+from runner.report.price import price_lines
 from runner.report.table import wrap_id
 from runner.templates import render_template
 from runner.text import draw_table, in_line, one_line, plural
@@ -165,6 +166,7 @@ class Column:
     severities: Mapping[str, Failures]
     unclaimed: Mapping[str, int]
     labels: frozenset[str]
+    prices: tuple[str, ...] = ()  # what its unclaimed operators cost, a sentence each
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +282,7 @@ def _column(
         _failures((_severity(event), event) for event in failures),
         Counter(e.unclaimed for e in events if isinstance(e, VariantFinished) and outcome_of(e) == UNCLAIMED),
         frozenset(event.label for event in events),
+        tuple(price_lines(events)),
     )
 
 
@@ -451,6 +454,7 @@ def notes(score: Score) -> list[str]:
             lines.append(f"{which} is shard {run.shard} of a larger one; runner merge joins the shards")
     if len(score.columns) > 1 and score.shared.part < score.shared.whole:
         lines.append(f"the columns do not have the same variants: all have {score.shared.part} of {score.shared.whole}")
+    lines += dict.fromkeys(sentence for column in score.columns for sentence in column.prices)
     return [one_line(line) for line in lines]
 
 

@@ -37,6 +37,7 @@ from runner.record.events import (
 )
 from runner.report.failure import Group, groups_of, headline, next_lines, render_failure, render_groups, span
 from runner.report.past_verdicts import rate_lines
+from runner.report.price import price_lines
 from runner.report.table import NOT_RUN, compared_lines, render_table, several_environments, uncompared
 from runner.session.history import slot_seconds
 from runner.text import duration, in_line, indent, one_line, plural, seconds
@@ -560,7 +561,7 @@ class Reporter:
         if len(blocks) > 1:
             self._line("\n" + render_groups(blocks, width))
         self._line("\n" + self._summary(event))
-        for line in rate_lines(self._finished, self._several):
+        for line in (*price_lines(self._finished), *rate_lines(self._finished, self._several)):
             self._line(line)
         if self.reports:
             is_wide = self._live and len("reports: " + ", ".join(self.reports)) > width

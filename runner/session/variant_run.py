@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.model import LAUNCH, Case, Known, steps_of
+from runner.cases.operator_names import calls_of
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of
@@ -526,6 +527,7 @@ class _Attempt:
             accuracy=record.accuracy,
             known=verdict.known,
             unclaimed=verdict.unclaimed,
+            operators=calls_of(self.planned.variant.case),
             entry=f"{verdict.entry.file}:{verdict.entry.line}:{verdict.entry.column}" if verdict.entry else None,
             signal=main.signal if main else None,
             stack=(main.detail[-_STACK:] if main.ended == "worker-error" else main.stack) if main else "",

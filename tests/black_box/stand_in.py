@@ -42,6 +42,8 @@ ENTRY = """
 
 
     def run_job(job, send):
+        if job["task"] == "code":
+            return {"error": "", "faults": {}}
         time.sleep(0.1)
         name = job["backend"]["backend"]
         if ".view(" in job["source"] or "a::b" in job["source"]:

@@ -25,7 +25,7 @@ cases:
     chain: [{Tensor.add_: [$x, 1]}]
   - name: convolved
     inputs: {x: [1, 2, 3]}
-    chain: [{nn.Conv1d: [2, 2, 1]}]
+    chain: [F.relu, {nn.Conv1d: [2, 2, 1]}, torch.sin]
 """
 
 
@@ -55,6 +55,14 @@ def test_what_is_not_claimed_is_skipped_with_that_reason(result: Result) -> None
     assert {e["verdict"] for name, e in result.finished.items() if name not in skipped} == {"PASS"}
     assert {e["unclaimed"] for name, e in result.finished.items() if name not in skipped} == {""}
     assert "careful claims no gradients" in result.out
+
+
+PRICE = "careful claims no nn.Conv1d: 1 variant left out, 1 of them with other operators; nothing else tries 1 of these: torch.sin"
+
+
+def test_the_price_of_an_operator_is_said(folder: Path, result: Result) -> None:
+    assert PRICE in result.out
+    assert PRICE in " ".join(run_in(folder, "score").out.split())
 
 
 def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> None:
