@@ -41,6 +41,7 @@ GROUPS = {
         "reduce": "shrink a failing case; --minifier: by torch's own minifier",
         "explain": "graphs, graph breaks, guards and recompiles of a case",
         "debug": "all that the compiler did; --sanitizer, --record, --replay",
+        "ops": "each operator call of a model alone: which are right, by use",
         "repro": "print a case as a script that needs torch alone",
         "issue": "a bug report, for PyTorch or for a vendor's package",
     },

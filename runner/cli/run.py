@@ -122,7 +122,7 @@ class Past:
         ),
         *OUTPUTS,
         *DETAIL,
-        setting("slow", "coverage", "coverage_lines"),
+        setting("slow", "accuracy", "coverage", "coverage_lines"),
         argument(
             "--keep",
             metavar="RULE",

@@ -65,6 +65,7 @@ class Job:
     coverage: Literal["", "parts", "lines"] = ""
     graphs: str = ""  # a digest of what decides about compiled graphs, where those of an earlier run may be loaded
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
+    accuracy: bool = False  # the record has that of each output and gradient, also without a rule for values
     lists_code: bool = False  # the record says where the code of its process came from: it may answer a later run
     foreign: bool = False  # somebody else's Python runs in it: of the case, a backend or an imported module
 
@@ -126,7 +127,9 @@ class Record:
     compared: Mapping[str, int] = field(
         default_factory=dict
     )  # outputs, strides, aliases, gradients, elements, exceptions
-    accuracy: tuple[Mapping[str, Any], ...] = ()  # of each output and gradient, where a rule for values asks for it
+    accuracy: tuple[
+        Mapping[str, Any], ...
+    ] = ()  # of each output and gradient, where the job or a rule for values asks for it
     graphs: int | None = 0  # this count, and each of those below, is None where this torch does not have it
     graph_breaks: int | None = 0
     recompiles: int | None = 0

@@ -75,16 +75,21 @@ class Folder:
         own: Counter[tuple[str, str]] = Counter()
         for part in parts_of(graph, by):
             digest = digest_of(part)
+            uses = part.calls[0].count if by == "operator" else 1
             known = self.cases.get(digest)
             if known is not None:
-                known["count"] += 1
+                known["count"] += uses
+                known["uses"][capture.model] = known["uses"].get(capture.model, 0) + uses
                 names.append(known["name"])
                 continue
             written, name = self._write(part, capture, by, kind)
             for fault in written.faults:
                 own[fault.operator, fault.reason] += 1
             if written.case is not None:
-                self.cases[digest] = {"name": name, "count": 1, "model": capture.model}
+                self.cases[digest] = {
+                    "name": name, "count": uses, "model": capture.model, "uses": {capture.model: uses},
+                    "operator": part.calls[0].operator if by == "operator" else "", "call": call_text(part),
+                }  # fmt: skip
                 stem = slug(capture.model) if by == "graph" else f"{slug(capture.model)}_{by}s"
                 self.added.setdefault(stem, []).append(written.case)
                 names.append(name)
@@ -105,8 +110,12 @@ class Folder:
             return WrittenGraph(None, (*written.faults, Fault(part.name, problem))), name
         return written, name
 
-    def save(self) -> list[Path]:
-        """Write the files, and return their paths: spec files, the suite, the inventory and its page."""
+    def save(self, backends: Sequence[Any] = ("aot_eager", "inductor")) -> list[Path]:
+        """Write the files, and return their paths: spec files, the suite, the inventory and its page.
+
+        Args:
+            backends: what the suite runs under, as a suite file names them.
+        """
         paths = []
         for stem, cases in self.added.items():
             for start in range(0, len(cases), PER_FILE):
@@ -114,7 +123,7 @@ class Folder:
                 replace_text(paths[-1], text_of(cases[start : start + PER_FILE]))
         self.added.clear()
         suite, inventory, page = (self.path / name for name in (f"captured{SUITE}", INVENTORY, PAGE))
-        replace_text(suite, emit({"suite": "captured", "specs": [f"*{SPEC}"], "backends": ["aot_eager", "inductor"]}))
+        replace_text(suite, emit({"suite": "captured", "specs": [f"*{SPEC}"], "backends": [*backends]}))
         data = {"version": VERSION, "models": self.models, "cases": self.cases}
         replace_text(inventory, json.dumps(data, indent=1) + "\n")
         replace_text(page, page_of(self.models, self.cases))
@@ -164,6 +173,22 @@ def problem_of(case: Mapping[str, Any]) -> str:
         return one_line(f"{errors[0].message}") if errors else ""
 
 
+def call_text(part: Graph) -> str:
+    """Return what a call takes, in a line: ``torch.add(float32[2, 3], 1)``; empty for several calls."""
+    if len(part.calls) != 1:
+        return ""
+    (call,) = part.calls
+    tensors = {f"${i.name}": f"{i.tensor.dtype}{list(i.tensor.shape)}" for i in part.inputs if i.tensor is not None}
+
+    def text(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return f"[{', '.join(map(text, value))}]"
+        return tensors.get(value, str(value)) if isinstance(value, str) else str(value)
+
+    keywords = [f"{key}={text(value)}" for key, value in call.keywords.items()]
+    return one_line(f"{call.operator}({', '.join([*map(text, call.positional), *keywords])})", 300)
+
+
 def slug(name: str) -> str:
     """Return a name for files and cases: small letters, digits and ``_``."""
     words = re.sub(r"[^A-Za-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
@@ -189,20 +214,20 @@ def page_of(models: Sequence[Mapping[str, Any]], cases: Mapping[str, Any]) -> st
         whole = sum(graph["whole"] for graph in model["graphs"])
         share = f"{100 * model['sayable'] / model['calls']:.1f} %" if model["calls"] else "-"
         rows.append(
-            f"| {_cell(model['model'])} | {len(model['graphs'])} | {whole} | {model['calls']} | {share} "
+            f"| {cell(model['model'])} | {len(model['graphs'])} | {whole} | {model['calls']} | {share} "
             f"| {len(model['breaks'])} |"
         )
     lines += rows
     for model in models:
-        lines += ["", f"## {_cell(model['model'])}", ""]
-        lines += [f"* graph break: {_cell(b['reason'])} {_cell(b['source'])}".rstrip() for b in model["breaks"]]
-        lines += [f"* left out: {_cell(f['what'])}, {f['count']} times: {_cell(f['reason'])}" for f in model["faults"]]
-        lines += [f"* {_cell(note)}" for note in model["notes"]]
+        lines += ["", f"## {cell(model['model'])}", ""]
+        lines += [f"* graph break: {cell(b['reason'])} {cell(b['source'])}".rstrip() for b in model["breaks"]]
+        lines += [f"* left out: {cell(f['what'])}, {f['count']} times: {cell(f['reason'])}" for f in model["faults"]]
+        lines += [f"* {cell(note)}" for note in model["notes"]]
         lines += ["", "| operator | calls |", "| --- | --- |"]
-        lines += [f"| {_cell(name)} | {count} |" for name, count in model["operators"].items()]
+        lines += [f"| {cell(name)} | {count} |" for name, count in model["operators"].items()]
     return "\n".join(lines) + "\n"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
     """Return a text for a place in a table of Markdown: what it obeys is escaped."""
     return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(str(text), 300))

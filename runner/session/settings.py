@@ -224,6 +224,10 @@ class RunSettings:
         "the same, and which lines of torch/_inductor and torch/_functorch; compiling takes twice the time",
         kind="switch",
     )  # fmt: skip
+    accuracy: bool = _setting(
+        False, "--accuracy", "measure how far each output and gradient is from float64, in eager and compiled",
+        kind="switch",
+    )  # fmt: skip
     slow: float = _setting(
         60.0,
         "--slow",

@@ -268,6 +268,7 @@ class _Attempt:
         wanted = replace(
             wanted, isolation=isolation, alone=alone, cacheable=wanted.cacheable and not self.bypass_cache,
             coverage=settings.compiler_coverage() if purpose == "main" else "", lists_code=settings.cached,
+            accuracy=settings.accuracy and purpose == "main",
         )  # fmt: skip
         fingerprint = context.fingerprints.get(wanted.environment) if purpose == "main" else None
         return replace(wanted, graphs=graphs_digest(wanted, fingerprint))

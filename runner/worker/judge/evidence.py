@@ -35,7 +35,7 @@ class Evidence:
     A Python value counts as one element.
     """
     accuracy: list[dict[str, Any]] = field(default_factory=list)
-    """The numbers of outputs and gradients, where the job has a rule for values."""
+    """The numbers of outputs and gradients, where the job asks for them or has a rule for values."""
     again: Sequence[Finding] = ()
     """What further compiled runs showed, where a rule for values asks for them."""
     undefined: Undefined = field(default_factory=Undefined)

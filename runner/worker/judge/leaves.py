@@ -288,7 +288,11 @@ def _element_findings(
             return None
         return tensor if undefined is None else torch.where(undefined, eager.to(tensor.dtype), tensor)
 
-    if tolerance.get("values") and eager.numel() and path.startswith(("output", "gradient of ")):
+    if (
+        (tolerance.get("values") or evidence.job.accuracy)
+        and eager.numel()
+        and path.startswith(("output", "gradient of "))
+    ):
         evidence.accuracy.append({"path": where, **measure(eager, compiled, reference())})
     compare = bounded_rule(tolerance, eager, path)
     if compare is not None:

@@ -15,6 +15,7 @@ from runner.worker.run.job import Send, judge_job
 TASKS = {
     "bench": "runner.worker.tasks.benchmark:run_bench",
     "build": "runner.worker.tasks.eager:run_build",
+    "capture": "runner.worker.tasks.capture:run_capture",
     "code": "runner.worker.tasks.describe:run_code",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
     "database": "runner.worker.tasks.describe:run_database",
