@@ -113,6 +113,14 @@ class Past:
             action="store_true",
             help="then say of each FAIL and ERROR what is to blame, as runner diagnose does",
         ),
+        argument(
+            "--op-by-op",
+            nargs="?",
+            choices=("failed", "all"),
+            const="all",
+            default=None,
+            help="then run the operator calls of the cases one by one, as runner ops does; failed: of red cases alone",
+        ),
         *junit(
             "JUnit XML here, besides the one in the run's folder",
             "extended adds file, line and properties to testcases; strict passes junit-10.xsd",
@@ -259,11 +267,33 @@ def _run_variants(
             file.write()  # once more, with the causes
     if end.exit_code == exit_codes.OK and arguments.detail != "quiet":
         console.output(breadth_line(planned, settings, received), end="")
+    if arguments.op_by_op and not end.interrupted:
+        _run_op_by_op(arguments, loaded, received)
+        make_latest(folder)  # not the run of the single calls
     pruned = history.prune(keep, folder)
     if arguments.detail == "verbose" and (pruned.names or not pruned.enough):
         console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
     return exit_codes.INTERNAL if broken else end.exit_code
+
+
+def _run_op_by_op(arguments: argparse.Namespace, loaded: Loaded, events: Sequence[Event]) -> None:
+    """Run the operator calls of the variants, or of those that are red. What comes of it changes no exit code."""
+    from runner.cli.op_by_op import op_by_op
+
+    red = {event.id for event in finished_of(events).values() if event.verdict in RED}
+    variants = [v for v in loaded.variants if arguments.op_by_op == "all" or v.id in red]
+    if variants:
+        try:
+            op_by_op(arguments, variants, run_words)
+        except exit_codes.UsageError as error:
+            console.message(f"runner: --op-by-op: {error}")
+
+
+def run_words(words: list[str]) -> int:
+    """Run a command line of ``runner run`` in this process, and return its exit code."""
+    parsed = _parsed(run_parser(), words)
+    return run_valid(parsed, lambda loaded: run_variants(parsed, loaded, None, None))
 
 
 def _pruned_words(keep: Keep, pruned: history.Pruned) -> str:

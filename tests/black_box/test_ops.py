@@ -81,5 +81,15 @@ def test_the_printed_next_command_explains_the_worst_call(here: Path, table: Res
 def test_a_case_that_cannot_run_in_eager_is_said(here: Path) -> None:
     (here / "wrong.spec.yaml").write_text(SPEC.replace("[16, 8]", "[15, 8]"), encoding="utf-8")
     result = run_in(here, "ops", "wrong.spec.yaml", "--backend", "eager")
+    assert result.code == 5
+    assert "while it was recorded: " in result.err and "no operator call could be written as a case" in result.err
+
+
+def test_a_run_may_go_on_op_by_op_with_what_failed(here: Path) -> None:
+    words = ["run", "block.spec.yaml", "--backend", "acme:compile", "--backend", "eager", "--no-confirm"]
+    result = run_in(here, *words, "--op-by-op", "failed")
     assert result.code == 1
-    assert "raised" in result.err and "its graphs so far are kept" in result.err
+    assert "block[float32,cpu] under acme:compile: of 5 distinct calls" in result.out
+    assert "under eager" not in result.out, "eager was right, so its calls are not run"
+    suites = json.loads((here / ".runner/latest/events.jsonl").read_text(encoding="utf-8").splitlines()[0])["suites"]
+    assert [*suites] == ["block.spec.yaml"], "the latest run is the one that was typed"
