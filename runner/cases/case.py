@@ -44,7 +44,7 @@ from runner.cases.model import (
     values_of,
 )
 from runner.cases.operator_names import pattern_hint
-from runner.cases.params import check_exclude, check_param_dtype, parse_params, placed_params
+from runner.cases.params import check_exclude, check_param_dtype, parse_params, placed_params, samples
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
@@ -152,9 +152,10 @@ def parse_case(
         case = replace(case, placed=placed_params(case, node, problems))
     if case.twin:
         _check_twin(case, keys["twin"].span, problems)
-    check_numpy(case, problems)
-    if "grad" in keys:
-        check_leaves(case, keys["grad"].span, problems)
+    for sample in samples(case):
+        check_numpy(sample, problems)
+        if "grad" in keys:
+            check_leaves(sample, keys["grad"].span, problems)
     for item in case.inputs:
         if item.name in params:
             problems.error(
@@ -174,7 +175,7 @@ def _check_twin(case: Case, place: Span, problems: Problems) -> None:
     """Report a twin that would be the same program, or none. ``place`` is where ``twin:`` stands."""
     if case.has_python:
         problems.error(place, "a twin is made of a chain of torch's operators alone", "take twin: out")
-    elif not has_place(case):
+    elif not any(map(has_place, samples(case))):
         problems.warning(place, "no step of the chain can be rewritten, so there is no twin", "take twin: out")
 
 

@@ -111,7 +111,7 @@ def _parse(node: YamlNode, problems: Problems) -> Node | None:
 
 
 def _step(node: YamlMapping, problems: Problems) -> Step | None:
-    dotted = [(key, value) for key, value in node.entries if "." in str(key.value)]
+    dotted = [(key, value) for key, value in node.entries if "." in str(key.value) or is_placed(key.value)]
     _unknown(
         node,
         [*STEP_KEYS, *(str(key.value) for key, _ in dotted)],
@@ -136,7 +136,7 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
     name = str(key.value)
     _indentation(name, value, problems)
     call = node.get("call")
-    if call is not None and not name.startswith("nn."):
+    if call is not None and not name.startswith(("nn.", "$")):
         problems.error(
             (node.key("call") or node).span, f"call: belongs to nn modules; {name} takes its arguments directly"
         )
@@ -153,6 +153,11 @@ def _step(node: YamlMapping, problems: Problems) -> Step | None:
         train=_train(_of_module("train", node, name, problems), problems),
         state=_state(_of_module("state", node, name, problems), problems),
     )
+
+
+def is_placed(value: object) -> bool:
+    """Return whether a text is the name of a param that stands where a case holds no value, such as an operator."""
+    return isinstance(value, str) and value.startswith("$")
 
 
 def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
@@ -195,7 +200,7 @@ def _out(node: YamlNode | None, problems: Problems) -> tuple[tuple[str, ...], bo
 def _of_module(key: str, node: YamlMapping, name: str, problems: Problems) -> YamlNode | None:
     """The value of a key that only nn modules have; None without one, and at another operator, which is reported."""
     value = node.get(key)
-    if value is not None and not name.startswith("nn."):
+    if value is not None and not name.startswith(("nn.", "$")):
         return problems.refuse(None, (node.key(key) or node).span, f"{key}: {_OF_NN[key]}; {name} is not one")
     return value
 
@@ -605,6 +610,7 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         python=parse_value(keys["python"], problems) if "python" in keys else None,
         layout=_layout(keys.get("layout"), problems),
         requires_grad=bool(requires_grad),
+        grad_param=str(requires_grad)[1:] if is_placed(requires_grad) else None,
         grad_after_layout=requires_grad == AFTER_LAYOUT,
         hidden=scalar(keys.get("hidden"), bool, default=False),
         device=scalar(keys.get("device"), str),

@@ -204,7 +204,7 @@ class Input:
     kind: str
     span: Span
     shape: tuple[Value, ...] | None = None
-    dtype: str | None = None  # without "torch."; None means the dtypes axis
+    dtype: str | None = None  # without "torch."; None means the dtypes axis, and $name a param
     init: str | None = None
     init_args: tuple[Value, ...] = ()
     values: Value | None = None
@@ -216,8 +216,9 @@ class Input:
     requires_grad: bool = False
     grad_after_layout: bool = False  # what the layout makes is the leaf
     hidden: bool = False
-    device: str | None = None
+    device: str | None = None  # or $name of a param
     keys: tuple[str, ...] = ()
+    grad_param: str | None = None  # that says whether a gradient is asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,25 +6,36 @@ shape: ``chosen`` puts those in, once for each variant.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from runner.cases.chains_and_inputs import dtype_name
+from runner.cases.chains_and_inputs import AFTER_LAYOUT, dtype_name, is_placed
 from runner.cases.model import (
+    DTYPES,
     FLOATING,
     MODE_AXES,
     Call,
     Case,
+    Function,
     Input,
     Items,
     Literal,
     Ref,
+    Step,
     Value,
+    all_steps,
+    change_parts,
     change_value,
+    map_steps,
     values_of,
+    with_previous,
 )
+from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems
+from runner.cases.texts import REFERENCE
 from runner.cases.yaml.values import (
     SCALARS,
     YamlMapping,
@@ -103,6 +114,11 @@ def placed_params(case: Case, node: YamlMapping, problems: Problems) -> tuple[st
         for name, values in case.params.items()
     }
     references = [name for item in _inputs(case) for name in _of_input(item, every, problems)]
+    operators = [name for step in all_steps(case) for name in _of_step(step, every, problems)]
+    references += operators
+    for call in case.calls:
+        for name in call.params.keys() & {*operators}:
+            problems.error(call.span, f"param {name!r} is an operator of the chain, so a call cannot change it")
     if problems.errors > errors_before:
         return ()
     names = dict.fromkeys(references)
@@ -121,8 +137,15 @@ def chosen(case: Case, params: Mapping[str, Any]) -> Case:
     """Return the case with its ``placed`` params put in. ``params`` are those of a variant."""
     if not case.placed:
         return case
+    put = partial(_put_step, params)
+
+    def in_functions(value: Value) -> Value:
+        return replace(value, chain=map_steps(value.chain, put)) if isinstance(value, Function) else value
+
+    case = change_parts(case, in_functions)
     return replace(
         case,
+        chain=map_steps(case.chain, put),
         inputs=tuple(_put(params, item) for item in case.inputs),
         state=tuple(_put(params, item) for item in case.state),
         calls=tuple(_call(case, call, params) for call in case.calls),
@@ -149,6 +172,30 @@ def _inputs(case: Case) -> Iterator[Input]:
         pending += item.items
 
 
+def samples(case: Case) -> Iterator[Case]:
+    """Yield the case with params put in, so often that each value of each ``placed`` param is there once."""
+    for number in range(max((len(case.params[name]) for name in case.placed), default=1)):
+        yield chosen(case, {name: values[number % len(values)] for name, values in case.params.items()})
+
+
+def _of_step(step: Step, params: Mapping[str, Sequence[Any]], problems: Problems) -> Iterator[str]:
+    """Yield the param that is the operator of a step, if one is."""
+    name = step.operator[1:]
+    if not is_placed(step.operator):
+        return None
+    if name not in params:
+        problems.error(
+            step.span, f"{step.operator!r} is no operator", nearest(f"${name}", [f"${p}" for p in params]) or REFERENCE
+        )
+        return
+    yield from _checked(name, step.span, params, _OPERATOR, problems)
+    keys = {"call": step.call, "id": step.id, "train": step.train, "state": step.state or None}
+    of_module = next((key for key, value in keys.items() if value is not None), None)
+    operator = next((value for value in params[name] if not str(value).startswith("nn.")), None)
+    if of_module is not None and operator is not None:
+        problems.error(step.span, f"{of_module}: belongs to nn modules, and {show_value(operator)} is another operator")
+
+
 def _of_input(item: Input, params: Mapping[str, Sequence[Any]], problems: Problems) -> Iterator[str]:
     """Yield the params that stand in an input where it holds no value."""
     for size in item.shape or ():
@@ -157,6 +204,11 @@ def _of_input(item: Input, params: Mapping[str, Sequence[Any]], problems: Proble
     for value in () if item.values is None else values_of(item.values):
         if isinstance(value, Ref) and any(isinstance(each, tuple) for each in params.get(value.name, ())):
             yield from _checked(value.name, value.span, params, _NUMBERS, problems)
+    for text, place in ((item.dtype, _DTYPE), (item.device, _DEVICE)):
+        if is_placed(text):
+            yield from _checked(str(text)[1:], item.span, params, place, problems)
+    if item.grad_param is not None:
+        yield from _checked(item.grad_param, item.span, params, _LEAF, problems)
 
 
 def _checked(
@@ -165,12 +217,18 @@ def _checked(
     """Return the name of a param; nothing for one that does not fit its place, which is reported."""
     if name not in params:
         hint = nearest(name, params) or f"params: {{{name}: ...}} makes it"
+        if name in ("dtype", "device"):
+            hint = f"left out, the {name} is the variant's"
         return problems.refuse((), span, f"${name} stands for {place.noun}, and no param is called so", hint)
     for value in params[name]:
         if not place.fits(value):
             message = f"${name} stands for {place.noun}, and its value {show_value(value)} is not {place.expected}"
             return problems.refuse((), span, message)
     return (name,)
+
+
+_DOTTED = re.compile(r"[A-Za-z]\w*(\.[A-Za-z_]\w*)+", re.ASCII)
+_DEVICES = re.compile(r"[a-z][a-z0-9_]*(:[0-9]{1,3})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +250,32 @@ def _is_numbers(value: Any) -> bool:
 
 _SHAPE = _Place("a shape", "a list of sizes, such as [2, 3]", _is_shape)
 _NUMBERS = _Place("values", "a number or a list of numbers", _is_numbers)
+_OPERATOR = _Place(
+    "an operator",
+    "one, such as F.relu; kernels are launched by name",
+    lambda value: isinstance(value, str) and bool(_DOTTED.fullmatch(value)) and not value.startswith("triton."),
+)
+_DTYPE = _Place("a dtype", "one, such as float32", lambda value: dtype_name(value) in DTYPES)
+_DEVICE = _Place("a device", "one, such as cpu or cuda:1", lambda value: bool(_DEVICES.fullmatch(str(value))))
+_LEAF = _Place(
+    "requires_grad",
+    f"true, false or {AFTER_LAYOUT}",
+    lambda value: isinstance(value, bool) or value == AFTER_LAYOUT,
+)
 
 
 def value_of_param(value: Any) -> Value:
     """Return what a reference to a param of this value means."""
     return Items(tuple(map(value_of_param, value))) if isinstance(value, tuple) else Literal(value)
+
+
+def _put_step(params: Mapping[str, Any], step: Step) -> Step:
+    """The step with the operator that a param holds: only now it is known whether keywords follow ``$_``."""
+    if not is_placed(step.operator):
+        return step
+    operator = params[step.operator[1:]]
+    arguments = with_previous(step.arguments, step.span) if takes_tensor(operator) else step.arguments
+    return replace(step, operator=operator, arguments=arguments)
 
 
 def _put(params: Mapping[str, Any], item: Input) -> Input:
@@ -210,9 +289,21 @@ def _put(params: Mapping[str, Any], item: Input) -> Input:
             return value_of_param(params[value.name])
         return value
 
+    leaf: Any = item.requires_grad if item.grad_param is None else params[item.grad_param]
     return replace(
         item,
         shape=shape,
+        dtype=_word(params, item.dtype, dtype_name),
+        device=_word(params, item.device, str),
+        requires_grad=bool(leaf),
+        grad_after_layout=item.grad_after_layout if item.grad_param is None else leaf == AFTER_LAYOUT,
+        grad_param=None,
+        layout=map_steps(item.layout, partial(_put_step, params)),
         values=None if item.values is None else change_value(item.values, put),
         items=tuple(_put(params, part) for part in item.items),
     )
+
+
+def _word(params: Mapping[str, Any], text: str | None, write: Callable[[Any], str]) -> str | None:
+    """A dtype or a device, which a param may hold."""
+    return write(params[text[1:]]) if text is not None and is_placed(text) else text

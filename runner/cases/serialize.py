@@ -267,12 +267,19 @@ def _input(item: Input) -> Any:
             dtype=item.dtype,
             init=None if item.init is None else _way(item.init, item.init_args),
             device=item.device,
-            requires_grad=AFTER_LAYOUT if item.grad_after_layout else item.requires_grad,
+            requires_grad=_leaf(item),
             hidden=item.hidden,
             layout=_layout(item.layout),
         ),
     }
     return data["shape"] if list(data) == ["shape"] else data
+
+
+def _leaf(item: Input) -> str | bool:
+    """When the tensor asks for a gradient."""
+    if item.grad_param is not None:
+        return f"${item.grad_param}"
+    return AFTER_LAYOUT if item.grad_after_layout else item.requires_grad
 
 
 def _shape(sizes: Sequence[Value]) -> Any:

@@ -32,6 +32,9 @@ from runner.cases.problems import Problems, within
 from runner.cases.yaml.values import YamlScalar, flow, resolve, scalars_of, show_value
 from runner.diagnostics import Span
 
+REFERENCE = "a reference is an argument of a step, such as {torch.add: [$_, $x]}, or stands in return:"
+"""The hint where a reference stands alone as a step."""
+
 _INDEX_DIGITS = len(str(1 << expressions.MAX_BITS))
 """Of an integer in an index: as many as the result of an expression may have."""
 

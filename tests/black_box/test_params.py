@@ -56,6 +56,27 @@ def test_lists(ran: Result) -> None:
     assert run_in(ran.cwd, "list", failing, "--backend", "few:off").out.split() == [failing]
 
 
+CASES.append("""
+    name: operators
+    params: {f: [F.gelu, torch.sum, nn.GELU], d: [float64, float32]}
+    inputs: {x: {shape: [2, 1, 4], dtype: $d}}
+    chain: [$f]
+    """)
+
+
+def test_operators_and_dtypes(ran: Result) -> None:
+    expected = {"F.gelu": "PASS", "torch.sum": "FAIL", "nn.GELU": "PASS"}
+    assert verdicts(ran, "operators") == {
+        f"f={f},d={d}": v for f, v in expected.items() for d in ("float64", "float32")
+    }
+    signatures = {event["signature"] for event in ran.finished.values() if "::operators[f=torch.sum" in event["id"]}
+    assert all("torch.sum" in signature for signature in signatures) and signatures, signatures
+    selected = run_in(ran.cwd, "list", "a.spec.yaml", "-k", "op:torch.sum and case:operators").out
+    assert selected.count("\n") == 2 and "f=torch.sum,d=float64" in selected
+    shown = run_in(ran.cwd, "show", "a.spec.yaml::operators[f=nn.GELU,d=float64,float32,cpu]").out
+    assert "self.gelu = nn.GELU()" in shown and "dtype=torch.float64" in shown
+
+
 def test_what_is_written_runs_again(ran: Result) -> None:
     """The script shows the failure, and the case without its axes is one that the reader takes."""
     failing = [event["id"] for event in ran.finished.values() if event["verdict"] == "FAIL"]

@@ -404,3 +404,34 @@ def test_an_item_that_a_list_does_not_have(built: Built) -> None:
     assert "in ${k[1] + x.shape[0]}: tuple index out of range" in message
     (message,) = built.problems('params: {k: [[1]]}\nchain: [{torch.add: [$_, "${k}"]}]')
     assert "in ${k}: the result is a list, and no number" in message
+
+
+def test_operators_dtypes_and_leaves_that_are_params(built: Built) -> None:
+    keys = """
+        params: {f: [nn.Softmax], g: [torch.cumsum], d: [float64], leaf: [after_layout], place: [meta]}
+        inputs: {x: {shape: [2], dtype: $d, requires_grad: $leaf, layout: [Tensor.neg]}, y: {values: [1, 2], device: $place, dtype: $d}}
+        chain:
+          - $f: {dim: 0}
+            id: first
+          - $g: {dim: 0}
+          - builtin.print: [$y]
+        """
+    assert built.part(keys) == ["h = self.first(x)", "h = torch.cumsum(h, dim=0)", "print(y)", "return h"]
+    assert built.part(keys, "make_inputs") == [
+        "x = torch.randn(2, dtype=torch.float64)", "x = x.neg()", "x.requires_grad_()",
+        'y = torch.tensor([1, 2], dtype=torch.float64).to("meta")', "return [x, y]",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("F.rellu", "unknown operator 'F.rellu' | did you mean 'F.relu'?"),
+        ("os.system", "'os.system' is refused: it is no tensor operator"),
+        ("torch.save", "'torch.save' is refused: it reads or writes files"),
+        ("self.lin", "self has no 'lin'"),
+    ],
+)
+def test_an_operator_of_a_param_is_one_that_a_case_may_call(built: Built, name: str, message: str) -> None:
+    problems = built.problems(f"params: {{f: [F.relu, {name}]}}\nchain: [$f]")
+    assert problems[0].startswith("4:13: " + message), problems

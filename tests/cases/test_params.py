@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from spec_files import Files
 
+from runner.cases.expand import expand
 from runner.cases.limits import Limits
-from runner.cases.model import Items, Literal
+from runner.cases.model import Items, Literal, all_steps
+from runner.cases.operator_names import operators_of
 from runner.cases.serialize import case_text, resolve_axes
 
 LISTS = """
@@ -77,12 +79,28 @@ def test_values_are_a_list(files: Files) -> None:
         ("inputs: {x: {values: $text}}", "4:26: $text stands for values, and its value [a] is not a number or a list of numbers"),
         ("inputs: {x: $sizes}\ncalls: [{params: {sizes: 3}}]", "4:17: $sizes stands for a shape, and its value 3 is not a list of sizes, such as [2, 3]"),
         ("inputs: {x: size}", "4:17: expected a shape such as [2, 3], or a mapping such as {shape: [2, 3], dtype: int64} or {python: 0.5}, found the text 'size'"),
+        ("chain: [$sizes]", "4:13: $sizes stands for an operator, and its value [2, 3] is not one, such as F.relu; kernels are launched by name"),
+        ("chain: [{$text: $_}]", "4:14: $text stands for an operator, and its value [a] is not one, such as F.relu; kernels are launched by name"),
+        ("chain: [$kernel]", "4:13: $kernel stands for an operator, and its value 'triton.k' is not one, such as F.relu; kernels are launched by name"),
+        ("chain: [$op]", "4:13: '$op' is no operator | did you mean '$ops'?"),
+        ("chain: [$x]", "4:13: '$x' is no operator | a reference is an argument of a step, such as {torch.add: [$_, $x]}, or stands in return:"),
+        ("chain: [{$ops: [], call: [$x]}]", "4:14: call: belongs to nn modules, and 'F.relu' is another operator"),
+        ("chain: [$ops]\ncalls: [{params: {ops: F.gelu}}]", "5:13: param 'ops' is an operator of the chain, so a call cannot change it"),
+        ("inputs: {x: {shape: [2], dtype: $ops}}", "4:14: $ops stands for a dtype, and its value 'nn.ReLU' is not one, such as float32"),
+        ("inputs: {x: {shape: [2], dtype: $dtype}}", "4:14: $dtype stands for a dtype, and no param is called so | left out, the dtype is the variant's"),
+        ("inputs: {x: {shape: [2], device: $n}}", "4:14: $n stands for a device, and its value 5 is not one, such as cpu or cuda:1"),
+        ("inputs: {x: {shape: [2], requires_grad: $n}}", "4:14: $n stands for requires_grad, and its value 5 is not true, false or after_layout"),
+        ("inputs: {x: {shape: [2], dtype: float33}}", "4:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float33' | did you mean 'float32'?"),
         ("params: {train: [[1]]}", "3:14: 'train' cannot name a param | train: beside params: is an axis of its own"),
         ("params: {k.B: [[1]]}", "3:20: 'k.B' is a constant of a kernel, which is no list"),
     ],
 )  # fmt: skip
 def test_problems(files: Files, keys: str, message: str) -> None:
-    params = "" if keys.startswith("params") else "params: {sizes: [[2, 3]], n: [5], bad: [[-1]], text: [[a]]}\n"
+    params = (
+        ""
+        if keys.startswith("params")
+        else "params: {sizes: [[2, 3]], n: [5], bad: [[-1]], text: [[a]], ops: [nn.ReLU, F.relu], kernel: [triton.k]}\n"
+    )
     assert message in files.errors(params + keys)
 
 
@@ -122,10 +140,89 @@ def test_a_case_that_calls_numpy_holds_no_text_in_lists_either(files: Files) -> 
     assert "may hold no text, such as 'S8'" in str(files.errors(call))
 
 
+OPERATORS = """
+    params: {f: [F.gelu, torch.cumsum, nn.Softmax], d: [float64, torch.float32], leaf: [true, after_layout, false], g: [F.relu]}
+    inputs: {x: {shape: [2, 3], dtype: $d, requires_grad: $leaf, device: $place, layout: [$g]}, y: {list: [{shape: [3], dtype: $d}]}}
+    chain:
+      - $f: {dim: 1}
+        out: y1
+      - if: "${x.shape[0] > 1}"
+        do: [{$g: $y1}]
+      - torch.vmap: [{$fn: {args: [t], chain: [$g]}}]
+      - operator.call: [$_, "$y[0]"]
+    """.replace("g: [F.relu]", "g: [F.relu], place: [cpu, meta]")
+
+
+def test_operators_dtypes_devices_and_leaves_are_put_in(files: Files) -> None:
+    variants = files.variants(OPERATORS)
+    assert len(variants) == 3 * 2 * 3 * 2
+    last = variants[-1]
+    assert last.id.endswith("[f=nn.Softmax,d=torch.float32,leaf=false,place=meta,float32,cpu]@inductor")
+    assert sorted(step.operator for step in all_steps(last.case)) == [
+        "F.relu", "F.relu", "F.relu", "nn.Softmax", "operator.call", "torch.vmap",
+    ]  # fmt: skip
+    by_words = {v.id.partition("[")[2].rpartition(",float32,cpu")[0]: v.case for v in variants}
+    gelu = by_words["f=F.gelu,d=float64,leaf=after_layout,place=meta"]
+    assert {step.operator for step in all_steps(gelu)} >= {"F.gelu", "F.relu"} and "aten.gelu" in operators_of(gelu)
+    x, y = gelu.inputs
+    assert (x.dtype, x.device, x.requires_grad, x.grad_after_layout, y.items[0].dtype) == (
+        "float64",
+        "meta",
+        True,
+        True,
+        "float64",
+    )
+    x, _ = by_words["f=F.gelu,d=float64,leaf=true,place=cpu"].inputs
+    assert (x.requires_grad, x.grad_after_layout, x.grad_param) == (True, False, None)
+    assert not last.case.inputs[0].requires_grad
+    softmax, cumsum = (
+        next(all_steps(by_words[f"f={f},d=float64,leaf=true,place=cpu"].chain)) for f in ("nn.Softmax", "torch.cumsum")
+    )
+    assert not softmax.arguments.positional and len(cumsum.arguments.positional) == 1  # keywords follow $_ there alone
+
+
+def test_a_chosen_operator_is_selected_and_claimed(files: Files) -> None:
+    files.write("a.spec.yaml", files.case_text("params: {f: [F.relu, F.gelu]}\nchain: [$f]"))
+    files.write("a.suite.yaml", "suite: a\nspecs: [a.spec.yaml]\nselect: op:nn.GELU")
+    assert [name.rpartition("::")[2] for name in files.ids("a.suite.yaml")] == ["a[f=F.gelu,float32,cpu]@inductor"]
+
+
+def test_two_suites_share_the_variants_of_a_case_with_operators(files: Files) -> None:
+    files.write("a.spec.yaml", files.case_text("params: {f: [F.relu, F.gelu]}\nchain: [$f]"))
+    for name in "ab":
+        files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]")
+    variants = expand(files.suites("a.suite.yaml", "b.suite.yaml"))
+    assert [v.suites for v in variants] == [("a", "b")] * 2
+
+
+def test_what_operators_need_is_asked_of_each(files: Files) -> None:
+    assert files.errors("params: {f: [torch.exp, Tensor.numpy], w: [a]}\nchain: [$f, {builtin.print: [$w]}]") == [
+        "4:13: a case that calls numpy may hold no text, such as 'torch.exp' | numpy makes any text of numbers with one; torch's own functions take texts"
+    ]
+    (message,) = files.errors("params: {f: [nn.PReLU, nn.ReLU]}\ngrad: backward\nchain: [$f]")
+    assert "nothing in case 'a' requires a gradient" in message
+    assert files.errors("params: {f: [nn.PReLU, nn.RNNCell]}\ngrad: backward\nchain: [$f]") == []
+    assert files.errors("params: {f: [torch.exp, torch.rand_like]}\ntwin: [mask]\nchain: [$f]") == []
+    assert "no step of the chain can be rewritten" in str(
+        files.errors("params: {f: [torch.rand_like]}\ntwin: [mask]\nchain: [$f]")
+    )
+
+
+def test_what_is_chosen_leaves_no_param(files: Files) -> None:
+    keys = 'params: {f: [F.softmax], n: [3], d: [float64]}\ninputs: {x: {shape: [2, "${n}"], dtype: $d}}\nchain: [{$f: {dim: 1}}]'
+    (variant,) = files.variants(f"{keys}\ncalls: [{{params: {{d: float32, n: 4}}}}]")
+    case = resolve_axes(variant)
+    assert not case.params and not case.placed
+    text = case_text(case)
+    assert "F.softmax: {dim: 1}" in text and "x: {shape: [2, 3], dtype: float64}" in text, text
+    assert "calls: [{inputs: {x: {shape: [2, 4], dtype: float32}}}]" in text, text
+
+
 @pytest.mark.parametrize(
     "keys",
     [
         LISTS,
+        OPERATORS,
         "params: {shape: [[2, 3]]}\nexclude: [{shape: [4]}]\ninputs: {x: {shape: $shape, init: ones}}\ncalls: [{params: {shape: [5, 3]}}]\nknown: [{params: {shape: [[a], 1]}, reason: none}]",
         "params: {v: [[1, 2]]}\ninputs: {x: {values: [$v, $v], dtype: float32}}",
     ],

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runner.cases.limits import Limits
-from runner.cases.texts import yaml_call
+from runner.cases.texts import REFERENCE, yaml_call
 from runner.cases.torch_names import with_namespace
 from runner.cases.yaml.values import (
     YamlMapping,
@@ -388,7 +388,7 @@ def _operator_hint(name: str, schema: dict[str, Any]) -> str:
     if match := _INDEXED.fullmatch(name):
         return f'an index is written operator.getitem: [${match[1].removeprefix("$")}, "{match[2]}"]'
     if name.startswith("$"):
-        return "a reference is an argument of a step, such as {torch.add: [$_, $x]}, or stands in return:"
+        return REFERENCE
     call = yaml_call(name)
     if call:
         return f"a step is no call of Python: write {call}"

@@ -80,7 +80,7 @@ WRONG_CASES = {
     "inputs: {x: {shape: [2], dtype: float31}}": ["3:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float31' | did you mean 'float32'?"],
     "inputs: {x: {shape: [2], layout: channel_last}}": ["3:38: expected channels_last, channels_last_3d or a list of steps, found the text 'channel_last'"],
     "inputs: {x: {shape: [2], layout: {torch.t: }}}": ["3:38: expected channels_last, channels_last_3d or a list of steps, found a mapping"],
-    "inputs: {x: {shape: [2], requires_grad: yes}}": ["3:45: expected true, false or after_layout, found the text 'yes' | in YAML 1.2 yes is text: write true or false"],
+    "inputs: {x: {shape: [2], requires_grad: yes}}": ["3:45: expected true, false, after_layout or $name of a param, found the text 'yes' | in YAML 1.2 yes is text: write true or false"],
     "chain: F.relu": ["3:12: expected a list, found the text 'F.relu' | such as [F.relu, {torch.add: [$_, 1]}]"],
     "chain: []": ["3:12: expected at least one entry, found none"],
     "chain: [relu]": ["3:13: 'relu' is no operator | did you mean 'F.relu'?"],
@@ -93,7 +93,7 @@ WRONG_CASES = {
     "chain: ['x[0][:, 1]']": ["3:13: 'x[0][:, 1]' is no operator | operators are written nn.X"],
     "chain: ['$y.a[0][:, 1]']": ["3:13: '$y.a[0][:, 1]' is no operator | an index is written operator.getitem: [$y.a[0], \"[:, 1]\"]"],
     "chain: [{'x[..., 0]': }]": ["3:14: 'x[..., 0]' is neither an operator nor a key of a step | an index is written operator.getitem: [$x, \"[..., 0]\"]"],
-    "chain: [$x]": ["3:13: '$x' is no operator | a reference is an argument of a step, such as {torch.add: [$_, $x]}"],
+    "chain: [$x.a]": ["3:13: '$x.a' is no operator | a reference is an argument of a step, such as {torch.add: [$_, $x]}"],
     "chain: ['torch.add($x, 1)']": ["3:13: 'torch.add($x, 1)' is no operator | a step is no call of Python: write torch.add: [$x, 1]"],
     "chain: ['F.softmax(x, dim=-1)']": ["3:13: 'F.softmax(x, dim=-1)' is no operator | a step is no call of Python: write F.softmax: {\"*\": [$x], dim: -1}"],
     "dtypes: [float]": ["3:14: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float' | did you mean 'float32'?"],
@@ -426,10 +426,18 @@ BOTH_SPELLINGS = {*model.DTYPES, *(f"torch.{name}" for name in model.DTYPES)}
 
 
 def test_schemas_and_dataclasses_agree() -> None:
-    assert keys("case") == fields(model.Case, "file", "span", "axes", "kernels", result="return")
+    assert keys("case") == fields(model.Case, "file", "span", "axes", "kernels", "placed", result="return")
     assert keys("defaults") == keys("case") - {"name"}
     assert keys("input") == fields(
-        model.Input, "name", "kind", "span", "init_args", "grad_after_layout", items="list", keys="dict"
+        model.Input,
+        "name",
+        "kind",
+        "span",
+        "init_args",
+        "grad_after_layout",
+        "grad_param",
+        items="list",
+        keys="dict",
     )
     assert keys("knownEntry") == fields(model.Known, "span")
     assert keys("case.expect") == fields(model.Expect)
