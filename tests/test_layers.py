@@ -17,7 +17,7 @@ LAYERS = (
     ("cli",),
     ("hunt",),
     ("selftest", "report"),
-    ("graphs",),
+    ("graphs", "importers"),
     ("reduce", "benchmark", "generate"),
     ("diagnose",),
     ("ledger",),

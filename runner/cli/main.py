@@ -28,6 +28,7 @@ GROUPS = {
     },
     "write": {
         "capture": "write your own model as cases",
+        "import": "write logs of operators, printed graphs and exported programs as cases",
         "generate": "draw valid cases by a seed",
         "list": "list variants, their tags, or their backends",
         "coverage": "operators, dtypes, shapes and kinds of difference that a suite exercises",
@@ -68,6 +69,7 @@ _HOMES = {
     **dict.fromkeys(("sanitize", "replay"), "debug"),
     **dict.fromkeys(("repro", "issue"), "diagnose"),
     "minify": "reduce",
+    "import": "foreign",
 }
 """The module of each command that is not called like it."""
 

@@ -19,7 +19,7 @@ from runner.contract.graphs import Capture, Graph
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.files import link_problem, read_text, replace_text, write_anew
-from runner.graphs.cases import Fault, WrittenGraph, fault_of, write_graph
+from runner.graphs.cases import WrittenGraph, fault_of, write_graph
 from runner.graphs.grains import Grain, digest_of, parts_of
 from runner.quote import QuoteError
 from runner.session.collect import load
@@ -34,6 +34,32 @@ LONGEST = 60
 
 
 @dataclass(slots=True)
+class _Written:
+    """A part as a case of a name. ``problem`` says why the format refuses it."""
+
+    name: str
+    graph: WrittenGraph
+    problem: str = ""
+
+
+class _FreeNames:
+    """Gives each case a name of its own: ``linear``, ``linear_2`` and so on."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+        self._last: Counter[str] = Counter()
+
+    def free(self, stem: str) -> str:
+        """Return a name that begins so, and take it."""
+        while True:
+            self._last[stem] += 1
+            name = stem if self._last[stem] == 1 else f"{stem}_{self._last[stem]}"
+            if name not in self._taken:
+                self._taken.add(name)
+                return name
+
+
+@dataclass(slots=True)
 class Folder:
     """What a folder of captured cases holds, and what is added to it."""
 
@@ -44,71 +70,70 @@ class Folder:
 
     def add(self, capture: Capture, by: Grain, kind: str = "captured") -> dict[str, Any]:
         """Add what was captured of one model, and return its entry in the inventory."""
+        parts = [(graph, [(digest_of(part), part) for part in parts_of(graph, by)]) for graph in capture.graphs]
+        new = {digest: part for _, own in parts for digest, part in own if digest not in self.cases}
+        written = self._write(new, capture, by, kind)
+        graphs = [self._add_graph(graph, own, written, capture, by) for graph, own in parts]
         faults: Counter[tuple[str, str]] = Counter()
-        graphs = []
-        for graph in capture.graphs:
-            graphs.append(self._add_graph(graph, capture, by, kind, faults))
-        calls = sum(call.count for graph in capture.graphs for call in graph.calls)
-        sayable = sum(call.count for graph in capture.graphs for call in graph.calls if not fault_of(call))
-        operators = Counter(
-            {op: n for op, n in _counted((c.operator, c.count) for g in capture.graphs for c in g.calls).items()}
-        )
+        for graph, own in parts:
+            faults.update(_faults_of(graph, own, written, by))
         entry = {
             "model": capture.model,
             "torch": capture.torch,
             "seconds": round(capture.seconds, 3),
             "graphs": graphs,
-            "calls": calls,
-            "sayable": sayable,
+            "calls": sum(call.count for graph in capture.graphs for call in graph.calls),
+            "sayable": sum(call.count for graph in capture.graphs for call in graph.calls if not fault_of(call)),
             "breaks": [{"reason": b.reason, "source": b.source} for b in capture.breaks],
-            "operators": dict(operators.most_common()),
+            "operators": dict(_counted((c.operator, c.count) for g in capture.graphs for c in g.calls).most_common()),
             "faults": [{"what": what, "reason": why, "count": n} for (what, why), n in faults.most_common()],
+            "refused": [f"{new[digest].origin}: {each.problem}" for digest, each in written.items() if each.problem],
             "notes": list(capture.notes),
         }
         self.models = [model for model in self.models if model["model"] != capture.model] + [entry]
         return entry
 
     def _add_graph(
-        self, graph: Graph, capture: Capture, by: Grain, kind: str, faults: Counter[tuple[str, str]]
+        self,
+        graph: Graph,
+        parts: Sequence[tuple[str, Graph]],
+        written: Mapping[str, _Written],
+        capture: Capture,
+        by: Grain,
     ) -> dict[str, Any]:
-        names: list[str] = []
-        own: Counter[tuple[str, str]] = Counter()
-        for part in parts_of(graph, by):
-            digest = digest_of(part)
-            uses = part.calls[0].count if by == "operator" else 1
+        """Count the parts of a graph, and return its entry."""
+        names = []
+        for digest, part in parts:
             known = self.cases.get(digest)
             if known is not None:
+                uses = part.calls[0].count if by == "operator" else 1
                 known["count"] += uses
                 known["uses"][capture.model] = known["uses"].get(capture.model, 0) + uses
                 names.append(known["name"])
-                continue
-            written, name = self._write(part, capture, by, kind)
-            for fault in written.faults:
-                own[fault.operator, fault.reason] += 1
-            if written.case is not None:
-                self.cases[digest] = {
-                    "name": name, "count": uses, "model": capture.model, "uses": {capture.model: uses},
-                    "operator": part.calls[0].operator if by == "operator" else "", "call": call_text(part),
-                }  # fmt: skip
-                stem = slug(capture.model) if by == "graph" else f"{slug(capture.model)}_{by}s"
-                self.added.setdefault(stem, []).append(written.case)
-                names.append(name)
-        if by != "graph":  # parts overlap, and their faults are those of the graph's calls
-            own = Counter((call.operator, reason) for call in graph.calls if (reason := fault_of(call)))
-        faults.update(own)
+        is_whole = not _faults_of(graph, parts, written, by)
         return {
-            "name": graph.name, "calls": len(graph.calls), "cases": list(dict.fromkeys(names)), "whole": not own,
+            "name": graph.name, "calls": len(graph.calls), "cases": list(dict.fromkeys(names)), "whole": is_whole,
         }  # fmt: skip
 
-    def _write(self, part: Graph, capture: Capture, by: Grain, kind: str) -> tuple[WrittenGraph, str]:
-        stem = slug(capture.model) if by == "graph" else slug(part.name)
-        taken = {case["name"] for case in self.cases.values()}
-        name = next(n for k in range(1, len(taken) + 2) if (n := stem if k == 1 else f"{stem}_{k}") not in taken)
-        written = write_graph(part, name, _doc(part, capture), (kind,))
-        problem = problem_of(written.case) if written.case is not None else ""
-        if problem:
-            return WrittenGraph(None, (*written.faults, Fault(part.name, problem))), name
-        return written, name
+    def _write(self, parts: Mapping[str, Graph], capture: Capture, by: Grain, kind: str) -> dict[str, _Written]:
+        """Write parts as cases, by their digests; what the format refuses becomes none."""
+        stem = slug(capture.model)
+        written, names = {}, _FreeNames(case["name"] for case in self.cases.values())
+        for digest, part in parts.items():
+            name = names.free(stem if by == "graph" else slug(part.name))
+            written[digest] = _Written(name, write_graph(part, name, _doc(part, capture, kind), (kind,)))
+        cases = {digest: each.graph.case for digest, each in written.items() if each.graph.case is not None}
+        for digest, problem in problems_of(cases).items():
+            written[digest].problem = problem
+        for digest, case in cases.items():
+            if not written[digest].problem:
+                operator = parts[digest].calls[0].operator if by == "operator" else ""
+                self.cases[digest] = {
+                    "name": written[digest].name, "count": 0, "model": capture.model, "uses": {},
+                    "operator": operator, "call": call_text(parts[digest]),
+                }  # fmt: skip
+                self.added.setdefault(stem if by == "graph" else f"{stem}_{by}s", []).append(case)
+        return written
 
     def save(self, backends: Sequence[Any] = ("aot_eager", "inductor")) -> list[Path]:
         """Write the files, and return their paths: spec files, the suite, the inventory and its page.
@@ -161,16 +186,47 @@ def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
     return emit({"cases": list(cases)}, ("cases", "chain", "inputs", "state"))
 
 
-def problem_of(case: Mapping[str, Any]) -> str:
-    """Return why the format refuses a case, in one line; an empty text if it takes it."""
+def problems_of(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return why the format refuses cases, each in one line, by their keys.
+
+    A file of them is read; one that has errors is halved, since most files have none.
+    """
+    problems: dict[str, str] = {}
+    keys = list(cases)
+    waiting = [keys[start : start + PER_FILE] for start in range(0, len(keys), PER_FILE)]
     with scratch.folder() as folder:
-        path = folder / f"case{SPEC}"
-        try:
-            write_anew(path, text_of([case]))
-        except QuoteError as error:
-            return str(error)
-        errors = [d for d in load([str(path)], everything=True).diagnostics if d.severity == "error"]
-        return one_line(f"{errors[0].message}") if errors else ""
+        path = folder / f"cases{SPEC}"
+        while waiting:
+            some = waiting.pop()
+            problem = _problem(path, [cases[key] for key in some])
+            if problem and len(some) == 1:
+                problems[some[0]] = problem
+            elif problem:
+                waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
+    return problems
+
+
+def _problem(path: Path, cases: Sequence[Mapping[str, Any]]) -> str:
+    try:
+        write_anew(path, text_of(cases))
+    except QuoteError as error:
+        return str(error)
+    errors = [d for d in load([str(path)], everything=True).diagnostics if d.severity == "error"]
+    return one_line(errors[0].message) if errors else ""
+
+
+def _faults_of(
+    graph: Graph, parts: Sequence[tuple[str, Graph]], written: Mapping[str, _Written], by: Grain
+) -> Counter[tuple[str, str]]:
+    """Return what the cases of a graph lack, each with how often. Parts overlap, so that those of them are counted once
+    for each call."""
+    own = [(digest, part) for digest, part in parts if digest in written]
+    faults = Counter((part.name, problem) for digest, part in own if (problem := written[digest].problem))
+    if by == "graph":
+        faults.update((fault.operator, fault.reason) for digest, _ in own for fault in written[digest].graph.faults)
+    else:
+        faults.update((call.operator, reason) for call in graph.calls if (reason := fault_of(call)))
+    return faults
 
 
 def call_text(part: Graph) -> str:
@@ -195,8 +251,8 @@ def slug(name: str) -> str:
     return words[:LONGEST] or "model"
 
 
-def _doc(part: Graph, capture: Capture) -> str:
-    return in_line(f"{part.origin}, {part.name}, captured with torch {capture.torch}")
+def _doc(part: Graph, capture: Capture, kind: str) -> str:
+    return in_line(f"{part.origin}, {part.name}, {kind}{f' with torch {capture.torch}' if capture.torch else ''}")
 
 
 def _counted(pairs: Iterable[tuple[str, int]]) -> Counter[str]:

@@ -58,7 +58,7 @@ def _of_operators(graph: Graph) -> Iterator[Graph]:
     for call in graph.calls:
         known = {operand.name for operand in call.operands} | call.numbers.keys()
         if all(name in known or _is_size(name, call) for name in references([call.positional, call.keywords])):
-            yield _part(graph, [call], call.operator, "")
+            yield _part(graph, [call], call.operator, call.source)
 
 
 def _is_size(name: str, call: Call) -> bool:
@@ -87,7 +87,7 @@ def _part(graph: Graph, calls: Sequence[Call], name: str, place: str) -> Graph:
     outside = [call for call in graph.calls if call.name not in names]
     read = {*references([_arguments(call) for call in outside]), *references(graph.result)}
     result = [f"${call.name}" for call in calls if call.results and call.name in read] or [f"${calls[-1].name}"]
-    origin = f"{graph.origin} {place}".strip()
+    origin = place if place.startswith(graph.origin) else f"{graph.origin} {place}".strip()
     has_grad = any(i.tensor and i.tensor.requires_grad for i in inputs)
     return replace(
         graph, name=re.sub(r"\W+", "_", name), origin=origin, inputs=tuple(inputs), calls=tuple(inside), result=result,

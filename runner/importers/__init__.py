@@ -1,0 +1,1 @@
+"""Texts in foreign formats as captures: logs of operators, printed graphs, exported programs. Nothing runs."""
