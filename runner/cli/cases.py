@@ -19,7 +19,8 @@ from runner.cli.variants import load_variants, refuse, select_variants, tell, te
 from runner.diagnostics import Diagnostic, Span, shown_path, source_line
 from runner.engine.messages import Outcome
 from runner.quote import comment, decimal
-from runner.session.collect import Loaded, names_nodes
+from runner.session.collect import Loaded
+from runner.session.nodes import names_nodes
 from runner.text import in_line, plural
 from runner.verdict import outcomes
 

@@ -21,7 +21,8 @@ from runner.ledger.edit import Unfit
 from runner.ledger.review import RED_STATES, STATES, Entry, Run, read_run, review
 from runner.ledger.update import plan_changes, rewrite
 from runner.record.store import FOLDER, read_events
-from runner.session.collect import Loaded, split_paths
+from runner.session.collect import Loaded
+from runner.session.nodes import split_paths
 from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.policy import concerns, shows_sometimes
 

@@ -66,7 +66,7 @@ def _named(paths: Sequence[str]) -> dict[str, set[str]]:
     """Return the backends and devices that ids name."""
     if not any("::" in path for path in paths):
         return {}
-    from runner.session.collect import named_axes  # late: most commands are about whole files
+    from runner.session.nodes import named_axes  # late: most commands are about whole files
 
     return named_axes(paths)
 

@@ -38,7 +38,8 @@ from runner.files import open_regular, read_text, write_anew
 from runner.record.events import GREEN, RED, Notice, RunStarted, VariantFinished, from_json
 from runner.record.journal import parse_line, read_journal
 from runner.report.failure import groups_of, headline, next_lines, render_failure
-from runner.session.collect import Loaded, collect, cut_path
+from runner.session.collect import Loaded, collect
+from runner.session.nodes import cut_path
 from runner.session.plan import checked_environments
 from runner.session.settings import RunSettings
 from runner.text import clean, in_line, one_line, visible

@@ -23,14 +23,15 @@ from runner.cases.limits import Limits
 from runner.cases.model import DEVICES, Backend, Case, Suite, Tolerance, Variant
 from runner.cases.operator_names import operators_of
 from runner.cases.problems import limited
-from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader, discover
+from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
 from runner.files import read_text
-from runner.record.store import latest_options, latest_suites
+from runner.record.store import latest_options
 from runner.session.ledgers import ledgers_of, with_ledgers
+from runner.session.nodes import Node, rebased, split_paths
 from runner.session.settings import RunSettings
 from runner.text import plural
 
@@ -42,111 +43,6 @@ _NAMED = 8
 
 _NEARBY = 100
 """Suite files in which a backend of an id is looked for."""
-
-_END = re.compile(r"(?:[\[,](?P<device>\w+(?::[0-9]{1,2})?)\])?(?:@(?P<backend>[^@,\[\]\s]+))?$", re.ASCII)
-"""How an id ends: ``...,cuda:1]@backend``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A ``PATH::NAME`` of the command line: the files that it means, and a case or variant in one of them (None: all).
-
-    ``narrowed`` are those files of which nothing runs but what is named.
-    """
-
-    path: str
-    files: frozenset[str]
-    name: str | None
-    narrowed: frozenset[str]
-
-    @property
-    def case(self) -> str:
-        """The name of the case."""
-        text = re.split(r"[\[@]", self.name or "", maxsplit=1)[0]
-        return text.rpartition(".yaml::")[2]
-
-    @property
-    def backend(self) -> str:
-        """The backend that the id names; empty if it names none."""
-        return self._end("backend")
-
-    @property
-    def device(self) -> str:
-        """The device that the id names; empty if it names none."""
-        return self._end("device")
-
-    def _end(self, part: str) -> str:
-        match = _END.search(self.name or "")
-        return (match and match[part]) or ""
-
-
-def named_axes(paths: Sequence[str]) -> dict[str, set[str]]:
-    """Return the backends and the devices that ids among paths name, by ``backend`` and ``device``."""
-    nodes = [Node("", frozenset(), cut_path(path)[1], frozenset()) for path in paths if path]
-    return {"backend": {node.backend for node in nodes} - {""}, "device": {node.device for node in nodes} - {""}}
-
-
-def names_nodes(paths: Sequence[str]) -> bool:
-    """Whether a path names cases of its file or folder, and so leaves others out."""
-    return any(cut_path(path)[1] is not None for path in paths)
-
-
-def split_paths(paths: Sequence[str]) -> tuple[list[str], list[Node]]:
-    """Return files and folders to read, and what is asked of each.
-
-    A folder named as a whole leaves nothing out because of a name in a folder around it; a name in one of its files
-    does. An id that the latest run planned means what it meant there: it is read from that run's suite.
-
-    Raises:
-        PathError: a path is empty, or a folder with a name holds nothing.
-    """
-    pairs = [cut_path(path) for path in paths]
-    suites = latest_suites(paths)
-    pairs = [(suites[path], path) if path in suites else pair for path, pair in zip(paths, pairs, strict=True)]
-    whole = [_resolved(path) for path, name in pairs if name is None and os.path.isdir(path)]
-    reading: dict[str, None] = {}
-    nodes = []
-    for path, name in pairs:
-        if not os.path.isdir(path):
-            file = frozenset({_resolved(path)})
-            reading[path] = None
-            inner, rest = cut_path(name) if name else ("", None)
-            if inner.endswith(SUITE) and rest is not None:  # PROFILE::SUITE::FILE::CASE
-                file |= {_resolved(inner)}
-                reading[inner] = None
-                path, name = inner, rest
-            nodes.append(Node(path, file | {_resolved(inner)} if inner.endswith(SPEC) else file, name, file))
-        elif name is None:
-            reading[path] = None
-        else:
-            files = frozenset(map(str, discover([path])))
-            apart = frozenset(file for file in files if not any(Path(file).is_relative_to(folder) for folder in whole))
-            nodes.append(Node(path, files, name, apart))
-            reading.update(dict.fromkeys(sorted(files)))
-    return [*reading], nodes
-
-
-def cut_path(path: str) -> tuple[str, str | None]:
-    """Return the file or folder that a path of the command line names, and what follows its ``::``.
-
-    Folders may have a ``::`` in their names, and so may the values in a variant's id: what exists decides.
-    """
-    if not path:
-        raise PathError("an empty path; did a shell variable have no value?")
-    cuts = [(path[: match.start()] or ".", path[match.end() :]) for match in re.finditer("::", path)]
-    if not cuts or os.path.lexists(path):
-        return path, None
-    files = [cut for cut in cuts if cut[0].endswith(".yaml")]
-    folders = [cut for cut in cuts if os.path.isdir(cut[0])]
-    existing = [cut for cut in files if os.path.lexists(cut[0])] or folders[-1:] or files
-    return existing[0] if existing else (path, None) if path.endswith(".yaml") else cuts[0]
-
-
-def _resolved(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:  # a NUL in it: no such file
-        return path
 
 
 def _sources(suites: Sequence[Suite]) -> Callable[[Variant], frozenset[str]]:
@@ -539,6 +435,7 @@ def load(
     named_ledgers = dict.fromkeys([*ledgers, *(ledgers_of(paths) if everything else ())])
     typed = [entry for path in named_ledgers for entry in reader.ledger(path)]
     suites = reader.files(files) if everything else reader.suites(files)
+    nodes = [rebased(node, suites) for node in nodes]
     diagnostics = list(reader.problems)
     if not everything and any(d.severity == "error" and d.span.file.endswith(LEDGER) for d in diagnostics):
         raise InputError(diagnostics)  # what is known would be red

@@ -42,8 +42,9 @@ from runner.record.events import (
 from runner.record.signing import signature_of
 from runner.record.store import FOLDER, read_events, started_of
 from runner.session import history, shards
-from runner.session.collect import Loaded, names_nodes
+from runner.session.collect import Loaded
 from runner.session.held_passes import HeldPasses
+from runner.session.nodes import names_nodes
 from runner.session.plan import (
     USER_VARIABLES,
     Environment,

@@ -8,6 +8,7 @@ false, ``1:30`` ninety. No constructor is ever involved.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -109,12 +110,21 @@ def _too_large(file: str, limits: Limits) -> Diagnostic:
     )
 
 
+_NAMES = 2000
+"""Names in a folder that a misspelt one is compared with."""
+
+
 def similar_file(path: Path) -> str:
-    """Return ``did you mean 'first.spec.yaml'?`` for a name that is like one in its folder; else an empty string."""
+    """Return ``did you mean 'first.spec.yaml'?`` for a name that is like one in its folder; else an empty string.
+
+    What stands before the first dot must be alike too: all names of cases end alike.
+    """
     try:
-        return nearest(path.name, os.listdir(path.parent))
+        names = itertools.islice(os.listdir(path.parent), _NAMES)
     except (OSError, ValueError):
         return ""
+    start = path.name.partition(".")[0]
+    return nearest(path.name, [name for name in names if nearest(start, [name.partition(".")[0]])])
 
 
 C_PARSER: Any = getattr(yaml, "CSafeLoader", None)
