@@ -37,11 +37,12 @@ from runner.cli.arguments import (
     settings_of,
     yes_no,
 )
+from runner.cli.reduce import earlier_reduction
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
 from runner.diagnose.bug_report import Check, Package, ReportInput, VersionVerdict, find_blame, gather
-from runner.diagnose.diagnosis import PARTS, Diagnosis, diagnose, find_kept, keep, path_of
+from runner.diagnose.diagnosis import PARTS, Diagnosis, diagnose, find_kept, keep, of_verdict, path_of
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, run_heat_map
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
@@ -56,7 +57,7 @@ from runner.session.plan import Environment, Planned, find_environments, order_w
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
 from runner.verdict.policy import applying, explains
-from runner.verdict.signature import main_signature
+from runner.verdict.signature import main_signature, signature_of
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -253,7 +254,7 @@ def run_issue(arguments: argparse.Namespace) -> int:
         if (refusal := _not_the_packages(engine, failure)) is not None:
             return _refuse([refusal], progress)
         diagnosis = kept.diagnosis if kept else None
-        small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis)
+        small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis or _told(failure, variant))
         if small is not variant:
             engines.close()
             engine = engines.enter_context(_engine(arguments, environments[0], small))
@@ -273,6 +274,11 @@ def run_issue(arguments: argparse.Namespace) -> int:
     if report.package is not None:
         console.message("\n".join(_for_a_package(report, report.package, checks)))
     return exit_codes.OK
+
+
+def _told(failure: VariantFinished | Diagnosis, variant: Variant) -> Diagnosis:
+    """Return what is known of a failure as a diagnosis, so that it does not run once more."""
+    return failure if isinstance(failure, Diagnosis) else of_verdict(failure, variant)
 
 
 def _not_the_packages(engine: VariantEngine, failure: VariantFinished | Diagnosis) -> Check | None:
@@ -355,16 +361,33 @@ def _reduce(
     diagnosis: Diagnosis | None = None,
 ) -> tuple[Variant, str, str]:
     """The smallest variant that fails alike, its YAML, and a sentence about the way there; ``diagnosis`` is of the
-    first one."""
+    first one.
+
+    What ``runner why`` has reduced is taken over where it still fails alike.
+    """
     if not arguments.reduce:
         return engine.variant, case_text(engine.variant), ""
-    from runner.reduce.reducer import reduce_variant
+    from runner.reduce.reducer import Memory, reduce_variant
 
+    earlier = earlier_reduction(engine, signature_of(diagnosis.findings[0])) if diagnosis is not None else None
+    if earlier is not None:
+        again = reduce_variant(
+            engine, budget=0.0, tick=progress.say, folder=folder, diagnosis=diagnosis, memory=Memory(best=earlier.text)
+        )
+        if again.confirmed and again.text == earlier.text:
+            progress.end()
+            console.message("runner: taken over from runner why: the smallest case, which fails alike once more")
+            return again.variant, again.text, _way(earlier.changes)
     found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder, diagnosis=diagnosis)
     if found.interrupted:
         raise KeyboardInterrupt
     more = "" if found.complete else "; there was no time to take away more"
-    return found.variant, found.text, f"Reduced by a machine ({len(found.steps)} changes{more})." if found.steps else ""
+    return found.variant, found.text, _way(len(found.steps), more)
+
+
+def _way(changes: int, more: str = "") -> str:
+    """Return the sentence of a report about how its case was made; empty where nothing was changed."""
+    return f"Reduced by a machine ({changes} changes{more})." if changes else ""
 
 
 def _older_versions(

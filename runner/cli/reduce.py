@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from runner.files import (
 )
 from runner.quote import operand, shell_word, shell_words
 from runner.record.journal import lines, parse_line
-from runner.record.store import output_folder
+from runner.record.store import FOLDER, output_folder
 from runner.reduce.minifier import Minifier, attempts, failure_of
 from runner.reduce.reducer import Candidate, Memory, Reduced, Step, candidate_path, reduce_variant
 from runner.reduce.state import Size, digest
@@ -167,6 +168,43 @@ def foreign_files(folder: Path, variant: Variant) -> str:
     return ""
 
 
+def why_folder(variant: Variant) -> Path:
+    """Return the folder in which ``runner why`` keeps what it finds: the start of the case's name, and a hash of the
+    id."""
+    digest = hashlib.sha256(variant.id.encode("utf-8", "backslashreplace")).hexdigest()
+    return Path(FOLDER, "why", f"{variant.case.name[:40]}-{digest[:8]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A reduction that came to its end: its smallest case, and the number of changes that led to it."""
+
+    text: str
+    changes: int
+
+
+def earlier_reduction(engine: VariantEngine, signature: FailureSignature) -> Earlier | None:
+    """Return what ``runner why`` left of this failure of the engine's variant; None unless case, torch and seed are the
+    same.
+
+    The code of a backend may have changed since, so that a run has to confirm it.
+    """
+    folder = why_folder(engine.variant)
+    if not (folder / HEAD).is_file() or foreign_files(folder, engine.variant):
+        return None
+    try:
+        head = dict(parse_line(read_bytes(folder / HEAD)))
+        text, changes = read_text(folder / CASE), len(_records(folder / STEPS))
+    except (OSError, ValueError):
+        return None
+    wanted = {"complete": True, "plan": _plan(engine), "signature": dataclasses.asdict(signature)}
+    return Earlier(text, changes) if {key: head.get(key) for key in wanted} == wanted else None
+
+
+def _plan(engine: VariantEngine) -> str:
+    return plan_hash([engine.planned], str(engine.seed))
+
+
 class Journal:
     """What a reduction leaves in its folder as it goes."""
 
@@ -179,7 +217,7 @@ class Journal:
         self.folder = folder
         self.head: dict[str, Any] = {
             "variant": engine.variant.id,
-            "plan": plan_hash([engine.planned], str(engine.seed)),
+            "plan": _plan(engine),
             "complete": False,
             "written": {},
         }

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import json
 import sys
 import time
@@ -20,7 +19,17 @@ from runner import console, exit_codes
 from runner.cases.model import LAUNCH, Variant
 from runner.cli.arguments import FAILURE, argument, command, seconds, settings_of
 from runner.cli.diagnose import known_report, run_words, slots_of
-from runner.cli.reduce import FILES, HEAD, SCRIPT, Journal, commands_about, foreign_files, reduce_into, summary
+from runner.cli.reduce import (
+    FILES,
+    HEAD,
+    SCRIPT,
+    Journal,
+    commands_about,
+    foreign_files,
+    reduce_into,
+    summary,
+    why_folder,
+)
 from runner.cli.variants import first_variant
 from runner.diagnose.bug_report import run_script, script_shows
 from runner.diagnose.diagnosis import Diagnosis, diagnose, find_kept, keep, of_verdict, path_of
@@ -85,11 +94,6 @@ def run(arguments: argparse.Namespace) -> int:
         return _Explainer(arguments, engine, folder, progress).run()
 
 
-def name_of(variant: Variant) -> str:
-    """Return the name of a variant's folder: the start of the case's name, and a hash of the id."""
-    return f"{variant.case.name[:40]}-{hashlib.sha256(variant.id.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
-
-
 def _folder(output: str | None, variant: Variant) -> Path:
     """Return the folder, made if need be: a new or empty one, or that of an earlier ``runner why`` of the variant.
 
@@ -99,7 +103,7 @@ def _folder(output: str | None, variant: Variant) -> Path:
     if output is not None and not Path(output, WHY).is_file():
         folder = output_folder(output, "")
     else:
-        folder = Path(output or Path(FOLDER, "why", name_of(variant)))
+        folder = Path(output or why_folder(variant))
         option = f"--output {folder}" if output else str(folder)
         try:
             for path in (folder, *(folder.iterdir() if folder.is_dir() else ())):

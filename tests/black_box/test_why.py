@@ -75,6 +75,19 @@ def test_the_folder_holds_what_each_step_found(result: Result, folder: Path) -> 
     assert script.returncode == 1 and "AssertionError" in script.stderr
 
 
+TAKEN = "runner: taken over from runner why: the smallest case, which fails alike once more"
+
+
+def test_a_report_takes_the_smallest_case_over(result: Result, folder: Path) -> None:
+    words = ("issue", "a.spec.yaml::wrong", "--backend", PLANTED, "-j", 2)
+    taken = run_in(folder, *words)
+    assert taken.code == 0 and TAKEN in taken.err and "after" not in taken.err, taken.text
+    smallest = (kept(folder, "wrong") / "case.spec.yaml").read_text()
+    assert smallest.strip() in taken.out and "Reduced by a machine (" in taken.out
+    other = run_in(folder, *words, "--seed", 5, "--budget", "1s")  # other numbers: another failure
+    assert TAKEN not in other.err, other.text
+
+
 def test_what_passes_is_said_and_ends_it(folder: Path) -> None:
     result = run_in(folder, "why", "a.spec.yaml::fine", "--backend", PLANTED, "-j", 1)
     assert result.code == 0 and result.out.startswith("PASS a.spec.yaml::fine"), result.text

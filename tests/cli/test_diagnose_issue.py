@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from runner.cli import diagnose
+from runner.cli.reduce import Earlier
 from runner.diagnose.bug_report import Check
+from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress
+from tests.handmade import finding
 
 
 def test_a_refusal_says_which_rule_why_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -46,3 +49,23 @@ def test_an_interrupted_reduction_makes_no_report(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduced(interrupted=True))
     with pytest.raises(KeyboardInterrupt):
         diagnose._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("confirmed", "taken"), [(True, True), (False, False)])
+def test_what_why_reduced_counts_only_where_it_fails_alike_again(
+    confirmed: bool, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(diagnose, "earlier_reduction", lambda engine, signature: Earlier("smallest:", 7))
+
+    def reduce(engine: Any, *, budget: float, memory: Any = None, **options: Any) -> SimpleNamespace:
+        text = memory.best if memory else "cases:"
+        assert budget == (0.0 if memory else 1.0)
+        return reduced(text=text, confirmed=confirmed)(engine)
+
+    monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduce)
+    diagnosis = Diagnosis("a", "2.13.0", "FAIL", findings=(finding(),))
+    made = diagnose._reduce(Namespace(reduce=True, budget=1.0), SimpleNamespace(), tmp_path, Progress(), diagnosis)  # type: ignore[arg-type]
+    assert made[1:] == (
+        ("smallest:", "Reduced by a machine (7 changes).") if taken else ("cases:", "Reduced by a machine (2 changes).")
+    )
+    assert ("taken over from runner why" in capsys.readouterr().err) == taken

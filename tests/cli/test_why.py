@@ -75,5 +75,5 @@ def test_a_step_that_is_refused_does_not_hide_the_others(
 
 def test_variants_of_one_case_have_folders_of_their_own(tmp_path: Path) -> None:
     variants = loaded(written(tmp_path, CASE.replace("grad: off", "train: [true, false]"))).variants
-    names = {why.name_of(variant) for variant in variants}
+    names = {why.why_folder(variant).name for variant in variants}
     assert len(names) == len(variants) > 1 and all(name.startswith("wrong-") for name in names)
