@@ -21,6 +21,7 @@ from runner.exit_codes import UsageError
 from runner.files import link_problem, read_text, replace_text, write_anew
 from runner.graphs.cases import WrittenGraph, fault_of, write_graph
 from runner.graphs.grains import Grain, digest_of, parts_of
+from runner.graphs.text import text_of
 from runner.quote import QuoteError
 from runner.session.collect import load
 from runner.text import in_line, one_line
@@ -66,7 +67,7 @@ class Folder:
     path: Path
     models: list[dict[str, Any]] = field(default_factory=list)
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)  # by digest
-    added: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by the start of a file's name
+    added: dict[str, list[WrittenGraph]] = field(default_factory=dict)  # by the start of a file's name
 
     def add(self, capture: Capture, by: Grain, kind: str = "captured") -> dict[str, Any]:
         """Add what was captured of one model, and return its entry in the inventory."""
@@ -122,17 +123,17 @@ class Folder:
         for digest, part in parts.items():
             name = names.free(stem if by == "graph" else slug(part.name))
             written[digest] = _Written(name, write_graph(part, name, _doc(part, capture, kind), (kind,)))
-        cases = {digest: each.graph.case for digest, each in written.items() if each.graph.case is not None}
-        for digest, problem in problems_of(cases).items():
+        graphs = {digest: each.graph for digest, each in written.items() if each.graph.case is not None}
+        for digest, problem in problems_of(graphs).items():
             written[digest].problem = problem
-        for digest, case in cases.items():
+        for digest, graph in graphs.items():
             if not written[digest].problem:
                 operator = parts[digest].calls[0].operator if by == "operator" else ""
                 self.cases[digest] = {
                     "name": written[digest].name, "count": 0, "model": capture.model, "uses": {},
                     "operator": operator, "call": call_text(parts[digest]),
                 }  # fmt: skip
-                self.added.setdefault(stem if by == "graph" else f"{stem}_{by}s", []).append(case)
+                self.added.setdefault(stem if by == "graph" else f"{stem}_{by}s", []).append(graph)
         return written
 
     def save(self, backends: Sequence[Any] = ("aot_eager", "inductor")) -> list[Path]:
@@ -142,10 +143,10 @@ class Folder:
             backends: what the suite runs under, as a suite file names them.
         """
         paths = []
-        for stem, cases in self.added.items():
-            for start in range(0, len(cases), PER_FILE):
+        for stem, graphs in self.added.items():
+            for start in range(0, len(graphs), PER_FILE):
                 paths.append(self._free(stem))
-                replace_text(paths[-1], text_of(cases[start : start + PER_FILE]))
+                replace_text(paths[-1], text_of(graphs[start : start + PER_FILE]))
         self.added.clear()
         suite, inventory, page = (self.path / name for name in (f"captured{SUITE}", INVENTORY, PAGE))
         replace_text(suite, emit({"suite": "captured", "specs": [f"*{SPEC}"], "backends": [*backends]}))
@@ -181,24 +182,19 @@ def open_folder(path: Path) -> Folder:
     return Folder(path.resolve())
 
 
-def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of a spec file of these cases. Raises QuoteError for what no file can hold."""
-    return emit({"cases": list(cases)}, ("cases", "chain", "inputs", "state"))
-
-
-def problems_of(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return why the format refuses cases, each in one line, by their keys.
+def problems_of(graphs: Mapping[str, WrittenGraph]) -> dict[str, str]:
+    """Return why the format refuses the cases of graphs, each in one line, by their keys.
 
     A file of them is read; one that has errors is halved, since most files have none.
     """
     problems: dict[str, str] = {}
-    keys = list(cases)
+    keys = list(graphs)
     waiting = [keys[start : start + PER_FILE] for start in range(0, len(keys), PER_FILE)]
     with scratch.folder() as folder:
         path = folder / f"cases{SPEC}"
         while waiting:
             some = waiting.pop()
-            problem = _problem(path, [cases[key] for key in some])
+            problem = _problem(path, [graphs[key] for key in some])
             if problem and len(some) == 1:
                 problems[some[0]] = problem
             elif problem:
@@ -206,9 +202,9 @@ def problems_of(cases: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return problems
 
 
-def _problem(path: Path, cases: Sequence[Mapping[str, Any]]) -> str:
+def _problem(path: Path, graphs: Sequence[WrittenGraph]) -> str:
     try:
-        write_anew(path, text_of(cases))
+        write_anew(path, text_of(graphs))
     except QuoteError as error:
         return str(error)
     errors = [d for d in load([str(path)], everything=True).diagnostics if d.severity == "error"]

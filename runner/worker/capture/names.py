@@ -23,6 +23,7 @@ SPACES = (
 )  # fmt: skip
 """How the format writes the public modules of torch, the preferred one first."""
 
+_TYPES = {torch.Size: "torch.Size"}
 _BUILTINS = (abs, bool, float, int, len, max, min, round, sum)
 _ATTRIBUTE = "getattr"
 
@@ -59,6 +60,8 @@ def operator_of(node: Node) -> str:
         raise UnsayableError("a module that is no part of the graph is called")
     if target is getattr:
         return f"Tensor.{node.args[1]}"
+    if isinstance(target, type) and target in _TYPES:
+        return _TYPES[target]
     if target in _BUILTINS:
         return f"builtin.{word}"
     name = overload_name(target)

@@ -65,7 +65,8 @@ class GraphReader:
         self._find_sizes()
         contexts: list[Any] = []
         for node in nodes:
-            if node.op in _CALLS and not self._changes(node, contexts):
+            is_call = node.op in _CALLS and not graphs.is_without_effect(node.target)
+            if is_call and not self._changes(node, contexts):
                 self.calls[node] = self._read(node, tuple(entry for _, entry in contexts))
         output = next(node for node in nodes if node.op == "output")
         self.result = self._arguments().value(output.args[0])

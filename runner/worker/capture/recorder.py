@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch.fx import GraphModule, Interpreter, Node
@@ -31,6 +31,9 @@ class Recorder:
     The first call of a graph is also what measures its tensors; later calls run the graph as it is.
     """
 
+    counted: ClassVar[dict[str, int]] = {}
+    """The graph breaks of this process that a recorder has taken for its own: torch counts them for all of them."""
+
     def __init__(self, model: str, keep: Keep = keep_nothing) -> None:
         """Record nothing yet.
 
@@ -44,7 +47,7 @@ class Recorder:
         self._breaks: dict[tuple[str, str], None] = {}
         self._notes: dict[str, None] = {}
         self._count = 0
-        self._before = graphs.counted_breaks()
+        self._count_breaks(keep=False)
 
     def __call__(self, graph: GraphModule, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
         """Return what runs a graph. Its first call is recorded."""
@@ -52,6 +55,7 @@ class Recorder:
         reason, place = graphs.end_of(graph)
         if reason:
             self._breaks[reason, place] = None
+        self._count_breaks()
         name = f"graph_{self._count}"
         self._count += 1
         reader = GraphReader(graph, _device(examples))
@@ -69,15 +73,17 @@ class Recorder:
 
     def capture(self) -> Capture:
         """Return all that was recorded so far."""
-        told = {reason.split("\n")[0] for reason, _ in self._breaks}
-        counted = graphs.counted_breaks()
-        further = [
-            reason for reason, count in counted.items()
-            if count > self._before.get(reason, 0) and reason.split("\n")[0] not in told
-        ]  # fmt: skip
-        breaks = (*(Break(*pair) for pair in self._breaks), *map(Break, further))
+        told = {reason.split("\n")[0] for reason, place in self._breaks if place}
+        breaks = tuple(Break(*pair) for pair in self._breaks if pair[1] or pair[0].split("\n")[0] not in told)
         notes = (*self._notes, *absences())
         return Capture(self.model, tuple(self._graphs), breaks, notes, torch.__version__, self.seconds)
+
+    def _count_breaks(self, keep: bool = True) -> None:
+        """Take the breaks since any recorder was last asked for those of this model: some end a frame, not a graph."""
+        for reason, count in graphs.counted_breaks().items():
+            if keep and count > Recorder.counted.get(reason, 0):
+                self._breaks[reason, ""] = None
+            Recorder.counted[reason] = count
 
     def _record(self, name: str, reader: GraphReader, arguments: Sequence[Any]) -> Any:
         start = time.perf_counter()
@@ -89,6 +95,7 @@ class Recorder:
         autocast = measure.name_of(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None
         before = torch.is_grad_enabled()
         result = run.run(*arguments)
+        self._count_breaks()
         no_change = {"torch.set_grad_enabled": [before]}
         calls = tuple(
             replace(call, contexts=tuple(entry for entry in call.contexts if entry != no_change)) for call in run.calls

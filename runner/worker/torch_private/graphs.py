@@ -15,6 +15,7 @@ _EXIT_AUTOCAST = Door("torch.amp.autocast_mode:_exit_autocast", "regions under a
 _CHECKPOINT = Door(
     "torch._higher_order_ops.wrap:tag_activation_checkpoint", "checkpoints are no operators that can be captured"
 )
+_LOG_USAGE = Door("torch._C:_log_api_usage_once", "a call that only counts who uses torch is captured as an operator")
 _COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
 
 COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse")
@@ -24,6 +25,11 @@ COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._spec
 def is_grad_switch(target: Any) -> bool:
     """Return whether a graph's call turns gradients on or off for what follows."""
     return target is _SET_GRAD.find()
+
+
+def is_without_effect(target: Any) -> bool:
+    """Return whether a graph's call neither gives nor changes anything."""
+    return target is _LOG_USAGE.find()
 
 
 def is_autocast_start(target: Any) -> bool:

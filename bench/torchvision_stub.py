@@ -1,0 +1,39 @@
+"""An empty torchvision, so that timm can be imported beside a torch that torchvision is not built for."""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from typing import Any
+
+_MODULES = ("", ".transforms", ".transforms.functional", ".ops", ".ops.misc", ".datasets", ".models",
+            ".models.feature_extraction")  # fmt: skip
+
+
+class InterpolationMode(enum.Enum):
+    """Of torchvision.transforms."""
+
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+    BOX = "box"
+    HAMMING = "hamming"
+    LANCZOS = "lanczos"
+
+
+class _Empty(types.ModuleType):
+    __path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        full = f"{self.__name__}.{name}"
+        own = InterpolationMode if name == "InterpolationMode" else type(name, (), {})
+        return sys.modules.get(full, own)
+
+
+def install() -> None:
+    """Put the empty modules where an import finds them."""
+    for name in _MODULES:
+        sys.modules.setdefault(f"torchvision{name}", _Empty(f"torchvision{name}"))
