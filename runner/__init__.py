@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from runner.contract.finding import Finding
+    from runner.library import capture
     from runner.record.events import (
         Event,
         Notice,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings",
-    "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "__version__", "collect", "compare", "plan",
-    "run",
+    "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "__version__", "capture", "collect", "compare",
+    "plan", "run",
 ]  # fmt: skip
 
 _HOMES = {
@@ -50,6 +51,7 @@ _HOMES = {
     "collect": "runner.session.collect",
     "Finding": "runner.contract.finding",
     "Comparison": "runner.worker.judge.comparison",
+    "capture": "runner.library",
     "compare": "runner.worker.judge.comparison",
 }
 

@@ -15,50 +15,11 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import torch
-
-from runner.contract.graphs import Capture
-from runner.worker.capture.recorder import Recorder
+from runner.worker.capture.session import Session
 
 FAILED = 1
 """Exit code where the user's code raised. What was recorded until then is still written."""
-
-
-class Session:
-    """The recorders of one process, one for each object that is compiled."""
-
-    def __init__(self) -> None:
-        """Record nothing yet."""
-        self._recorders: list[Recorder] = []
-        self._compile = torch.compile
-
-    def recorder(self, model: str) -> Recorder:
-        """Return a new recorder for a model of this name."""
-        number = sum(1 for recorder in self._recorders if recorder.model.partition(" ")[0] == model)
-        recorder = Recorder(f"{model} {number + 1}" if number else model)
-        self._recorders.append(recorder)
-        return recorder
-
-    def compile(self, model: Any = None, **options: Any) -> Any:
-        """Compile as ``torch.compile`` does, but record instead of what the backend would do."""
-        if model is None:
-            return lambda function: self.compile(function, **options)
-        kept = {key: value for key, value in options.items() if key in ("fullgraph", "dynamic", "disable")}
-        return self._compile(model, backend=self.recorder(name_of(model)), **kept)
-
-    def captures(self) -> list[Capture]:
-        """Return what was recorded, without compiled objects that were never called."""
-        captures = [recorder.capture() for recorder in self._recorders]
-        return [capture for capture in captures if capture.graphs or capture.breaks or capture.notes]
-
-
-def name_of(model: Any) -> str:
-    """Return what people call a model: its class, or the function."""
-    model = getattr(model, "__self__", model)  # nn.Module.compile compiles a bound method
-    name = type(model).__name__ if isinstance(model, torch.nn.Module) else getattr(model, "__qualname__", "")
-    return str(name or type(model).__name__).replace("<locals>.", "")
 
 
 def main(words: Sequence[str]) -> int:
@@ -70,12 +31,12 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("more", nargs=argparse.REMAINDER)
     arguments = parser.parse_args(words)
     session = Session()
-    torch.compile = session.compile
     start = time.perf_counter()
     sys.argv[:] = [arguments.target, *(arguments.more[1:] if arguments.more[:1] == ["--"] else arguments.more)]
     code, error = 0, ""
     try:
-        _KINDS[arguments.kind](arguments.target, session)
+        with session:
+            _KINDS[arguments.kind](arguments.target, session)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException as raised:  # noqa: BLE001  (what was recorded until then is wanted)
