@@ -41,8 +41,8 @@ def _timm(name: str, model: str, shape: list[int], **options: Any) -> None:
     """Add a model of timm."""
 
     def make() -> torch.nn.Module:
-        torchvision_stub.install()
-        import timm
+        with torchvision_stub.installed():
+            import timm
 
         return timm.create_model(model, pretrained=False, num_classes=10, **options).eval()
 

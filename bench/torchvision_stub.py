@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 _MODULES = ("", ".transforms", ".transforms.functional", ".ops", ".ops.misc", ".datasets", ".models",
@@ -33,7 +35,13 @@ class _Empty(types.ModuleType):
         return sys.modules.get(full, own)
 
 
-def install() -> None:
-    """Put the empty modules where an import finds them."""
-    for name in _MODULES:
-        sys.modules.setdefault(f"torchvision{name}", _Empty(f"torchvision{name}"))
+@contextlib.contextmanager
+def installed() -> Iterator[None]:
+    """Put the empty modules where an import finds them while the block lasts: other packages ask whether it is there."""
+    modules = {f"torchvision{name}": _Empty(f"torchvision{name}") for name in _MODULES}
+    sys.modules.update(modules)
+    try:
+        yield
+    finally:
+        for name in modules:
+            del sys.modules[name]

@@ -148,8 +148,9 @@ class Folder:
                 paths.append(self._free(stem))
                 replace_text(paths[-1], text_of(graphs[start : start + PER_FILE]))
         self.added.clear()
-        suite, inventory, page = (self.path / name for name in (f"captured{SUITE}", INVENTORY, PAGE))
-        replace_text(suite, emit({"suite": "captured", "specs": [f"*{SPEC}"], "backends": [*backends]}))
+        name = slug(self.path.name)
+        suite, inventory, page = (self.path / file for file in (f"{name}{SUITE}", INVENTORY, PAGE))
+        replace_text(suite, emit({"suite": name, "specs": [f"*{SPEC}"], "backends": [*backends]}))
         data = {"version": VERSION, "models": self.models, "cases": self.cases}
         replace_text(inventory, json.dumps(data, indent=1) + "\n")
         replace_text(page, page_of(self.models, self.cases))

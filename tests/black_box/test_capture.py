@@ -13,32 +13,30 @@ from .driver import Result, run_in
 
 pytest.importorskip("torch")
 
-MODELS = '''
-"""Models of a user, and a script that compiles them."""
-import sys
+MODELS = (Path(__file__).parent / "user_models.py").read_text(encoding="utf-8")
+
+BROKEN = '''
+"""A backend that takes another gelu."""
 
 import torch
 import torch.nn.functional as F
 
 
-class Perceptron(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first = torch.nn.Linear(8, 16)
-        self.norm = torch.nn.LayerNorm(16)
-
-    def forward(self, x):
-        return self.norm(F.gelu(self.first(x)))
-
-
-def make():
-    return Perceptron(), (torch.randn(2, 8),)
-
-
-if __name__ == "__main__":
-    assert sys.argv[1:] == ["--size", "2"], sys.argv
-    torch.compile(Perceptron())(torch.randn(2, 8)).sum().backward()
+def compile_graph(graph, examples):
+    for node in graph.graph.nodes:
+        if node.target is F.gelu:
+            node.kwargs = {"approximate": "tanh"}
+    graph.recompile()
+    return graph.forward
 '''
+
+MODULE = """
+cases:
+  - {name: mine, inputs: {x: [2, 8]}, module: {file: models.py, name: Perceptron}, grad: backward}
+"""
+
+NAMES = ("attention", "broken", "checkpointed", "convolution", "dynamic", "mixed", "perceptron", "scale_in_place", "tied",
+         "write_a_view")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a user's models, which ``capture`` has turned into cases."""
     here = tmp_path_factory.mktemp("capture")
     (here / "models.py").write_text(MODELS, encoding="utf-8")
+    (here / "broken.py").write_text(BROKEN, encoding="utf-8")
+    (here / "module.spec.yaml").write_text(MODULE, encoding="utf-8")
     result = run_in(here, "capture", "models.py", "--", "--size", "2")
     assert result.code == 0, result.out + result.err
     return here
@@ -69,19 +69,73 @@ def test_a_graph_becomes_a_readable_case(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_captured_cases_are_valid_and_pass(folder: Path) -> None:
-    assert "0 errors, 0 warnings" in run_in(folder, "validate", "captured", "--build").out
-    judged = run_in(folder, "run", "captured", "--backend", "aot_eager", limit=600)
-    assert judged.code == 0, judged.out
+def test_each_model_is_captured_whole(folder: Path) -> None:
+    inventory = json.loads((folder / "captured" / "inventory.json").read_text(encoding="utf-8"))
+    assert sorted(path.name for path in (folder / "captured").glob("*.spec.yaml")) == [f"{n}.spec.yaml" for n in NAMES]
+    for model in inventory["models"]:
+        assert model["faults"] == [] and model["sayable"] == model["calls"] and all(g["whole"] for g in model["graphs"])
+    breaks = {model["model"]: model["breaks"] for model in inventory["models"] if model["breaks"]}
+    assert [*breaks] == ["Broken"] and "models.py" in breaks["Broken"][0]["source"]
+    page = (folder / "captured" / "inventory.md").read_text(encoding="utf-8")
+    assert "| Perceptron | 1 | 1 | 3 | 100.0 % | 0 |" in page and "graph break: " in page
 
 
 @pytest.mark.slow
-def test_a_model_that_a_function_makes_is_the_same_case(folder: Path) -> None:
+def test_what_a_case_says_is_what_the_model_does(folder: Path) -> None:
+    dynamic, mixed, tied = (case_of(folder, name) for name in ("dynamic", "mixed", "tied"))
+    assert dynamic["dynamic"] is True and "${x.shape[0]}" in str(dynamic["chain"])
+    assert [step["with"] for step in mixed["chain"] if "with" in step] == [
+        [{"torch.autocast": {"device_type": "$device", "dtype": "torch.bfloat16"}}],
+        [{"torch.set_grad_enabled": [False]}],
+    ]
+    assert tied["inputs"]["ids"]["init"]["randint"][0] == 0 and [*tied["state"]] == ["steps", "embed_weight"]
+    assert case_of(folder, "convolution")["inputs"]["x"]["layout"] == [{"Tensor.permute": ["$_", [0, 3, 1, 2]]}]
+    assert case_of(folder, "attention")["inputs"]["mask"]["values"][0] == [False, True, True, True, True]
+    views = case_of(folder, "write_a_view")["inputs"]
+    assert [item.get("view_of") for item in views.values()] == [None, "storage_0", "storage_0"]
+    text = (folder / "captured" / "perceptron.spec.yaml").read_text(encoding="utf-8")
+    assert "      # models.py:17: return self.norm(F.gelu(self.first(x)))\n      - F.linear: " in text
+
+
+@pytest.mark.slow
+def test_captured_cases_are_valid_and_pass(folder: Path) -> None:
+    assert "0 errors, 0 warnings" in run_in(folder, "validate", "captured", "--build").out
+    judged = run_in(
+        folder, "run", "captured", "--backend", "eager", "--backend", "aot_eager", "--no-confirm", limit=600
+    )
+    assert judged.code == 0 and "22 passed" in judged.out, judged.out
+
+
+@pytest.mark.nightly
+def test_captured_cases_pass_under_inductor(folder: Path) -> None:
+    judged = run_in(folder, "run", "captured", "--backend", "inductor", limit=1200)
+    assert judged.code == 0 and "11 passed" in judged.out, judged.out
+
+
+@pytest.mark.slow
+def test_a_backend_that_fails_on_the_model_fails_on_its_case(folder: Path) -> None:
+    words = ("--backend", "broken:compile_graph", "--allow-python", "--no-confirm")
+    case = run_in(folder, "run", "captured/perceptron.spec.yaml", *words, limit=600)
+    module = run_in(folder, "run", "module.spec.yaml", *words, limit=600)
+    for judged in (case, module):
+        assert judged.code == 1 and "FAIL" in judged.out and "value at output" in judged.out, judged.out
+
+
+@pytest.mark.slow
+def test_parts_and_a_model_that_a_function_makes(folder: Path) -> None:
+    """A folder grows; a case that it has is counted."""
+    before = {path.name for path in (folder / "captured").iterdir()}
     result: Result = run_in(folder, "capture", "models:make")
     assert result.code == 0, result.out + result.err
     inventory = json.loads((folder / "captured" / "inventory.json").read_text(encoding="utf-8"))
-    assert [case["count"] for case in inventory["cases"].values()] == [2]
-    assert [path.name for path in (folder / "captured").glob("*.spec.yaml")] == ["perceptron.spec.yaml"]
+    assert {case["name"]: case["count"] for case in inventory["cases"].values()}["perceptron"] == 2
+    assert {path.name for path in (folder / "captured").iterdir()} == before
+    for by, names in (("operator", ["f_linear", "f_gelu", "f_layer_norm"]), ("module", ["linear", "layer_norm"])):
+        result = run_in(folder, "capture", "models:make", "--by", by, "-o", by)
+        assert result.code == 0, result.out + result.err
+        data = yaml.safe_load((folder / by / f"perceptron_{by}s.spec.yaml").read_text(encoding="utf-8"))
+        assert {case["name"] for case in data["cases"]} >= {*names}
+    assert run_in(folder, "validate", "operator", "module", "--build").code == 0
 
 
 def test_code_that_raises_and_a_missing_script_are_said(tmp_path: Path) -> None:

@@ -190,7 +190,8 @@ class GraphReader:
             if isinstance(written, str) and written.startswith("${"):
                 self._written[node] = written
             else:
-                kept.append((self._name(node, f"{node.name}_"), operand))
+                name = self.names.get(operand) if isinstance(operand, Node) else None
+                kept.append((self._name(node, f"{name or node.name}_"), operand))
         steps: list[Any] = []
         for node in nodes:
             if node.op in _CALLS:
