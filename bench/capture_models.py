@@ -68,10 +68,10 @@ _hugging("mixtral", "MixtralModel", "MixtralConfig", {"input_ids": IDS}, **CAUSA
 _hugging("mamba", "MambaModel", "MambaConfig", {"input_ids": IDS}, vocab_size=100, hidden_size=32, num_hidden_layers=2,
          state_size=8, use_cache=False)  # fmt: skip
 _hugging("t5", "T5Model", "T5Config", {"input_ids": IDS, "decoder_input_ids": IDS}, vocab_size=100, d_model=32, d_kv=8,
-         d_ff=64, num_layers=2, num_heads=4, use_cache=False)  # fmt: skip
+         d_ff=64, num_layers=2, num_heads=4, use_cache=False, return_dict=True)  # fmt: skip
 _hugging("bart", "BartModel", "BartConfig", {"input_ids": IDS, "decoder_input_ids": IDS}, vocab_size=100, d_model=32,
          encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4, encoder_ffn_dim=64,
-         decoder_ffn_dim=64, max_position_embeddings=64, use_cache=False)  # fmt: skip
+         decoder_ffn_dim=64, max_position_embeddings=64, use_cache=False, return_dict=True)  # fmt: skip
 _hugging("vit", "ViTModel", "ViTConfig", {"pixel_values": IMAGE}, hidden_size=32, num_hidden_layers=2,
          num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)  # fmt: skip
 _hugging("dinov2", "Dinov2Model", "Dinov2Config", {"pixel_values": IMAGE}, hidden_size=32, num_hidden_layers=2,
@@ -110,7 +110,7 @@ _timm("efficientnet", "efficientnet_b0", [2, 3, 64, 64])
 _timm("mobilenet", "mobilenetv3_small_050", [2, 3, 64, 64])
 _timm("swin", "swin_tiny_patch4_window7_224", [2, 3, 56, 56], img_size=56, embed_dim=24, depths=(1, 1),
       num_heads=(2, 4))  # fmt: skip
-_timm("mixer", "mixer_s32_224", [2, 3, 64, 64], img_size=64, embed_dim=32, num_blocks=2)
+_timm("mixer", "mixer_s32_224", [2, 3, 64, 64], img_size=64)
 _timm("deit", "deit_tiny_patch16_224", IMAGE, img_size=32, patch_size=8, embed_dim=24, depth=2, num_heads=3)
 _timm("densenet", "densenet121", [2, 3, 64, 64], growth_rate=4, block_config=(1, 1, 1, 1))
 

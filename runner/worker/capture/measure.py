@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from runner.contract.graphs import Role, Statistics, Tensor
+from runner.worker.torch_private.graphs import is_transformed
 
 SAMPLED = 1 << 20
 """Elements of a floating tensor that are looked at, at most: spread evenly over it."""
@@ -30,6 +31,8 @@ def fault_of(value: torch.Tensor) -> str:
     """Return why the format cannot make a tensor; an empty text for one that it can."""
     if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         return f"it is a {type(value).__name__}"
+    if is_transformed(value):
+        return "it belongs to a transform of functions"
     if value.layout != torch.strided or value.is_quantized:
         return f"its layout is {value.layout}" if value.layout != torch.strided else "it is quantized"
     return "it has a conjugate or negative bit" if value.is_conj() or value.is_neg() else ""

@@ -15,6 +15,7 @@ _EXIT_AUTOCAST = Door("torch.amp.autocast_mode:_exit_autocast", "regions under a
 _CHECKPOINT = Door(
     "torch._higher_order_ops.wrap:tag_activation_checkpoint", "checkpoints are no operators that can be captured"
 )
+_IS_WRAPPED = Door("torch._C._functorch:is_functorch_wrapped_tensor", "tensors within vmap and grad are read as others")
 _LOG_USAGE = Door("torch._C:_log_api_usage_once", "a call that only counts who uses torch is captured as an operator")
 _COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
 
@@ -30,6 +31,11 @@ def is_grad_switch(target: Any) -> bool:
 def is_without_effect(target: Any) -> bool:
     """Return whether a graph's call neither gives nor changes anything."""
     return target is _LOG_USAGE.find()
+
+
+def is_transformed(value: torch.Tensor) -> bool:
+    """Return whether a tensor belongs to a transform such as ``vmap``, which does not let its elements be read."""
+    return bool(_IS_WRAPPED.call(value))
 
 
 def is_autocast_start(target: Any) -> bool:
