@@ -89,9 +89,10 @@ class Call:
     """One operator with its arguments, under its name in the YAML format.
 
     ``positional`` and ``keywords`` are plain data of the format. ``operands`` are the tensors among them, in order.
-    ``results`` are the tensors that it gives. ``numbers`` has the values, in this run, of the names among the arguments
-    that are numbers. ``contexts`` are those that are entered around it, from the outside, as
-    entries of ``with:``. ``fault`` says why the format cannot write it; ``operator`` is then as torch names it.
+    ``results`` are the tensors that it gives, ``several`` in a list or tuple. ``numbers`` has the values, in this run,
+    of the names among the arguments that are numbers. ``contexts`` are those that are entered around it, from the
+    outside, as entries of ``with:``. ``fault`` says why the format cannot write it; ``operator`` is then as torch names
+    it.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Call:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     operands: tuple[Operand, ...] = ()
     results: tuple[Tensor, ...] = ()
+    several: bool = False
     numbers: Mapping[str, Any] = field(default_factory=dict)
     contexts: tuple[Any, ...] = ()
     module: tuple[str, ...] = ()  # the submodules around it, from the outside: "encoder.layer.0 BertLayer"

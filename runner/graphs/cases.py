@@ -65,7 +65,8 @@ def write_graph(graph: Graph, name: str, doc: str = "", tags: Sequence[str] = ()
         if not reason:
             calls.append(call)
             continue
-        faults.append(Fault(call.operator, reason, call.source))
+        if fault_of(call) or call.operator != "operator.getitem":  # a part of what is missing is not missing twice
+            faults.append(Fault(call.operator, reason, call.source))
         cut += [operand.name for operand in call.operands if operand.name not in missing]
         replacement = _replacement(graph, call)
         if replacement is None:
@@ -196,7 +197,7 @@ def _operators_within(data: Any) -> Iterable[str]:
 
 def _replacement(graph: Graph, call: Call) -> GraphInput | None:
     """Return what a call gave as an input; None for a value that is no single tensor."""
-    if len(call.results) != 1:
+    if len(call.results) != 1 or call.several:
         return None
     measured = next((o for c in graph.calls for o in c.operands if o.name == call.name), None)
     tensor: Tensor = replace(call.results[0], storage=None, dynamic=())

@@ -149,7 +149,7 @@ class Folder:
                 replace_text(paths[-1], text_of(graphs[start : start + PER_FILE]))
         self.added.clear()
         name = slug(self.path.name)
-        suite, inventory, page = (self.path / file for file in (f"{name}{SUITE}", INVENTORY, PAGE))
+        suite, inventory, page = (self.path / file for file in (f"captured{SUITE}", INVENTORY, PAGE))
         replace_text(suite, emit({"suite": name, "specs": [f"*{SPEC}"], "backends": [*backends]}))
         data = {"version": VERSION, "models": self.models, "cases": self.cases}
         replace_text(inventory, json.dumps(data, indent=1) + "\n")

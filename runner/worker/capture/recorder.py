@@ -173,11 +173,12 @@ def _call(read: ReadCall, operands: Iterable[Operand], numbers: dict[str, Any], 
     operator = read.operator
     if operator.startswith("operator.i") and not isinstance(result, torch.Tensor):
         operator = f"operator.{operator.removeprefix('operator.i')}"  # of numbers it is no write
-    values = result if isinstance(result, list | tuple) else [result]
+    is_several = isinstance(result, list | tuple)
+    values = result if is_several else [result]
     results = tuple(measure.metadata(value) for value in values if isinstance(value, torch.Tensor))
     return Call(
-        read.name, operator, read.positional, read.keywords, tuple(operands), results, numbers, read.contexts,
-        read.module, read.source, fault=read.fault,
+        read.name, operator, read.positional, read.keywords, tuple(operands), results, is_several, numbers,
+        read.contexts, read.module, read.source, fault=read.fault,
     )  # fmt: skip
 
 

@@ -1,0 +1,217 @@
+"""What a recorder makes of the graphs that Dynamo hands over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch.nn.functional as F  # noqa: E402
+
+from runner.contract.graphs import Call, Capture, Graph  # noqa: E402
+from runner.graphs.cases import write_graph  # noqa: E402
+from runner.worker.capture.recorder import Recorder  # noqa: E402
+from runner.worker.capture.session import Session  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def capture(function: Callable[..., Any], *inputs: Any, **options: Any) -> Capture:
+    recorder = Recorder("model")
+    torch.compile(function, backend=recorder, **options)(*inputs)
+    return recorder.capture()
+
+
+def graph_of(function: Callable[..., Any], *inputs: Any, **options: Any) -> Graph:
+    (graph,) = capture(function, *inputs, **options).graphs
+    return graph
+
+
+def words(call: Call) -> tuple[Any, ...]:
+    return (call.operator, *call.positional, *call.keywords.items())
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: F.linear(x, x), ("F.linear", "$x", "$x")),
+        (lambda x: torch.special.erf(x), ("torch.special.erf", "$x")),
+        (lambda x: x.sum(0), ("Tensor.sum", "$x", 0)),
+        (lambda x: F.softmax(x, -1), ("F.softmax", "$x", -1)),
+        (lambda x: F.softmax(x, dim=-1, dtype=torch.float64), ("F.softmax", "$x", ("dim", -1), ("dtype", "torch.float64"))),
+        (lambda x: x.T, ("Tensor.T", "$x")),
+        (lambda x: x[:, None, 0], ("operator.getitem", "$x", "[:, None, 0]")),
+        (lambda x: x[1:3:2, ...], ("operator.getitem", "$x", "[1:3:2, ...]")),
+        (lambda x: x[[0, 1]], ("operator.getitem", "$x", "[[0, 1]]")),
+        (lambda x: torch.full((3,), float("inf"), device=x.device) + x, ("torch.full", [3], float("inf"), ("device", "$device"))),
+        (lambda x: torch.einsum("ij,kj->ik", x, x), ("torch.einsum", "ij,kj->ik", "$x", "$x")),
+        (lambda x: F.pad(x, (1, 1), "reflect"), ("F.pad", "$x", [1, 1], "reflect", None)),
+        (lambda x: torch.ops.aten.add.Tensor(x, 1), ("aten.add.Tensor", "$x", 1)),
+        (lambda x: F.scaled_dot_product_attention(x, x, x), ("F.scaled_dot_product_attention", "$x", "$x", "$x")),
+        (lambda x: torch.linalg.vector_norm(x, 2.0), ("torch.linalg.vector_norm", "$x", 2.0)),
+        (lambda x: 2.5 - x, ("operator.sub", 2.5, "$x")),
+    ],
+)  # fmt: skip
+def test_an_operator_has_its_name_and_its_arguments(function: Callable[..., Any], expected: tuple[Any, ...]) -> None:
+    graph = graph_of(function, torch.randn(4, 3))
+    assert words(graph.calls[0]) == expected
+    assert not graph.calls[0].fault
+
+
+def test_inputs_say_what_they_are() -> None:
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(3, 2)
+            self.register_buffer("scale", torch.tensor([2.0, 3.0]))
+
+        def forward(self, x: torch.Tensor, ids: torch.Tensor, factor: float) -> torch.Tensor:
+            return (self.layer(x) * self.scale)[ids] * factor
+
+    x = torch.randn(3, 4).t()
+    graph = graph_of(Model(), x, torch.tensor([3, 0, 3]), 2.5)
+    inputs = {item.name: item for item in graph.inputs}
+    assert {name: item.role for name, item in inputs.items()} == {
+        "x": "input", "layer_weight": "parameter", "layer_bias": "parameter", "scale": "buffer", "ids": "input",
+    }  # fmt: skip
+    assert inputs["layer_weight"].origin == "self.layer.weight"
+    tensor = inputs["x"].tensor
+    assert tensor is not None and (tensor.shape, tensor.stride, tensor.dtype) == ((4, 3), (1, 4), "float32")
+    ids, scale = inputs["ids"].statistics, inputs["scale"]
+    assert ids is not None and (ids.least, ids.largest, ids.distinct) == (0, 3, False)
+    assert scale.values == [2.0, 3.0] and inputs["layer_weight"].tensor.requires_grad  # type: ignore[union-attr]
+    assert graph.grad and graph.calls[0].module == ("layer Linear",)
+    assert "return (self.layer(x) * self.scale)[ids] * factor" in graph.calls[0].source
+    assert [operand.name for operand in graph.calls[0].operands] == ["x", "layer_weight", "layer_bias"]
+
+
+def test_sizes_that_vary_are_written_as_sizes() -> None:
+    graph = graph_of(
+        lambda x, y: x.reshape(-1).new_zeros(x.shape[0] + 1) + y.sum(), torch.randn(6, 4), torch.randn(6), dynamic=True
+    )
+    assert graph.dynamic and [item.name for item in graph.inputs] == ["x", "y"]
+    texts = json.dumps([call.positional for call in graph.calls])
+    assert "${x.shape[0]}" in texts and "s77" not in texts
+    assert graph.inputs[0].tensor.dynamic == (0, 1)  # type: ignore[union-attr]
+    add = next(call for call in graph.calls if call.operator == "operator.add" and 1 in call.positional)
+    assert add.numbers == {"${x.shape[0]}": 6}
+
+
+def test_regions_are_contexts() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = torch.sin(x)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y = y @ x
+        return y + torch.cos(x)
+
+    graph = graph_of(function, torch.randn(3, 3, requires_grad=True))
+    no_grad, autocast = (
+        {"torch.set_grad_enabled": [False]},
+        {"torch.autocast": {"device_type": "$device", "dtype": "torch.bfloat16"}},
+    )
+    assert {call.operator: call.contexts for call in graph.calls} == {
+        "torch.sin": (no_grad,), "operator.matmul": (no_grad, autocast), "torch.cos": (), "operator.add": (),
+    }  # fmt: skip
+
+
+def test_what_cannot_be_said_is_a_fault_and_runs_as_before() -> None:
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x * x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    recorder = Recorder("model")
+    x = torch.randn(3, requires_grad=True)
+    result = torch.compile(lambda x: Square.apply(x) + 1, backend=recorder)(x)
+    assert torch.equal(result, x * x + 1)
+    (graph,) = recorder.capture().graphs
+    assert [bool(call.fault) for call in graph.calls] == [True, False, False]
+    assert graph.calls[0].several and graph.calls[0].results[0].shape == (3,)
+    case = write_graph(graph, "cut").case
+    assert case is not None and case["chain"] == [{"operator.add": ["$getitem", 1], "out": "add"}], case
+    assert case["return"] == ["$add", "$x"] and [*case["inputs"]] == ["x", "getitem"]
+
+
+def test_the_first_call_writes_and_draws_as_eager_does() -> None:
+    """The run that measures is the run of the model."""
+    recorder = Recorder("model")
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return F.dropout(x, 0.5)
+
+    compiled = torch.compile(function, backend=recorder)
+    for count in range(2):
+        x, y = torch.zeros(64), torch.zeros(64)
+        torch.manual_seed(count)
+        expected = function(y)
+        torch.manual_seed(count)
+        assert torch.equal(compiled(x), expected) and torch.equal(x, y)
+    (graph,) = recorder.capture().graphs
+    statistics = graph.inputs[0].statistics
+    assert statistics is not None and statistics.largest == 0, "inputs are measured before the model writes them"
+
+
+def test_a_graph_break_has_its_reason_and_its_place() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    found = capture(function, torch.randn(3))
+    assert len(found.graphs) == 2
+    (graph_break,) = found.breaks
+    assert graph_break.reason and "torch._dynamo.graph_break()" in graph_break.source
+    assert not capture(lambda x: x.sin(), torch.randn(3)).breaks, "a break of another model is not this one's"
+
+
+def test_shared_memory_and_tensors_that_an_operator_made_are_said() -> None:
+    base = torch.randn(8)
+    graph = graph_of(lambda a, b, c: a + b + c, base[:4], base[4:], torch.randn(4, requires_grad=True) * 2)
+    first, second, third = (item.tensor for item in graph.inputs)
+    assert first and second and third
+    assert first.storage == second.storage is not None and third.storage is None
+    assert (second.offset, third.leaf, first.leaf) == (4, False, True)
+
+
+def test_a_capture_survives_the_wire() -> None:
+    recorded = capture(lambda x: torch.where(x > 0, x, float("-inf")), torch.randn(2, 3))
+    data = json.loads(json.dumps(recorded.to_json()))
+    assert json.dumps(Capture.from_json(data).to_json()) == json.dumps(data)
+
+
+class Module(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+def test_a_session_records_what_is_compiled_in_it_alone() -> None:
+    compile_before = torch.compile
+    with Session() as session:
+
+        @torch.compile(mode="reduce-overhead")
+        def doubled(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        module = Module()
+        module.compile(backend="inductor", options={"max_autotune": True})
+        never = torch.nn.Linear(2, 2)
+        never.compile()
+        doubled(torch.ones(2))
+        module(torch.ones(2))
+    assert torch.compile is compile_before
+    assert [found.model.rpartition(".")[2] for found in session.captures()] == ["doubled", "Module"]
