@@ -68,6 +68,7 @@ from runner.cases.yaml.values import (
     several,
     table,
 )
+from runner.contract.oracles import BUDGETS
 from runner.contract.settings import FLUSHES
 from runner.diagnostics import Span, nearest
 
@@ -242,7 +243,7 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
     keys = fields(node)
     return Expect(
         _raises(keys["raises"], problems, has_module) if "raises" in keys else None,
-        **{key: scalar(keys.get(key), int) for key in ("graphs", "graph_breaks", "recompiles")},
+        **{key: scalar(keys.get(key), int) for key in BUDGETS},
         constant=scalar(keys.get("constant"), bool, default=False),
     )
 

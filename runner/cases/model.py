@@ -336,13 +336,15 @@ class Raises:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Expectations besides equality; the numbers are upper bounds."""
+    """Expectations besides equality. The numbers are upper bounds, but ``vectorized`` is a lower one."""
 
     raises: Raises | None = None
     graphs: int | None = None
     graph_breaks: int | None = None
     recompiles: int | None = None
     constant: bool = False
+    kernels: int | None = None
+    vectorized: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

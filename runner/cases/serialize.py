@@ -58,6 +58,7 @@ from runner.cases.operator_names import takes_tensor
 from runner.cases.params import value_of_param
 from runner.cases.texts import complex_text, is_complex
 from runner.cases.yaml.values import flow, resolve
+from runner.contract.oracles import BUDGETS
 from runner.quote import QuoteError
 from runner.text import visible
 
@@ -385,7 +386,7 @@ def _expect(case: Case) -> dict[str, Any]:
     expect, raises = case.expect, case.expect.raises
     return {
         **_non_null(raises=raises and ({"type": raises.type, "match": raises.match} if raises.match else raises.type)),
-        **_non_null(graphs=expect.graphs, graph_breaks=expect.graph_breaks, recompiles=expect.recompiles),
+        **_non_null(**{key: getattr(expect, key) for key in BUDGETS}),
         **_non_empty(constant=expect.constant),
     }
 

@@ -21,7 +21,7 @@ SEVERITIES: Mapping[str, str] = MappingProxyType(
         "alias": "Memory is shared in another way than in eager, so a later write shows elsewhere.",
         "other-random-numbers": "Other random numbers are drawn; with the same ones, all agrees.",
         "metadata": "Strides, offset, layout, requires_grad, identity, the generator's state or warnings differ.",
-        "capture": "A bound on graphs, graph breaks or recompilations is passed.",
+        "capture": "A bound on graphs, graph breaks, recompilations or kernels is passed.",
     }
 )
 """What a finding is worth, the worst first, each with its meaning."""
@@ -44,6 +44,8 @@ class Oracle:
     """What torch.compile does, as a title says it; empty where a title names the oracle instead."""
     budget: str = ""
     """The key of ``expect:`` that bounds what it counts."""
+    floor: bool = False
+    """The bound is the least that is allowed, and not the most."""
     crash: bool = False
     """There is no answer: ERROR. Others say that the answer is wrong: FAIL."""
     message: bool = False
@@ -153,6 +155,16 @@ ORACLES: tuple[Oracle, ...] = (
         "recompiles",
         budget="recompiles",
         raised=True,
+    ),
+    Oracle("kernels", "capture", CAPTURE, "More kernels than allowed.", "generates too many kernels", budget="kernels"),
+    Oracle(
+        "vectorized",
+        "capture",
+        CAPTURE,
+        "Fewer kernels with vector instructions than expected.",
+        "generates kernels without vector instructions",
+        budget="vectorized",
+        floor=True,
     ),
     Oracle("structure", "structure", WRONG, "The outputs are nested differently.", "returns another structure"),
     Oracle("shape", "structure", WRONG, "An output has another shape.", "returns another shape"),

@@ -252,7 +252,7 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if oracle == "signal" or error:
         return base
     if row.budget:
-        return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect[row.budget] or 0))
+        return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect.get(row.budget) or 0))
     if row.group == "memory-of-kernels":
         return replace(base, kind="launch")
     match oracle:
@@ -607,9 +607,13 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "flattened": "tree_flatten" in aim.returned,
         "mapped": "tree_map(" in aim.returned,
         "dynamo": aim.own_error or aim.kind in ("count", "seconds"),
-        "counts": aim.kind == "count" and aim.oracle != "recompile",
+        "bounds": aim.kind == "count",
+        "counts": aim.kind == "count" and aim.oracle in ("graphs", "graph-break"),
         "recompiles": aim.kind == "count" and aim.oracle == "recompile",
-        "counted": {"graphs": "graphs", "recompile": "recompilations"}.get(aim.oracle, "graph breaks"),
+        "generates": aim.kind == "count" and aim.oracle in _GENERATED,
+        "generated": _GENERATED.get(aim.oracle, ""),
+        "counted": _COUNTED.get(aim.oracle, ""),
+        "relation": ">=" if row_of(aim.oracle).floor else "<=",
         "hangs": aim.oracle == "timeout",
         "exits": aim.kind == "exited",
         "ignored": not aim.oracle and bool(EXCEPTIONS & set(request.ignore)),
@@ -620,6 +624,17 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "alike": _alike(request, aim),
         **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
     }
+
+
+_COUNTED = {
+    "graphs": "graphs",
+    "graph-break": "graph breaks",
+    "recompile": "recompilations",
+    "kernels": "kernels",
+    "vectorized": "kernels with vector instructions",
+}
+_GENERATED = {"kernels": "generated_kernel_count", "vectorized": "generated_cpp_vec_kernel_count"}
+"""Inductor's counters of what it generates, by oracle."""
 
 
 def _loop(lists: Sequence[str], prefix: str, calls: int | None) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from runner.builder.chain import STATEMENTS
 from runner.builder.operators import is_plain
+from runner.contract.oracles import BUDGETS
 
 AXES = ("dtypes", "train", "grad", "dynamic", "autocast", "threads")
 """Keys of a case that may hold several values, of which each variant has one; ``params`` holds such lists by name."""
@@ -64,7 +65,7 @@ def without_outdated(case: Mapping[str, Any], changes: Sequence[str]) -> dict[st
     if expects_no_graph(case):
         return None
     for key, stale in (
-        ("expect", ("graphs", "graph_breaks", "recompiles", "constant")),
+        ("expect", (*BUDGETS, "constant")),
         ("compile", ("fullgraph",)),
         ("config", (RECOMPILES,)),
     ):

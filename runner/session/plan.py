@@ -175,6 +175,7 @@ def job(
             "graphs": expect.graphs,
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
+            **{key: bound for key in ("kernels", "vectorized") if (bound := getattr(expect, key)) is not None},
             **({"constant": True} if expect.constant else {}),
         },
         tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),

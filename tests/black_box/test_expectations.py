@@ -21,6 +21,7 @@ BACKENDS = {
     "stride_known": ("my_backend:odd",),
     "cudnn": ("eager",),
     "options": ("aot_eager",),
+    "kernels": ("inductor", "aot_eager"),
 }
 """Under which backends the cases of each file run."""
 FILES: dict[str, str] = {}
@@ -348,3 +349,45 @@ def test_enums_and_options_of_operators(ran: Result, tmp_path: Path) -> None:
     assert result.code == 4
     assert "did you mean 'torch.nn.functional.ScalingType.TensorWise'?" in result.err
     assert "kernel_options may not hold 'BLOCK_M' here: Inductor writes it into a kernel, which trusts it" in result.err
+
+
+# --- expect: {kernels, vectorized} ----------------------------------------------------------
+
+BOTH = "inputs: {x: [64, 64]}\nchain: [{torch.sin: $x, out: s}, {torch.exp: $x}]\nreturn: [$s, $_]\nexpect: {kernels: 1, vectorized: 1}"
+UNFUSED = "config: {torch._inductor.config.max_fusion_size: 1}"
+SCALAR = "config: {torch._inductor.config.cpp.simdlen: 1}"
+FILES["kernels"] = spec(f"name: plain\n{BOTH}", f"name: unfused\n{BOTH}\n{UNFUSED}", f"name: scalar\n{BOTH}\n{SCALAR}")
+
+
+def test_a_case_may_expect_that_all_is_one_kernel_with_vectors(ran: Result) -> None:
+    verdicts = [ran.verdicts[f"{name}@inductor"] for name in ("plain", "unfused", "scalar")]
+    assert verdicts == ["PASS", "FAIL", "FAIL"]
+    assert ran.of("plain@inductor")["labels"] == []
+    messages = {
+        name: [finding["message"] for finding in ran.of(f"{name}@inductor")["findings"]]
+        for name in ("unfused", "scalar")
+    }
+    assert messages == {
+        "unfused": ["2 kernels, at most 1 allowed"],
+        "scalar": ["0 kernels with vector instructions, at least 1 expected"],
+    }
+    assert {ran.of(f"{name}@inductor")["stage"] for name in messages} == {"inductor"}
+
+
+def test_the_scripts_of_too_many_kernels_count_them(ran: Result) -> None:
+    results = {
+        name: by_script(ran.cwd, f"kernels.spec.yaml::{name}", "inductor") for name in ("plain", "unfused", "scalar")
+    }
+    assert results.pop("plain")[0] == 0
+    assert results == {
+        "unfused": (1, "AssertionError: 2 kernels"),
+        "scalar": (1, "AssertionError: 0 kernels with vector instructions"),
+    }
+
+
+def test_a_backend_without_kernels_has_its_pass_with_a_star(ran: Result) -> None:
+    event = ran.of("plain@aot_eager")
+    reason = "only inductor's kernels are counted"
+    assert (event["verdict"], event["labels"]) == ("PASS", ["not-compared"])
+    assert event["notes"] == [f"expect: {key}: {reason}; not compared" for key in ("kernels", "vectorized")]
+    assert f"PASS*: not compared: expect: kernels: {reason} (3), expect: vectorized: {reason} (3)" in ran.out

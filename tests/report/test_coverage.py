@@ -119,8 +119,8 @@ def test_kinds_of_inputs(tmp_path: Path, text: str, kinds: set[str]) -> None:
 
 
 ALWAYS = {row.name for row in ORACLES} - {
-    "missing-error", "error-type", "graph-break", "graphs", "recompile", "out-of-bounds", "race", "unwritten",
-    "sign-of-zero", "grad", "determinism", "batch-invariance", "twin",
+    "missing-error", "error-type", "graph-break", "graphs", "recompile", "kernels", "vectorized", "out-of-bounds", "race",
+    "unwritten", "sign-of-zero", "grad", "determinism", "batch-invariance", "twin",
 }  # fmt: skip
 
 
@@ -132,6 +132,7 @@ ALWAYS = {row.name for row in ORACLES} - {
         ('grad: "off"', ALWAYS - {"requires-grad"}),
         ('ignore: {stride: "a reason"}', ALWAYS - {"stride"}),
         ("expect: {graphs: 1, recompiles: 0}", ALWAYS | {"graphs", "recompile"}),
+        ("expect: {kernels: 1, vectorized: 1}", ALWAYS | {"kernels", "vectorized"}),
         ("tolerance: {exact: true}", ALWAYS | {"sign-of-zero"}),
         ("twin: [mask]", ALWAYS | {"twin"}),
         ("tolerance: {values: bitwise}", ALWAYS | {"sign-of-zero"}),

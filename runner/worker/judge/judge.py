@@ -38,6 +38,7 @@ from runner.worker.program.messages import MESSAGES, WARNING
 from runner.worker.program.observe import Observation, Settings
 from runner.worker.program.snapshot import Leaf
 from runner.worker.rerun.legal_runs import find_undefined
+from runner.worker.torch_private.preparation import has_picked_none
 
 _SHOWN = 200
 """Characters of a text that a finding shows."""
@@ -454,19 +455,34 @@ def _output_leaves(evidence: Evidence) -> Iterator[tuple[int, Leaf, Leaf]]:
 
 @check(*BUDGETS.values())
 def budgets(evidence: Evidence) -> Iterator[Finding]:
-    """Check upper bounds on graphs, graph breaks and recompiles. A run that raised has no final count."""
+    """Check bounds on graphs, graph breaks, recompilations and kernels. A run that raised has no final count."""
     if evidence.compiled.error is not None:
         return
     for key, bound in evidence.job.expect.items():
         if key not in BUDGETS or bound is None:
             continue
-        count = getattr(evidence.compiled, key)
-        if count is None:
-            evidence.note(f"{key.replace('_', ' ')}: not checked, since this torch has no count of them")
+        row, count, noun = ROWS[BUDGETS[key]], getattr(evidence.compiled, key), _COUNTED.get(key, key.replace("_", " "))
+        if uncounted := _why_uncounted(key, evidence):
+            evidence.leave_out(f"expect: {key}", uncounted, row.name)
             continue
         evidence.comparisons += 1
-        if count > bound:
+        if count < bound if row.floor else count > bound:
             reasons = "; ".join(reason.split("\n")[0] for reason in evidence.compiled.break_reasons)
             cause = f": {reasons}" if reasons and key == "graph_breaks" else ""
-            message = f"{count} {key.replace('_', ' ')}, at most {bound} allowed{cause}"
-            yield Finding(BUDGETS[key], message, numbers={"count": count, "bound": bound})
+            limit = f"at least {bound} expected" if row.floor else f"at most {bound} allowed"
+            yield Finding(row.name, f"{count} {noun}, {limit}{cause}", numbers={"count": count, "bound": bound})
+
+
+_COUNTED = {"vectorized": "kernels with vector instructions"}
+
+
+def _why_uncounted(key: str, evidence: Evidence) -> str:
+    """Return why nothing is counted that a bound could be held against; empty where something is."""
+    of_kernels, job = key in ("kernels", "vectorized"), evidence.job
+    if of_kernels and job.backend["backend"] != "inductor":
+        return "only inductor's kernels are counted"
+    if key == "vectorized" and torch.device(job.device).type != "cpu":
+        return "only the CPU's kernels are counted"
+    if key == "vectorized" and has_picked_none():
+        return "torch has found no vector instructions on this machine"
+    return "this torch has no count of it" if getattr(evidence.compiled, key) is None else ""

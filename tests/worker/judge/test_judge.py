@@ -808,6 +808,26 @@ def test_budgets():
     assert passes(run(grows, "eager", expect={"recompiles": 1}))
 
 
+def test_bounds_of_kernels_are_held_against_inductors_count():
+    text, bounds = source("return x.sin() + 1", inputs="torch.randn(64)"), {"kernels": 1, "vectorized": 1}
+    record = run(text, "inductor", expect=bounds)
+    assert passes(record) and (record["kernels"], record["vectorized"], record["labels"]) == (1, 1, [])
+    assert oracles(run(text, "inductor", expect={"kernels": 0, "vectorized": 2})) == ["kernels", "vectorized"]
+    scalar = {"torch._inductor.config.cpp.simdlen": 1}
+    assert oracles(run(text, "inductor", expect=bounds, config=scalar)) == ["vectorized"]
+
+
+def test_bounds_of_kernels_that_nobody_counts_are_not_held(monkeypatch: pytest.MonkeyPatch):
+    record = run(PLUS, "eager", expect={"kernels": 0, "vectorized": 9})
+    assert passes(record) and record["labels"] == ["not-compared"] and len(record["notes"]) == 2
+    assert run(PLUS, "eager", expect={"kernels": 0}, ignore=["kernels"])["labels"] == []
+    monkeypatch.setattr("runner.worker.judge.judge.has_picked_none", lambda: True)
+    record = run(PLUS, "inductor", expect={"kernels": 1, "vectorized": 1})
+    assert record["notes"] == [
+        "expect: vectorized: torch has found no vector instructions on this machine; not compared"
+    ]
+
+
 def test_a_break_under_fullgraph_is_a_graph_break():
     broken = source("y = x.sin()\ntorch._dynamo.graph_break()\nreturn y.cos()")
     assert oracles(run(broken, "eager", {"fullgraph": True})) == ["graph-break"]
