@@ -100,8 +100,8 @@ FORMS: dict[str, dict[str, Any]] = {
                           "inputs": {"x": "$shape", "y": {"shape": "$next", "init": "ones"}, "v": {"values": "$shape", "dtype": "$d"}, "w": {"python": "$words"},
                                      "z": {"list": [{"shape": "$next", "requires_grad": "$g", "device": "$p", "layout": ["$f"]}]}},
                           "chain": ["$f", {"torch.add": ["$_", "$z[0]"]}, {"torch.add": ["$_", "$y"]}, {"torch.sum": ["$_", "$dims"]}, {"torch.mul": ["$_", "${shape[0] + x.shape[0]}"]},
-                                    {"torch.add": ["$_", "$v"]}, {"builtin.print": ["$w", "$words[0]"]}],
-                          "calls": [{"params": {"next": [2, 3]}}], "exclude": [{"shape": [5]}]}]},
+                                    {"torch.add": ["$_", "$v"]}, {"builtin.print": ["$w", "$words[0]", "$a", "$b"]}],
+                          "calls": [{"params": {"next": [2, 3]}}], "exclude": [{"shape": [5]}], "zip": {"a": [1], "b": [["text"]]}}]},
     "callers": {"cases": [{"name": "a", "inputs": {"x": {"shape": [2], "requires_grad": True}}, "grad": "backward", "state": {"c": {"python": 1}, "b": [2]}, "chain": [
         {"nn.GELU": []}, {"operator.mul": ["$_", "$self.c"]}, {"operator.mul": ["$_", "$self.b"]}],
                            "calls": [{"hook": {"self.gelu": {"$fn": {"args": ["y"], "chain": [{"torch.mul": ["$y", 2]}]}}}, "step": {"torch.optim.SGD": {"lr": 0.5}}, "load": "initial", "train": True, "thread": True, "with": [{"torch.autocast": {"device_type": "cpu"}}],

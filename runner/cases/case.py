@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +45,15 @@ from runner.cases.model import (
     values_of,
 )
 from runner.cases.operator_names import pattern_hint
-from runner.cases.params import check_exclude, check_param_dtype, parse_params, placed_params, samples
+from runner.cases.params import (
+    check_exclude,
+    check_param_dtype,
+    parse_groups,
+    parse_params,
+    placed_params,
+    samples,
+    with_groups,
+)
 from runner.cases.patterns import PatternError, check_pattern, check_python_pattern, misspelt_exception
 from runner.cases.problems import Problems
 from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
@@ -92,7 +101,10 @@ def parse_case(
     keys = fields(node)
     name = keys["name"]
     title: str = scalar(name, str)
-    declared = parse_params(keys.get("params"), problems)
+    errors_before = problems.errors
+    own, groups = parse_params(keys.get("params"), problems), parse_groups(keys.get("zip"), problems)
+    declared = with_groups(own, groups, keys.get("zip"), problems)
+    groups = () if problems.errors > errors_before else groups
     chain = parse_chain(keys.get("chain"), problems)
     used = launched_kernels(chain, kernels or {}, problems)
     params = constant_axes(declared, used, keys.get("params"), problems)
@@ -142,10 +154,11 @@ def parse_case(
         axes=tuple(
             axis
             for key in keys
-            for axis in (declared if key == "params" else [key])
-            if key in ("params", "devices", *MODE_AXES)
+            for axis in (own if key == "params" else itertools.chain(*groups) if key == "zip" else [key])
+            if key in ("params", "zip", "devices", *MODE_AXES)
         ),
         twin=tuple(dict.fromkeys(listed(keys.get("twin"), str))),
+        zip=groups,
     )
     # A file's defaults alone have neither, and go with cases that have.
     has_model = bool(case.chain) or case.module is not None

@@ -14,7 +14,7 @@ import math
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import translate
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from runner.cases.limits import Limits
 from runner.cases.model import MODE_AXES, Backend, Case, Grad, Suite, Variant
 from runner.cases.operator_names import operators_of
-from runner.cases.params import chosen
+from runner.cases.params import chosen, rows_of
 from runner.cases.yaml.values import flow, resolve
 from runner.diagnostics import Diagnostic, InputError, nearest
 
@@ -138,8 +138,13 @@ def _meaning(case: Case) -> Case:
 
 def _combinations(case: Case) -> int:
     """The product of a case's own axes."""
-    axes = (case.devices, case.dtypes, *case.params.values(), *(getattr(case, axis) for axis in MODE_AXES))
-    return math.prod(map(len, axes))
+    axes = (case.devices, case.dtypes, *(getattr(case, axis) for axis in MODE_AXES))
+    return math.prod(map(len, axes)) * _rows(case)
+
+
+def _rows(case: Case) -> int:
+    """How many combinations its params have."""
+    return math.prod(len(rows) for _, rows in rows_of(case))
 
 
 def _excess(case: Case, limits: Limits) -> Diagnostic | None:
@@ -151,7 +156,7 @@ def _excess(case: Case, limits: Limits) -> Diagnostic | None:
             f"the axes of case {case.name!r} multiply to {count} variants, more than {limits.variants}",
             limits.hint("variants"),
         )
-    count = math.prod(map(len, case.params.values())) * len({tuple(out) for out in case.exclude})
+    count = _rows(case) * len({tuple(out) for out in case.exclude})
     if count > limits.exclusions:
         return Diagnostic(
             case.span,
@@ -196,7 +201,7 @@ def _case_variants(
     excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
     for out in case.exclude:
         excluded.setdefault(tuple(out), set()).add(tuple(out.values()))
-    for combination in itertools.product(*(_told(case, name) for name in names)):
+    for combination in _combined(case, names):
         axes = {name: value for name, (value, _) in zip(names, combination, strict=True)}
         params = {name: axes[name] for name in case.params}
         if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
@@ -209,13 +214,44 @@ def _case_variants(
             yield Variant(label + end, whole, where, backend, dtype, device, params, suites=suites, **modes)
 
 
-def _told(case: Case, axis: str) -> list[tuple[Any, str]]:
-    """The values of an axis, each once, with what ids say of it: nothing where there is no other."""
-    values = case.params[axis] if axis in case.params else getattr(case, axis)
+_Told = tuple[Any, str]
+"""A value of an axis, and what ids say of it."""
+
+
+def _combined(case: Case, names: Sequence[str]) -> Iterator[Sequence[_Told]]:
+    """Yield the values of these axes in all combinations, in their order; params that go together move as one."""
+    if not case.zip:
+        yield from itertools.product(*(_told(case, name) for name in names))
+        return
+    groups = {group[0]: (group, rows) for group, rows in rows_of(case) if len(group) > 1}
+    followers = {name for group, _ in groups.values() for name in group[1:]}
+    units: list[list[tuple[tuple[str, _Told], ...]]] = []
+    for name in names:
+        if name in groups:
+            group, rows = groups[name]
+            units.append([tuple((n, (v, _said(case, n, v))) for n, v in zip(group, row, strict=True)) for row in rows])
+        elif name not in followers:
+            units.append([((name, told),) for told in _told(case, name)])
+    for parts in itertools.product(*units):
+        values = dict(itertools.chain.from_iterable(parts))
+        yield [values[name] for name in names]
+
+
+def _told(case: Case, axis: str) -> list[_Told]:
+    """The values of an axis, each once."""
     words: dict[str, Any] = {}
-    for value in values:
-        words.setdefault(f"{axis}={_word(value)},", value)  # of two spellings of one value the first
-    return [(value, word if len(values) > 1 else "") for word, value in words.items()]
+    for value in _values(case, axis):
+        words.setdefault(_said(case, axis, value) or _word(value), value)  # of two spellings of one value the first
+    return [(value, _said(case, axis, value)) for value in words.values()]
+
+
+def _said(case: Case, axis: str, value: Any) -> str:
+    """What ids say of a value: nothing where the axis has no other."""
+    return f"{axis}={_word(value)}," if len(_values(case, axis)) > 1 else ""
+
+
+def _values(case: Case, axis: str) -> tuple[Any, ...]:
+    return case.params[axis] if axis in case.params else getattr(case, axis)
 
 
 def _word(value: Any) -> str:

@@ -435,6 +435,7 @@ class Case:
     known: tuple[Known, ...] = ()
     axes: tuple[str, ...] = ()  # the axes in the order declared: params' names, train, grad, ..., devices
     twin: tuple[str, ...] = ()  # the rewrites that make an equal program of the chain
+    zip: tuple[Mapping[str, tuple[Any, ...]], ...] = ()  # params that go together: each has a value in each row
     placed: tuple[str, ...] = ()  # the params that ``runner/cases/params.py`` puts in where a case holds no value
 
     @property

@@ -6,7 +6,10 @@ shape: ``chosen`` puts those in, once for each variant.
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,6 +55,7 @@ from runner.cases.yaml.values import (
     show_value,
 )
 from runner.diagnostics import Span, nearest
+from runner.text import plural
 
 
 def parse_params(node: YamlNode | None, problems: Problems) -> dict[str, tuple[Any, ...]]:
@@ -77,6 +81,58 @@ def parse_params(node: YamlNode | None, problems: Problems) -> dict[str, tuple[A
     if node is not None and len(params) > limits.axes:
         problems.error(node.span, f"a case has at most {limits.axes} params, not {len(params)}", limits.hint("axes"))
     return params
+
+
+Columns = Mapping[str, tuple[Any, ...]]
+"""Values by the names of params: of those that go together each has one in each row."""
+
+
+def parse_groups(node: YamlNode | None, problems: Problems) -> tuple[Columns, ...]:
+    """Return the params of ``zip:`` that go together, and report those that do not. Raises Mistyped."""
+    groups = [(group, parse_params(group, problems)) for group in (() if node is None else several(node))]
+    for group, columns in groups:
+        names = list(columns)
+        places = {key.value: value.span for key, value in entries(group)}
+        for name, values in columns.items():
+            if len(values) != len(columns[names[0]]):
+                message = f"{name!r} has {plural(len(values), 'value')}, and {names[0]!r} has {len(columns[names[0]])}"
+                problems.error(places[name], message, "params that go together have as many values as each other")
+        rows = Counter(map(repr, zip(*columns.values(), strict=False)))
+        repeated = next((row for row in zip(*columns.values(), strict=False) if rows[repr(row)] > 1), None)
+        if repeated is not None:
+            text = ", ".join(f"{name}: {flow(value)}" for name, value in zip(names, repeated, strict=False))
+            problems.error(group.span, f"the combination {{{text}}} stands here twice")
+    return tuple(columns for _, columns in groups)
+
+
+def with_groups(
+    params: Columns, groups: Sequence[Columns], node: YamlNode | None, problems: Problems
+) -> dict[str, tuple[Any, ...]]:
+    """Return all params, with each value of those in ``groups`` once. ``node`` is the case's ``zip:``."""
+    every, names = dict(params), {*params}
+    for group in () if node is None else several(node):
+        for key, _ in entries(group):
+            if key.value in names:
+                problems.error(key.span, f"there are two params {key.value!r}", "a param stands in params: or in zip:")
+            names.add(str(key.value))
+    for name, values in itertools.chain.from_iterable(columns.items() for columns in groups):
+        every[name] = tuple({repr(value): value for value in values}.values())
+    if node is not None and len(every) > problems.limits.axes:
+        limits = problems.limits
+        message = f"a case has at most {limits.axes} params, not {len(every)}"
+        problems.error(node.span, message, limits.hint("axes"))
+    return every
+
+
+def rows_of(case: Case) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Return the params of a case, those together that go together, and the values that these take in turn."""
+    together = {name: columns for columns in case.zip for name in columns}
+    rows: list[tuple[tuple[str, ...], list[tuple[Any, ...]]]] = []
+    for name in case.params:
+        columns = together.get(name, {name: case.params[name]})
+        if name == next(iter(columns)):
+            rows.append((tuple(columns), list(zip(*columns.values(), strict=False))))
+    return rows
 
 
 def check_exclude(node: YamlNode | None, params: Mapping[str, Any], problems: Problems) -> None:
@@ -124,8 +180,7 @@ def placed_params(case: Case, node: YamlMapping, problems: Problems) -> tuple[st
     names = dict.fromkeys(references)
     longest = {name: max(sum(1 for _ in scalars_of(value)) for value in every[name]) for name in names}
     count = count_nodes(node) + len(case.calls) * len(case.inputs) + sum(longest[name] for name in references)
-    for name in names:
-        count *= len(case.params[name])
+    count *= math.prod(len(rows) for group, rows in rows_of(case) if not names.keys().isdisjoint(group))
     limits = problems.limits
     if names and count > limits.expanded_nodes:
         message = f"with each value of {', '.join(names)} this case has more than {limits.expanded_nodes} nodes"
@@ -174,8 +229,10 @@ def _inputs(case: Case) -> Iterator[Input]:
 
 def samples(case: Case) -> Iterator[Case]:
     """Yield the case with params put in, so often that each value of each ``placed`` param is there once."""
-    for number in range(max((len(case.params[name]) for name in case.placed), default=1)):
-        yield chosen(case, {name: values[number % len(values)] for name, values in case.params.items()})
+    groups = rows_of(case)
+    for number in range(max((len(rows) for names, rows in groups if {*names} & {*case.placed}), default=1)):
+        pairs = (zip(names, rows[number % len(rows)], strict=True) for names, rows in groups)
+        yield chosen(case, dict(itertools.chain.from_iterable(pairs)))
 
 
 def _of_step(step: Step, params: Mapping[str, Sequence[Any]], problems: Problems) -> Iterator[str]:

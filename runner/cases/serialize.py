@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -312,12 +313,17 @@ def _axes(case: Case) -> dict[str, Any]:
 
     So are params that come of a kernel's constants: the case does not declare them.
     """
-    declared = dict.fromkeys("params" if axis in case.params else axis for axis in case.axes)
+    together = set(itertools.chain(*case.zip))
+    declared = dict.fromkeys(
+        ("zip" if axis in together else "params") if axis in case.params else axis for axis in case.axes
+    )
     implied = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants} - set(case.axes)
-    params = {name: _listed(values) for name, values in case.params.items() if name not in implied}
+    params = {name: _listed(values) for name, values in case.params.items() if name not in implied | together}
+    groups = [_param_table(columns) for columns in case.zip]
     modes = {axis: [_mode(value) for value in getattr(case, axis)] for axis in _DEFAULTS}
     values = {
         "params": params or None,
+        "zip": (groups[0] if len(groups) == 1 else groups) or None,
         "devices": list(case.devices) if "devices" in declared or case.devices != ("cpu",) else None,
         **{axis: mode[0] if len(mode) == 1 else mode for axis, mode in modes.items() if mode != _DEFAULTS[axis]},
     }
@@ -448,6 +454,7 @@ def resolve_axes(variant: Variant) -> Case:
         params={name: (value,) for name, value in params.items()},
         kernels=tuple(_chosen_constants(kernel, variant.params) for kernel in case.kernels),
         exclude=(),
+        zip=(),
         dtypes=(variant.dtype,),
         devices=(variant.device,),
         train=(variant.train,),

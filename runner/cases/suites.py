@@ -43,7 +43,7 @@ DRAFT = "TODO"
 T = TypeVar("T")
 _MAX_WORDS = 100
 """Words of a suite's selection."""
-_WITH_THE_CASE = ("name", "params", "exclude", "module", "chain", "grad")
+_WITH_THE_CASE = ("name", "params", "zip", "exclude", "module", "chain", "grad")
 """Keys of defaults that are checked with each case: they speak of its other keys, or of files beside it."""
 
 

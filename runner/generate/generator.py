@@ -159,6 +159,8 @@ def read_parents(paths: Sequence[str], limits: Limits, source: str = "--mutate")
     cases = {(case.file, case.name): case for case in read_cases(paths, limits, source)}
     parents = []
     for case in cases.values():
+        if case.placed or case.zip:  # changes know shapes and operators alone, and each param by itself
+            continue
         data = plain(case, Path(case.file).parent)
         if case.module is not None:  # a mutant lies in another folder
             data["module"] = with_content(data["module"], Path(case.module.file))

@@ -77,6 +77,18 @@ def test_operators_and_dtypes(ran: Result) -> None:
     assert "self.gelu = nn.GELU()" in shown and "dtype=torch.float64" in shown
 
 
+CASES.append("""
+    name: together
+    zip: {shape: [[2, 3], [2, 3]], dims: [[0], [1]]}
+    inputs: {x: $shape}
+    chain: [{torch.sum: [$_, $dims]}]
+    """)
+
+
+def test_params_that_go_together(ran: Result) -> None:
+    assert verdicts(ran, "together") == {"dims=[0]": "PASS", "dims=[1]": "FAIL"}
+
+
 def test_what_is_written_runs_again(ran: Result) -> None:
     """The script shows the failure, and the case without its axes is one that the reader takes."""
     failing = [event["id"] for event in ran.finished.values() if event["verdict"] == "FAIL"]

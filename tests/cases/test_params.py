@@ -10,6 +10,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import Items, Literal, all_steps
 from runner.cases.operator_names import operators_of
 from runner.cases.serialize import case_text, resolve_axes
+from runner.diagnostics import InputError
 
 LISTS = """
     params: {shape: [[2, 3], [4], []], dims: [[0], [[0, 1], 2]]}
@@ -91,6 +92,12 @@ def test_values_are_a_list(files: Files) -> None:
         ("inputs: {x: {shape: [2], device: $n}}", "4:14: $n stands for a device, and its value 5 is not one, such as cpu or cuda:1"),
         ("inputs: {x: {shape: [2], requires_grad: $n}}", "4:14: $n stands for requires_grad, and its value 5 is not true, false or after_layout"),
         ("inputs: {x: {shape: [2], dtype: float33}}", "4:37: expected a dtype such as float32, bfloat16 or torch.int64, found the text 'float33' | did you mean 'float32'?"),
+        ("zip: {n: [1, 2], m: [3]}", "4:25: 'm' has 1 value, and 'n' has 2 | params that go together have as many values as each other"),
+        ("zip: {n: [1, 2], m: [3, 4]}", "4:11: there are two params 'n' | a param stands in params: or in zip:"),
+        ("zip: [{j: [1], m: [3]}, {j: [1], k: [3]}]", "4:30: there are two params 'j' | a param stands in params: or in zip:"),
+        ("zip: {j: [1, 2, 1], m: [[3], 4, [3]]}", "4:10: the combination {j: 1, m: [3]} stands here twice"),
+        ("zip: {j: [1]}", "4:10: expected at least 2 keys, found j | such as {n: [1, 2], m: [3, 4]}"),
+        ("zip: {j: [1], grad: [2]}", "4:19: 'grad' cannot name a param | grad: beside params: is an axis of its own"),
         ("params: {train: [[1]]}", "3:14: 'train' cannot name a param | train: beside params: is an axis of its own"),
         ("params: {k.B: [[1]]}", "3:20: 'k.B' is a constant of a kernel, which is no list"),
     ],
@@ -208,6 +215,47 @@ def test_what_operators_need_is_asked_of_each(files: Files) -> None:
     )
 
 
+ZIP = """
+    train: [true, false]
+    zip: {shape: [[2, 3], [2, 3], [4]], dims: [[0], [0, 1], [0]], one: [7, 7, 7]}
+    params: {k: [1, 2]}
+    exclude: [{k: 2, dims: [0, 1]}]
+    inputs: {x: $shape}
+    chain: [{torch.sum: [$_, $dims]}, {torch.mul: [$_, $k]}, {torch.add: [$_, $one]}]
+    known: [{params: {dims: [0]}, reason: none}]
+    """
+
+
+def test_params_that_go_together(files: Files) -> None:
+    rows = ("shape=[2,3],dims=[0]", "shape=[2,3],dims=[0,1]", "shape=[4],dims=[0]")
+    assert labels(files, ZIP) == [
+        f"train={train},{row},k={k}"
+        for train in ("true", "false") for row in rows for k in (1, 2) if (row, k) != (rows[1], 2)
+    ]  # fmt: skip
+    variants = files.variants(ZIP)
+    assert variants[0].case.params == {"k": (1, 2), "shape": ((2, 3), (4,)), "dims": ((0,), (0, 1)), "one": (7,)}
+    assert variants[-1].params == {"k": 2, "shape": (4,), "dims": (0,), "one": 7}
+    assert not resolve_axes(variants[0]).zip and not resolve_axes(variants[0]).params
+
+
+def test_several_groups_and_operators_in_them(files: Files) -> None:
+    keys = """
+        zip: [{f: [F.softmax, torch.sum, nn.PReLU], how: [{dim: 1}, 0, null]}, {a: [1, 2], b: [true, 1]}]
+        chain: [{$f: $how}, {torch.mul: [$_, $a]}, {torch.mul: [$_, $b]}]
+        """.replace("{dim: 1}", "1")
+    assert labels(files, keys) == [
+        f"f={f},how={how},{pair}" for f, how in (("F.softmax", "1"), ("torch.sum", "0"), ("nn.PReLU", "null")) for pair in ("a=1,b=true", "a=2,b=1")
+    ]  # fmt: skip
+
+
+def test_the_limit_counts_rows(files: Files) -> None:
+    values = [*range(40)]
+    case = files.case(f'zip: {{a: {values}, b: {values}, c: {values}}}\nchain: [{{torch.add: [$_, "${{a + b + c}}"]}}]')
+    assert len(expand(files.suites("a.spec.yaml"), limits=Limits(variants=40))) == 40 == len(case.params["a"])
+    with pytest.raises(InputError, match="multiply to 40 variants, more than 39"):
+        expand(files.suites("a.spec.yaml"), limits=Limits(variants=39))
+
+
 def test_what_is_chosen_leaves_no_param(files: Files) -> None:
     keys = 'params: {f: [F.softmax], n: [3], d: [float64]}\ninputs: {x: {shape: [2, "${n}"], dtype: $d}}\nchain: [{$f: {dim: 1}}]'
     (variant,) = files.variants(f"{keys}\ncalls: [{{params: {{d: float32, n: 4}}}}]")
@@ -223,6 +271,8 @@ def test_what_is_chosen_leaves_no_param(files: Files) -> None:
     [
         LISTS,
         OPERATORS,
+        ZIP,
+        "zip: [{a: [1, 2], b: [true, [1]]}, {c: [1], d: [1]}]\nparams: {e: [1]}\nchain: [{torch.add: [$_, '${a + c + d + e}']}, {builtin.print: $b}]",
         "params: {shape: [[2, 3]]}\nexclude: [{shape: [4]}]\ninputs: {x: {shape: $shape, init: ones}}\ncalls: [{params: {shape: [5, 3]}}]\nknown: [{params: {shape: [[a], 1]}, reason: none}]",
         "params: {v: [[1, 2]]}\ninputs: {x: {values: [$v, $v], dtype: float32}}",
     ],

@@ -293,7 +293,8 @@ def _about_value(rule: str, rule_value: Any, value: Any, schema: dict[str, Any])
             bound = "exactly" if exact else "at least" if rule == "minItems" else "at most"
             message = f"expected {bound} {count(rule_value, 'entry', 'entries')}, found {len(value) or 'none'}"
         case "minProperties":
-            message = "this mapping is empty"
+            keys = count(rule_value, "key", "keys")
+            message = f"expected at least {keys}, found {', '.join(value)}" if value else "this mapping is empty"
         case "minLength":
             message = "this text is empty"
         case _:

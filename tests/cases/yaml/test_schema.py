@@ -250,7 +250,8 @@ cases:
     doc: ""
     tags: [regression]
     links: ["https://example.org/1"]
-    params: {n: [1, true, a, null, 1.5]}
+    params: {n: [1, true, a, null, 1.5, [1, [b]]]}
+    zip: {k: [1, 1], l: [[2], 3]}
     exclude: [{n: 1}]
     inputs:
       a: ["${n}", 3]
