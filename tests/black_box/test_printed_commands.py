@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from . import driver
 from .driver import Result, run_in, spec, write
 
+pytestmark = pytest.mark.usefixtures("stand_in")
+
 BACKEND = """
-import torch
 from torch._dynamo import register_backend
 
 @register_backend
@@ -74,26 +77,50 @@ def typed(folder: Path, result: Result, name: str, env: dict[str, str]) -> Resul
 
 def numbers(result: Result) -> str:
     """What the seed decides."""
-    return next(line for line in result.out.splitlines() if line.startswith("value at output"))
+    return next(line for line in result.out.splitlines() if line.startswith("value at "))
+
+
+def show_again(folder: Path, way: str, below: str) -> Result:
+    """Run the case of a folder, and then the command that shows its failure again; the first of the two results."""
+    folder_of(folder, below)
+    env = {"PYTHONPATH": os.pathsep.join([str(folder / below), *driver.STAND_IN.values()])} if below else {}
+    if way in PROJECTS:
+        write(folder, {"runner.toml": PROJECTS[way]})
+    if way in ("project", "project of code"):
+        assert run_in(folder, "config", "--trust").code == 0
+    words = (*(from_above(WAYS[way]) if below else WAYS[way]), "--no-confirm", "--html", "pages")
+    result = run_in(folder, "run", *words, env=env)
+    assert result.code == 1 and "1 failed" in result.out, result.text
+    again = typed(folder, result, "run", env)
+    assert again.code == 1 and "1 failed" in again.out, again.text
+    assert numbers(again) == numbers(result)
+    return result
 
 
 @pytest.mark.parametrize("below", ["", "vendor"])
 @pytest.mark.parametrize("way", WAYS)
 def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> None:
-    folder = folder_of(tmp_path, below)
-    env = {"PYTHONPATH": str(folder / below)} if below else {}
-    if way in PROJECTS:
-        write(folder, {"runner.toml": PROJECTS[way]})
-    if way in ("project", "project of code"):
-        assert run_in(folder, "config", "--trust").code == 0
-    result = run_in(folder, "run", *(from_above(WAYS[way]) if below else WAYS[way]), "--no-confirm", env=env)
-    assert result.code == 1 and "1 failed" in result.out, result.text
-    again = typed(folder, result, "run", env)
-    assert again.code == 1 and "1 failed" in again.out, again.text
-    assert numbers(again) == numbers(result)
+    """Also by the button of a page, which copies the text of its block."""
+    result = show_again(tmp_path, way, below)
+    command = next(line.partition("reproduce: ")[2] for line in result.out.splitlines() if "reproduce: " in line)
+    (page,) = (tmp_path / "pages" / "failures").glob("*.html")
+    for text in ((tmp_path / "pages" / "index.html").read_text(), page.read_text()):
+        blocks = [unescape(block) for block in re.findall(r'<pre class="copy">(.*?)</pre>', text, re.DOTALL)]
+        assert blocks[0] == command
+    assert blocks[1] == command.replace("runner run", "runner why")
 
 
-@pytest.mark.parametrize("way", ["profile", "profile of code", "profile elsewhere", "project left out"])
+@pytest.mark.usefixtures("real_torch")
+@pytest.mark.parametrize(("way", "below"), [("project", ""), ("registered", "vendor")])
+def test_what_shows_a_failure_again_with_torch(tmp_path: Path, way: str, below: str) -> None:
+    show_again(tmp_path, way, below)
+
+
+LONG = [pytest.param(way, marks=pytest.mark.nightly) for way in ("profile", "profile of code")]
+
+
+@pytest.mark.usefixtures("real_torch")
+@pytest.mark.parametrize("way", ["profile elsewhere", "project left out", *LONG])
 def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     folder = folder_of(tmp_path, "")
     if way in PROJECTS:
@@ -108,6 +135,7 @@ def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     assert ended.returncode == 1 and "AssertionError" in ended.stderr, ended.stderr
 
 
+@pytest.mark.usefixtures("real_torch")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -128,31 +156,19 @@ def test_code_that_cannot_be_had_ends_the_run_before_its_first_case(
     assert "INVALID" not in result.text
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_pages_have_the_command_of_the_terminal(tmp_path: Path, way: str) -> None:
-    """The button of a page copies the text of its block."""
-    folder = folder_of(tmp_path, "")
-    if way in PROJECTS:
-        write(folder, {"runner.toml": PROJECTS[way]})
-    if way in ("project", "project of code"):
-        assert run_in(folder, "config", "--trust").code == 0
-    result = run_in(folder, "run", *WAYS[way], "--no-confirm", "--html", "pages")
-    command = next(line.partition("reproduce: ")[2] for line in result.out.splitlines() if "reproduce: " in line)
-    (page,) = (folder / "pages" / "failures").glob("*.html")
-    for text in ((folder / "pages" / "index.html").read_text(), page.read_text()):
-        blocks = [unescape(block) for block in re.findall(r'<pre class="copy">(.*?)</pre>', text, re.DOTALL)]
-        assert blocks[0] == command
-    assert blocks[1] == command.replace("runner run", "runner why")
+NO_FUNCTION = (("--backend", "vendor_code:nothing"), "--backend vendor_code:nothing: vendor_code has no nothing")
+NO_MODULE = (("--import", "broken"), "--import: importing broken raised ModuleNotFoundError: No module named 'x_'")
 
 
-@pytest.mark.parametrize("command", ["diagnose", "reduce", "issue", "bench", "hunt"])
+@pytest.mark.usefixtures("real_torch")
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("command", "words", "message"),
     [
-        (("--backend", "vendor_code:nothing"), "--backend vendor_code:nothing: vendor_code has no nothing"),
-        (("--import", "broken"), "--import: importing broken raised ModuleNotFoundError: No module named 'x_'"),
+        ("diagnose", *NO_FUNCTION), ("reduce", *NO_MODULE), ("issue", *NO_FUNCTION), ("bench", *NO_MODULE), ("hunt", *NO_FUNCTION),
+        *(pytest.param(command, *fault, marks=pytest.mark.nightly) for command, fault in
+          [("diagnose", NO_MODULE), ("reduce", NO_FUNCTION), ("issue", NO_MODULE), ("bench", NO_FUNCTION), ("hunt", NO_MODULE)]),
     ],
-)
+)  # fmt: skip
 def test_each_command_looks_for_its_code_first(
     tmp_path: Path, command: str, words: tuple[str, ...], message: str
 ) -> None:
