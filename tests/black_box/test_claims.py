@@ -78,43 +78,11 @@ def test_the_score_says_what_share_is_claimed(folder: Path, result: Result) -> N
     assert "operator nn.Conv1d" in score_result.out
 
 
-def test_a_profile_is_read_as_strictly_as_any_suite(folder: Path, tmp_path: Path) -> None:
+def test_a_profile_is_read_as_strictly_as_any_suite(stand_in_here: None, tmp_path: Path) -> None:
     write(tmp_path, {"bad.suite.yaml": PROFILE.replace("gradients: true", "gradient: true"), "a.spec.yaml": CASES})
     result = run_in(tmp_path, "run", "a.spec.yaml", "bad.suite.yaml", "--backend", "eager", "-k", "written", "-j", 1)
     assert result.code == 4
     assert "bad.suite.yaml:3:" in result.err and "did you mean 'gradients'?" in result.err and "^^^^^^^^" in result.err
-
-
-RANDOM = """\
-cases:
-  - name: dropped
-    inputs: {x: [50]}
-    train: true
-    chain: [{nn.Dropout: 0.5}]
-  - name: relu
-    inputs: {x: {shape: [3], requires_grad: true}}
-    chain: [F.relu]
-"""
-
-
-@pytest.mark.parametrize(
-    ("backend", "claim", "case", "reason"),
-    [
-        ("draws_twice", "random: true", "dropped", "odd claims no random numbers of eager"),
-        ("no_gradient", "gradients: true", "relu", None),
-    ],
-)
-def test_what_is_not_claimed_is_no_failure_and_without_the_claim_it_is(
-    tmp_path: Path, backend: str, claim: str, case: str, reason: str | None
-) -> None:
-    suite = "suite: s\nspecs: [a.spec.yaml]\nbackends:\n  - {name: odd, backend: 'runner.worker.planted:%s'%s}\n"
-    write(tmp_path, {"a.spec.yaml": RANDOM, "with.suite.yaml": suite % (backend, f", unclaimed: {{{claim}}}"), "without.suite.yaml": suite % (backend, "")})  # fmt: skip
-    claimed = run_in(tmp_path, "run", "with.suite.yaml", "-k", f"case:{case}", "-j", 1)
-    assert claimed.code == 0, claimed.text
-    [event] = claimed.finished.values()
-    assert (event["verdict"], event["reason"] or None) == (("SKIP", reason) if reason else ("PASS", None))
-    assert event["unclaimed"] == (reason or "").removeprefix("odd claims no ")
-    assert run_in(tmp_path, "run", "without.suite.yaml", "-k", f"case:{case}", "-j", 1).code == 1
 
 
 ROUNDING = """\
@@ -126,23 +94,53 @@ def compiler(graph, example_inputs):
         return tuple(out.bfloat16().float() * wrong for out in graph(*args))
     return call
 """
-PRECISE = """\
+LESS = """\
 cases:
+  - {name: dropped, inputs: {x: [50]}, train: true, chain: [{nn.Dropout: 0.5}]}
+  - {name: relu, inputs: {x: {shape: [3], requires_grad: true}}, chain: [F.relu]}
   - {name: rounded, inputs: {x: [50]}, chain: [torch.exp]}
   - {name: doubled, inputs: {x: [7]}, chain: [torch.exp]}
 """
+LESS_CLAIMED = {
+    "draws": ("runner.worker.planted:draws_twice", "random: true", "case:dropped"),
+    "no_gradient": ("runner.worker.planted:no_gradient", "gradients: true", "case:relu"),
+    "coarse": ("rounding:compiler", "precision: {float32: bfloat16}", "(case:rounded or case:doubled)"),
+}
+"""Backends that do less than eager: each with the claim that says so, and the cases that show it."""
 
 
-def test_values_of_less_precision_are_skipped_where_that_is_the_claim_and_wrong_ones_fail(tmp_path: Path) -> None:
-    path = {"PYTHONPATH": str(tmp_path)}
-    claim = ", unclaimed: {precision: {float32: bfloat16}}"
-    suite = "suite: s\nspecs: [a.spec.yaml]\nbackends:\n  - {name: coarse, backend: 'rounding:compiler'%s}\n"
-    write(tmp_path, {"rounding.py": ROUNDING, "a.spec.yaml": PRECISE, "with.suite.yaml": suite % claim, "without.suite.yaml": suite % ""})  # fmt: skip
-    claimed = run_in(tmp_path, "run", "with.suite.yaml", "--allow-python", "-j", 1, env=path)
-    verdicts = {name.partition("[")[0]: (e["verdict"], e["unclaimed"]) for name, e in claimed.finished.items()}
-    assert verdicts == {"rounded": ("SKIP", "precision of float32 beyond bfloat16"), "doubled": ("FAIL", "")}, (
-        claimed.text
-    )
-    assert "coarse claims no precision of float32 beyond bfloat16" in claimed.out
-    plain = run_in(tmp_path, "run", "without.suite.yaml", "--allow-python", "-j", 1, env=path)
-    assert {e["verdict"] for e in plain.finished.values()} == {"FAIL"}
+@pytest.fixture(scope="module")
+def less(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """A run of each of them with its claim, and without it under the name ``plain_...``."""
+    folder = tmp_path_factory.mktemp("less")
+    write(folder, {"rounding.py": ROUNDING, "b.spec.yaml": LESS})
+    suite = "suite: {0}\nspecs: [b.spec.yaml]\nbackends: [{{name: {0}, backend: '{1}'{2}}}]\n"
+    words = []
+    for name, (backend, claim, cases) in LESS_CLAIMED.items():
+        for each, unclaimed in ((name, f", unclaimed: {{{claim}}}"), (f"plain_{name}", "")):
+            write(folder, {f"{each}.suite.yaml": suite.format(each, backend, unclaimed)})
+            words.append(f"{cases} and backend:{each}")
+    return run_in(folder, "run", ".", "-k", " or ".join(words), "--allow-python", "--no-confirm", "-j", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "unclaimed"),
+    [
+        ("dropped@draws", "SKIP", "random numbers of eager"),
+        ("relu@no_gradient", "PASS", ""),
+        ("rounded@coarse", "SKIP", "precision of float32 beyond bfloat16"),
+        ("doubled@coarse", "FAIL", ""),
+    ],
+)
+def test_what_is_not_claimed_is_no_failure_and_a_wrong_value_is(
+    less: Result, name: str, verdict: str, unclaimed: str
+) -> None:
+    event, backend = less.of(name), name.partition("@")[2]
+    assert (event["verdict"], event["unclaimed"]) == (verdict, unclaimed), less.text
+    if unclaimed:
+        assert event["reason"] == f"{backend} claims no {unclaimed}" and event["reason"] in less.out
+
+
+def test_without_the_claim_it_is_a_failure(less: Result) -> None:
+    plain = {name: verdict for name, verdict in less.verdicts.items() if "@plain_" in name}
+    assert (len(less.verdicts), len(plain)) == (8, 4) and {*plain.values()} == {"FAIL"}, less.text

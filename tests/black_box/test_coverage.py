@@ -67,8 +67,10 @@ def test_what_a_run_reached_is_held_against_the_compiler_s_tables(folder: Path) 
     assert compiler["lowering"]["covered"] == [] and "aten.relu" in compiler["lowering"]["missing"]
     [row] = [line.split() for line in covered.out.split("\n") if line.startswith("lowerings")]
     assert row[1:] == ["0", str(len(compiler["lowering"]["missing"])), "0.0%"]
-    missing = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
-    assert "lowering aten.relu: not reached" in missing.out.split("\n")
+    assert "line" not in compiler, "--coverage counts no lines"
+
+
+def test_a_run_without_coverage_is_refused(stand_in_here: None, folder: Path) -> None:
     plain = run_in(folder, "run", "a.spec.yaml", "-k", "tag:other", "--backend", "eager")
     assert plain.code == 0, plain.text
     refused = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest")
@@ -92,16 +94,12 @@ def test_what_has_no_coverage_is_refused(folder: Path, words: tuple[str, ...], c
 
 
 def test_lines_of_the_compiler_are_counted_on_request(folder: Path) -> None:
-    words = ("-k", "tag:other", "--backend", "aot_eager")
-    run = run_in(folder, "run", "a.spec.yaml", *words, "--coverage-lines")
+    run = run_in(folder, "run", "a.spec.yaml", "-k", "tag:other", "--backend", "aot_eager", "--coverage-lines")
     assert run.code == 0, run.text
-    covered = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--json", "lines.json")
+    covered = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing", "--json", "lines.json")
     assert covered.code == 0, covered.text
     part = json.loads((folder / "lines.json").read_text())["compiler"]["line"]
     assert len([line for line in part["covered"] if line.startswith("_functorch/")]) > 500, "aot_eager runs AOTAutograd"
     assert len(part["missing"]) > 10 * len(part["covered"]), "and nothing of Inductor's lowerings"
-    missing = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
-    assert "\nline _inductor/scheduler.py:" in missing.out
-    run_in(folder, "run", "a.spec.yaml", *words, "--coverage")
-    without = run_in(folder, "coverage", "a.spec.yaml", "--run", "latest", "--missing")
-    assert without.code == 0 and "\nline " not in without.out
+    assert "\nline _inductor/scheduler.py:" in covered.out
+    assert "lowering aten.relu: not reached" in covered.out.split("\n")

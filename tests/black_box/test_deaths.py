@@ -173,7 +173,7 @@ def test_a_case_that_removes_the_temporary_folder_costs_itself(tmp_path: Path) -
     fine = [f"name: fine_{n}\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]
     cases = f"name: remover\n{model}Remover}}", fine[0], f"name: planted\n{model}Planted}}", fine[1]
     write(tmp_path, {"m.py": REMOVER, "a.spec.yaml": spec(*cases)})
-    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "-j", 2, "--allow-python")
+    result = run_in(tmp_path, "run", "a.spec.yaml", "--backend", "eager", "-j", 2, "--allow-python", "--no-confirm")
     verdicts = {"remover@eager": "ERROR", "fine_0@eager": "PASS", "planted@eager": "FAIL", "fine_1@eager": "PASS"}
     assert (result.code, result.verdicts) == (1, verdicts)
     event = result.of("remover@eager")

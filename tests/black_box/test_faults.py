@@ -182,7 +182,7 @@ def in_small_disk(
 def test_a_full_disk_under_the_kernels_is_no_compiler_bug(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(1)})
     disk = tmp_path / "disk"
-    process = in_small_disk(tmp_path, disk, "64k", "run", "a.spec.yaml", "--backend", "inductor", "--backend", "aot_eager",
+    process = in_small_disk(tmp_path, disk, "64k", "run", "a.spec.yaml", "--backend", "inductor", "--backend", "aot_eager", "--no-confirm",
                          TORCHINDUCTOR_CACHE_DIR=str(disk), **KNOWN_ISA)  # fmt: skip
     result = Result(process.returncode, process.stdout, process.stderr, tmp_path, latest(tmp_path))
     assert result.code == 1, result.text
@@ -280,7 +280,7 @@ def test_a_killed_server_is_replaced_and_nothing_is_lost(stand_in_here: None, tm
     assert log.read_text().count('"variant-finished"') == 12
 
 
-def test_two_runners_in_one_folder(tmp_path: Path) -> None:
+def test_two_runners_in_one_folder(stand_in_here: None, tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(4)})
     processes = [
         subprocess.Popen(command("run", "a.spec.yaml", "--backend", "eager", "-j", 1, "--cached"), cwd=tmp_path,
