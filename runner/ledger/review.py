@@ -28,7 +28,7 @@ from runner.record.events import (
     planned_of,
     variants_of,
 )
-from runner.verdict.policy import applying, effects, ranked, shows_sometimes, speaks_of
+from runner.verdict.policy import applying, effects, names_backend, ranked, shows_sometimes, speaks_of
 from runner.verdict.stages import contains
 
 STATES = ("changed", "fixed", "stale", "matched", "elsewhere", "not-run")
@@ -240,7 +240,7 @@ def _absent(known: Known, cases: Sequence[Case], here: Sequence[Variant], run: R
         return f"the run had torch {', '.join(run.torches)}"
     if known.platform and sys.platform not in known.platform:
         return f"the run was on {sys.platform}"
-    if known.backend and not set(known.backend) & run.backends:
+    if not any(names_backend(known, judged.variant.backend) for judged in run.judged):
         return f"the run had no backend {' or '.join(known.backend)}"
     if known.device and not set(known.device) & {
         d for device in run.devices for d in (device, device.partition(":")[0])

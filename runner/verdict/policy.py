@@ -175,9 +175,15 @@ def applies(entry: Known, variant: Variant, torch: str) -> bool:
 
 def concerns(entry: Known, backend: Backend) -> bool:
     """Whether an entry may speak of variants under a backend, by ``backend`` and ``stage``."""
-    return (not entry.backend or not {backend.name, backend.backend}.isdisjoint(entry.backend)) and (
-        entry.stage is None or contains(backend.backend, entry.stage)
-    )
+    return names_backend(entry, backend) and (entry.stage is None or contains(backend.backend, entry.stage))
+
+
+def names_backend(entry: Known, backend: Backend) -> bool:
+    """Whether ``backend`` of an entry means a backend, by the name in ids or torch's: ``!NAME`` is all but this one."""
+    names = {backend.name, backend.backend}
+    unwanted = {name[1:] for name in entry.backend if name.startswith("!")}
+    wanted = {name for name in entry.backend if not name.startswith("!")}
+    return not names & unwanted and (not wanted or bool(names & wanted))
 
 
 def speaks_of(entry: Known, variant: Variant) -> bool:

@@ -42,6 +42,9 @@ def with_ledger(folder: Path, *entries: str, keys: str = "") -> Variant:
         ({"backend": ("inductor",)}, True),
         ({"backend": ("aot_eager", "inductor")}, True),
         ({"backend": ("aot_eager",)}, False),
+        ({"backend": ("!aot_eager",)}, True),
+        ({"backend": ("!inductor", "!aot_eager")}, False),
+        ({"backend": ("!aot_eager", "eager")}, False),
         ({"device": ("cpu",)}, True),
         ({"device": ("cuda",)}, False),
         ({"dtype": ("float32", "float16")}, True),
@@ -134,6 +137,8 @@ def test_a_stage_implies_the_backends_that_contain_it(tmp_path: Path) -> None:
     }
     own = next(v for v in suite_variants if v.backend.name == "mine")
     assert applies(known(backend=("pkg:mine",)), own, "2.13.0") and applies(known(backend=("mine",)), own, "2.13.0")
+    assert not applies(known(backend=("!pkg:mine",)), own, "2.13.0")
+    assert not applies(known(backend=("!mine",)), own, "2.13.0")
 
 
 def test_a_device_means_each_of_its_kind(tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ def weigh_random(
 ) -> list[Finding]:  # fmt: skip
     """Return the findings; those that come of other random numbers alone have that severity, and a note says so.
 
-    Both sides must make as many draws of each size: two draws that were joined to one are a wrong result. A process
-    that dies meanwhile is asked again without, as in ``judge_defined``.
+    Both sides must make as many draws of each size: two draws that were joined to one are a wrong result. So are
+    gradients alone where outputs are made of draws: they belong to other numbers than the outputs, which agree. A
+    process that dies meanwhile is asked again without, as in ``judge_defined``.
 
     Raises:
         InvalidCase: the case cannot be loaded again.
@@ -46,9 +47,11 @@ def weigh_random(
     if not random or not is_drawn or not evidence.job.float64:
         return findings
     begin("float64")
+    oracles = [finding.oracle for finding in random]
     try:
         agree = any(
-            _agree(evidence, source, settings, compile_module, run, begin, counted) for counted in (True, False)
+            _agree(evidence, source, settings, compile_module, run, begin, counted, {*oracles} == {"grad"})
+            for counted in (True, False)
         )
     except ImportError:  # a torch whose kernels cannot be replaced
         agree = False
@@ -66,9 +69,12 @@ def _may_come_of_draws(finding: Finding) -> bool:
 
 def _agree(
     evidence: Evidence, source: Source, settings: Settings, compile_module: Compile, run: Run,
-    begin: Callable[[str], None], counted: bool,
+    begin: Callable[[str], None], counted: bool, gradients_alone: bool,
 ) -> bool:  # fmt: skip
-    """Return whether both sides make the same draws, and agree on all that random numbers may change."""
+    """Return whether both sides make the same draws, and agree on all that random numbers may change.
+
+    With ``gradients_alone`` the outputs, which agree, may not be made of draws.
+    """
     eagers, others = Draws(counted), Draws(counted)
 
     def pinned(target: Callable[..., Any], draws: Draws) -> Callable[..., Any]:
@@ -85,7 +91,10 @@ def _agree(
         return False
     reference = Reference(source, settings, eager, False, begin)
     again = judge(Evidence(evidence.job, eager, compiled, reference))
-    return not any(_may_come_of_draws(finding) for finding in again)
+    moved = judge(Evidence(evidence.job, evidence.eager, eager, reference)) if gradients_alone else ()
+    return not any(map(_may_come_of_draws, again)) and not any(
+        _may_come_of_draws(finding) and finding.oracle != "grad" for finding in moved
+    )
 
 
 # --- random numbers by their place ---

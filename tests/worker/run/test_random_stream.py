@@ -140,3 +140,26 @@ def test_a_decomposed_draw_is_the_draw() -> None:
             with pinned_numbers("cpu", Draws(counted=True)):
                 results.append(draw())
         assert torch.equal(*results)
+
+
+RECOMPUTED = (
+    "import torch.utils.checkpoint as c\n"
+    "block = lambda t: torch.nn.functional.dropout(t.sin(), 0.5, True).cos()\n"
+    "return c.checkpoint(block, x, use_reentrant=False)"
+)
+
+
+def test_gradients_of_another_mask_than_the_output_s_are_wrong() -> None:
+    record = run(
+        source(RECOMPUTED, inputs="torch.arange(40.0, requires_grad=True)"), "eager", grad={"mode": "backward"}
+    )
+    assert severities(record)["grad"] is None and NOTE not in record["notes"]
+
+
+def test_gradients_of_numbers_that_no_output_shows_are_another_stream() -> None:
+    hidden = "y = torch.rand_like(x)\nreturn x.detach() + (x * y - (x * y).detach())"
+    record = run(
+        source(hidden, inputs="torch.arange(40.0, requires_grad=True)"), "planted:other_stream",
+        grad={"mode": "backward"},
+    )  # fmt: skip
+    assert severities(record)["grad"] == "other-random-numbers" and NOTE in record["notes"]
