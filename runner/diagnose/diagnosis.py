@@ -39,7 +39,7 @@ from runner.record.signing import NoKey
 from runner.record.store import FOLDER
 from runner.session.plan import Planned, job, skip_reason
 from runner.session.shards import plan_hash
-from runner.text import of_several
+from runner.text import of_several, plural
 from runner.verdict import outcomes
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
 from runner.verdict.operators import DRAWING
@@ -72,6 +72,9 @@ class Culprit:
     ``operator`` is the operator of the graph's node where ``name`` names a node. Without a number ``name`` is a setting
     that helps. ``step`` is the chain's step that the application comes from, such as "relu, the second of two", and
     ``place`` its file and line.
+
+    Where the graphs of a foreign backend were cut, ``calls`` counts the calls in them, and ``number`` is the place of
+    the guilty one. ``beside`` are the operators without which it is right.
     """
 
     backend: str
@@ -81,6 +84,8 @@ class Culprit:
     operator: str | None = None
     step: str | None = None
     place: str | None = None
+    calls: int | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,8 @@ def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
         **{name: value for name, value in data.items() if name != "stage"},
         "signature": FailureSignature(**data["signature"]),
         "findings": tuple(Finding(**finding) for finding in data["findings"]),
-        "culprit": Culprit(**data["culprit"]) if data["culprit"] else None,
+        "culprit": Culprit(**{**data["culprit"], "beside": tuple(data["culprit"].get("beside", ()))})
+        if data["culprit"] else None,
         "ablations": tuple(Ablation(**ablation) for ablation in data["ablations"]),
         "labels": tuple(data["labels"]),
         "notes": tuple(data["notes"]),
@@ -343,10 +349,9 @@ class Bisected:
 
 def whole_stage(signature: FailureSignature) -> Bisected | None:
     """Return the answer for a stage in which there is nothing to bisect; None for the others."""
-    if signature.stage not in _BACKENDS:
-        return Bisected(note="torch's bisector knows torch's own backends alone")
-    if name := _WHOLE.get(signature.stage):
-        return Bisected(Culprit(_BACKENDS[signature.stage]), f"torch's bisector cannot switch off parts of {name}")
+    stage = str(signature.stage)
+    if name := _WHOLE.get(stage):
+        return Bisected(Culprit(_BACKENDS[stage]), f"torch's bisector cannot switch off parts of {name}")
     return None
 
 
@@ -358,6 +363,8 @@ def bisection_job(
 ) -> Job | Bisected:
     """Return the job that bisects a failure, or the reason why it cannot be bisected.
 
+    torch's bisector knows torch's own backends alone. For any other one the graphs are cut.
+
     Args:
         engine: of the failing variant.
         signature: of the failure, with its stage.
@@ -368,6 +375,10 @@ def bisection_job(
         return Bisected(note="a launch compiles nothing that could be bisected")
     if answer := whole_stage(signature):
         return answer
+    if signature.stage not in _BACKENDS:
+        seconds = min(budget / 2, HANG_SECONDS if signature.oracle == "timeout" else SECONDS)
+        arguments = {"wanted": [[*signature.kind]], "seconds": seconds, "budget": budget}
+        return engine.job("cut", arguments, timeout=budget + 2 * SECONDS)
     stage = str(signature.stage)
     backend, targets = _BACKENDS[stage], [signature]
     if backend != engine.variant.backend.backend:
@@ -386,12 +397,35 @@ def read_bisection(outcome: Outcome, case: Case, source: Source) -> Bisected:
     if outcome.ended != "result":
         return Bisected(note=f"bisecting failed: {outcomes.describe(outcome)}")
     note = str(outcome.result.get("note") or "")
+    if outcome.job.task == "cut":
+        return _read_cut(outcome, note, case, source)
     if not outcome.result.get("culprit"):
         return Bisected(note=note)
     fields = dict(outcome.result["culprit"])
     span = source.place(fields.pop("line", None))
     place = f"{shown_file(span.file)}:{span.line}" if span else None
     return Bisected(Culprit(**fields, step=step_at(case, span) if span else None, place=place), note)
+
+
+def _read_cut(outcome: Outcome, note: str, case: Case, source: Source) -> Bisected:
+    """Return what the cutting of graphs answered."""
+    result = outcome.result
+    backend, runs = str(outcome.job.backend["backend"]), plural(result["runs"], "run")
+    if not result["operators"]:
+        if within := result["within"]:
+            note += f"; the last call that it needs is one of {within[0] + 1} to {within[1]} of {result['calls']}"
+        return Bisected(note=note)
+    *others, last = result["operators"]
+    span = source.place(last["line"])
+    culprit = Culprit(
+        backend, "graph", last["number"], last["name"], last["target"],
+        step_at(case, span) if span else None, f"{shown_file(span.file)}:{span.line}" if span else None,
+        result["calls"], tuple(other["target"] for other in others),
+    )  # fmt: skip
+    facts = ["as a graph of its own too" if result["alone"] else "only in one graph with what is before it"]
+    if result["confirmed"] is not None:
+        facts.append(f"without it all others are {'right' if result['confirmed'] else 'still wrong'}")
+    return Bisected(culprit, "; ".join(filter(None, [", ".join(facts), runs, note])))
 
 
 def step_at(case: Case, span: Span) -> str | None:

@@ -212,6 +212,12 @@ def sentence(culprit: Culprit) -> str:
 
     The step of the chain follows, such as ``of the step relu, the second of two, net.spec.yaml:14``.
     """
+    if culprit.calls is not None and culprit.number is not None:
+        beside = f" together with {', '.join(map(one_line, culprit.beside))}" if culprit.beside else ""
+        step = f", the step {one_line(culprit.step)}" if culprit.step else ""
+        place = f", {culprit.place}" if culprit.place else ""
+        call = f"call {culprit.number + 1} of {culprit.calls}"
+        return f"{culprit.backend}: {call}, {one_line(str(culprit.operator))}{beside}{step}{place}"
     if culprit.subsystem is None:
         return f"backend {culprit.backend}"
     if culprit.number is None and culprit.name:

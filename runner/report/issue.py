@@ -123,7 +123,12 @@ def _blame(diagnosis: Diagnosis) -> str:
     if diagnosis.stage:
         parts.append(f"it first shows at the stage {markdown_code(diagnosis.stage)}")
     culprit = diagnosis.culprit
-    if culprit is not None:
+    if culprit is not None and culprit.calls is not None:
+        parts.append(
+            f"when the graph is cut, it needs {markdown_code(one_line(redact(str(culprit.operator)), 200))}, "
+            f"the {ordinal((culprit.number or 0) + 1)} of {culprit.calls} calls"
+        )
+    elif culprit is not None:
         part = "subsystem" if culprit.subsystem else "backend"
         blamed = [f"the {part} {markdown_code(culprit.subsystem or culprit.backend)}"]
         blamed += [f"the {ordinal(culprit.number + 1)} application"] if culprit.number is not None else []

@@ -183,9 +183,9 @@ def test_a_stage_without_parts_is_the_answer(stage: str, backend: str) -> None:
     assert result is not None and result.culprit == Culprit(backend) and "cannot switch off" in result.note
 
 
-def test_of_a_custom_backend_nothing_can_be_switched_off(bisected_engine: VariantEngine) -> None:
-    result = bisection_job(bisected_engine, FailureSignature("value", "backend"), {})
-    assert isinstance(result, Bisected) and result.culprit is None and "own backends alone" in result.note
+def test_the_graphs_of_a_custom_backend_are_cut(bisected_engine: VariantEngine) -> None:
+    job = asked(bisection_job(bisected_engine, FailureSignature("value", "backend"), {}))
+    assert job.task == "cut" and job.arguments["wanted"] == [["value", "", ""]]
 
 
 def test_inductor_is_bisected_for_the_failure_itself(bisected_engine: VariantEngine) -> None:

@@ -15,8 +15,9 @@ from unittest import mock
 import torch
 
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
+from runner.worker.program.cut import Cutter
 from runner.worker.program.errors import BackendNotFound, BrokenCompilerError, InvalidCase, package_of
-from runner.worker.torch_private.registry import backend_names, backend_of
+from runner.worker.torch_private.registry import backend_names, backend_of, inductor_of
 
 LAUNCH = "triton"
 """Not torch.compile's: the model as it is, its kernels launched plainly."""
@@ -31,9 +32,9 @@ def build(backend: Mapping[str, Any]) -> Compile:
 
     Args:
         backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
-            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. LAUNCH compiles nothing; what
-            it gives back has ``launches``. Under every other backend kernels are operators
-            (``torch.library.triton_op``).
+            ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. With ``compiled``, ranges of
+            the graphs' calls, the others run in eager (``Cutter``). LAUNCH compiles nothing; what it gives back has
+            ``launches``. Under every other backend kernels are operators (``torch.library.triton_op``).
 
     Raises:
         BackendNotFound: torch does not know the name, or the package has no such function.
@@ -48,6 +49,8 @@ def build(backend: Mapping[str, Any]) -> Compile:
         arguments["mode"] = backend["mode"]
     if backend.get("options"):
         arguments["options"] = dict(backend["options"])
+    if "compiled" in backend:
+        target = Cutter(_function_of(target, arguments), tuple(map(tuple, backend["compiled"])))
 
     def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
         make_operators(model)
@@ -63,6 +66,14 @@ def build(backend: Mapping[str, Any]) -> Compile:
             raise InvalidCase(f"torch.compile refuses {given}: {error}") from error
 
     return compile_module
+
+
+def _function_of(target: str | Callable[..., Any], arguments: dict[str, Any]) -> Callable[..., Any]:
+    """Return a backend as a function of graphs. Arguments that torch.compile reads for Inductor are taken out."""
+    function: Any = backend_of(target) if isinstance(target, str) else target
+    if target == "inductor":
+        function = inductor_of(arguments.pop("mode", None), arguments.pop("options", None), arguments["dynamic"])
+    return function  # type: ignore[no-any-return,unused-ignore]
 
 
 def _is_of_import(error: BaseException) -> bool:

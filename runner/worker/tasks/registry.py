@@ -18,6 +18,7 @@ TASKS = {
     "capture": "runner.worker.tasks.capture:run_capture",
     "code": "runner.worker.tasks.describe:run_code",
     "bisect": "runner.worker.tasks.bisect:run_bisect",
+    "cut": "runner.worker.tasks.cut:run_cut",
     "database": "runner.worker.tasks.describe:run_database",
     "debug": "runner.worker.tasks.debug:run_debug",
     "draw": "runner.worker.tasks.generate:run_draw",

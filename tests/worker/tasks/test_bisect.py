@@ -15,8 +15,9 @@ import worker_jobs
 from worker_jobs import HERE, run, source
 
 from runner.contract.job import Job
-from runner.worker.tasks import bisect
-from runner.worker.tasks.bisect import Answer, ask, run_bisect
+from runner.worker.tasks import copies
+from runner.worker.tasks.bisect import run_bisect
+from runner.worker.tasks.copies import Answer, ask
 
 DECOMPOSING = "aot_eager_decomp_partition"
 SILU = torch.ops.aten.silu.default
@@ -125,7 +126,7 @@ def test_a_copy_that_is_lost_is_made_again(plant: Plant, monkeypatch: pytest.Mon
         calls.append(1)
         return Answer(phase="backend") if len(calls) == lost else ask(judged, seconds)
 
-    monkeypatch.setattr(bisect, "ask", ask_and_lose)
+    monkeypatch.setattr(copies, "ask", ask_and_lose)
     record, _ = bisected(TRAINED, ("grad", "", ""), grad={"mode": "backward"})
     assert record["culprit"] is not None and record["culprit"]["name"] == str(SILU_BACKWARD), record
     assert len(calls) == record["runs"] + 1
@@ -162,7 +163,7 @@ def test_a_hang_is_an_answer(plant: Plant) -> None:
 def test_when_time_is_up_what_is_known_counts(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(SILU, wrong)
     texts: list[str] = []
-    real = bisect._Question._ask
+    real = copies.Question.is_right
 
     def ask_twice(self: Any, text: str) -> bool:
         texts.append(text)
@@ -170,7 +171,7 @@ def test_when_time_is_up_what_is_known_counts(plant: Plant, monkeypatch: pytest.
             self._end = 0
         return real(self, text)
 
-    monkeypatch.setattr(bisect._Question, "_ask", ask_twice)
+    monkeypatch.setattr(copies.Question, "is_right", ask_twice)
     record, _ = bisected(FORWARD, ("value", "", ""))
     assert record["culprit"]["subsystem"] == "decomposition" and record["culprit"]["number"] is None
     assert "the time for bisecting was up" in record["note"]

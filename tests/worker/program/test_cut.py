@@ -1,0 +1,96 @@
+"""Parts of a graph are compiled and the rest runs in eager: the result is eager's, whatever the part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from runner.worker.program.cut import Cutter
+from runner.worker.torch_private.registry import backend_of
+
+
+class Mixed(torch.nn.Module):
+    """Several results, sizes, a write, autocast and a region without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(self.linear(x))
+        first, second = y.chunk(2, -1)
+        z = torch.cat([second, first], -1).view(x.shape[0], -1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            z = self.linear(z)
+        z = z.float()
+        z.add_(1)
+        with torch.no_grad():
+            scale = y.sum()
+        best, place = torch.max(z * scale, 1)
+        return best, place, z.sin().sum()
+
+
+def outcome(model: torch.nn.Module, run: Callable[..., Any], x: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    results = run(x)
+    results[2].backward()
+    return [*results, *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.fixture(scope="module")
+def model() -> Mixed:
+    torch.manual_seed(0)
+    return Mixed()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("compiled", [[(0, 3)], [(2, 6)], [(1, 2), (7, 9)], [(5, 30)], [(0, 30)], []])
+def test_the_result_is_eagers_whatever_part_is_compiled(
+    model: Mixed, compiled: Sequence[tuple[int, int]], dynamic: bool | None
+) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(4, 8)
+    eager = outcome(model, model, x)
+    cutter = Cutter(backend_of("aot_eager"), compiled)
+    results = outcome(model, torch.compile(model, backend=cutter, dynamic=dynamic), x)
+    assert len(cutter.calls) >= 11
+    for expected, actual in zip(eager, results, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+def test_the_backend_gets_the_chosen_calls_alone() -> None:
+    torch._dynamo.reset()
+    handed: list[list[str]] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        handed.append([str(node.target.__name__) for node in graph.graph.nodes if node.op == "call_function"])
+        assert len(examples) == len([node for node in graph.graph.nodes if node.op == "placeholder"])
+        return graph.forward
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        return torch.sin(torch.cos(torch.exp(torch.relu(x))))
+
+    cutter = Cutter(backend, [(1, 3)])
+    torch.compile(chain, backend=cutter)(torch.ones(2))
+    assert handed == [["exp", "cos"]]
+    assert [call.target.rpartition(".")[2] for call in cutter.calls] == ["relu", "exp", "cos", "sin"]
+
+
+def test_calls_are_numbered_through_all_graphs() -> None:
+    torch._dynamo.reset()
+    handed: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        handed.append(len([node for node in graph.graph.nodes if node.op == "call_function"]))
+        return graph.forward
+
+    def two(x: torch.Tensor) -> torch.Tensor:
+        x = torch.sin(torch.cos(x))
+        torch._dynamo.graph_break()
+        return torch.exp(torch.relu(x))
+
+    torch.compile(two, backend=Cutter(backend, [(3, 4)]))(torch.ones(2))
+    assert handed == [1], "the last call of the second graph"

@@ -1,0 +1,128 @@
+"""The graphs of a backend with planted faults are cut: the guilty calls are named, whatever the kind of failure."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import worker_jobs
+from worker_jobs import run, source
+
+from runner.worker.tasks.cut import run_cut
+
+CHAIN = source(
+    "x = torch.sin(x)\nx = torch.relu(x)\nx = x.t()\nx = torch.exp(x)\nx = x * 2\nx = torch.tanh(x)\nx = x + 1\nreturn x"
+)
+
+
+def names(graph: torch.fx.GraphModule) -> list[str]:
+    return [getattr(node.target, "__name__", str(node.target)) for node in graph.graph.nodes]
+
+
+def wrong_tanh(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    for node in graph.graph.nodes:
+        node.target = torch.sigmoid if node.target is torch.tanh else node.target
+    graph.recompile()
+    return graph.forward
+
+
+def dense_transpose(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """What it gives is contiguous where a transpose was asked for."""
+    if "t" not in names(graph):
+        return graph.forward
+    return lambda *values: tuple(value.contiguous() for value in graph(*values))
+
+
+def no_exp(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    if "exp" in names(graph):
+        raise NotImplementedError("no exp")
+    return graph.forward
+
+
+def dead_by_exp(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    def forward(*values: Any) -> Any:
+        faulthandler.disable()
+        os.abort()
+
+    return forward if "exp" in names(graph) else graph.forward
+
+
+def stuck_in_relu(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    if "relu" in names(graph):
+        time.sleep(60)
+    return graph.forward
+
+
+def wrong_pair(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """As a fusion of exp with a product that goes wrong: neither is wrong alone."""
+    if {"exp", "mul"} <= {*names(graph)}:
+        return lambda *values: tuple(value + 1 for value in graph(*values))
+    return graph.forward
+
+
+PLANTED = (wrong_tanh, dense_transpose, no_exp, dead_by_exp, stuck_in_relu, wrong_pair)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    run(CHAIN, "eager", threads=1)
+
+
+def cut(backend: Callable[..., Any], mark: tuple[str, str, str], seconds: float = 60) -> dict[str, Any]:
+    record = run_cut(
+        worker_jobs.job(
+            name="case", source=CHAIN, backend={"backend": f"{__name__}:{backend.__name__}"}, threads=1, task="cut",
+            arguments={"wanted": [list(mark)], "seconds": seconds, "budget": 200}, paths=[str(Path(__file__).parent)],
+        ),
+        lambda message: None,
+    )  # fmt: skip
+    assert record["error"] is None
+    return record
+
+
+@pytest.mark.parametrize(
+    ("backend", "mark", "operator", "line"),
+    [
+        (wrong_tanh, ("value", "", ""), "tanh", 9),
+        (no_exp, ("compile-error", "BackendCompilerFailed", "NotImplementedError: no exp"), "exp", 7),
+        (dead_by_exp, ("signal", "SIGABRT", ""), "exp", 7),
+        (stuck_in_relu, ("timeout", "Timeout", ""), "relu", 5),
+    ],
+    ids=["value", "exception", "death", "hang"],
+)
+def test_the_guilty_call_is_found(
+    backend: Callable[..., Any], mark: tuple[str, str, str], operator: str, line: int
+) -> None:
+    record = cut(backend, mark, 4 if mark[0] == "timeout" else 60)
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == [operator]
+    assert record["operators"][0]["line"] == line
+    assert (record["alone"], record["confirmed"], record["calls"]) == (True, True, 7)
+    assert record["runs"] <= 8, "log2 of the calls, the two ends, the call alone and all others"
+
+
+def test_two_calls_that_are_wrong_together_alone_are_both_named() -> None:
+    record = cut(wrong_pair, ("value", "", ""))
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["exp", "mul"]
+    assert record["confirmed"]
+
+
+def test_a_failure_that_the_backend_does_not_cause_is_said() -> None:
+    record = cut(wrong_tanh, ("stride", "", ""))
+    assert record["operators"] == [] and record["note"] == "the failure did not show again"
+
+
+def test_what_is_known_stays_when_the_time_is_up() -> None:
+    record = run_cut(
+        worker_jobs.job(
+            name="case", source=CHAIN, backend={"backend": f"{__name__}:wrong_tanh"}, threads=1, task="cut",
+            arguments={"wanted": [["value", "", ""]], "seconds": 60, "budget": 1e-3}, paths=[str(Path(__file__).parent)],
+        ),
+        lambda message: None,
+    )  # fmt: skip
+    assert record["operators"] == [] and "the time for cutting was up" in record["note"]
