@@ -228,10 +228,10 @@ def _without_unread(calls: Sequence[Call], result: Sequence[Any]) -> list[Call]:
 def _shorten(case: dict[str, Any]) -> None:
     """Let a step read ``$_`` where it alone reads the value of the step before."""
     read = Counter(references([case["chain"], case["return"]]))
-    _shorten_chain(case["chain"], read)
     last = case["chain"][-1]
-    if isinstance(last, dict) and case["return"] == f"${last.get('out')}":
+    if case["return"] == f"${last.get('out')}" and read[last["out"]] == 1:
         del last["out"], case["return"]
+    _shorten_chain(case["chain"], read)
 
 
 def _shorten_chain(chain: list[Any], read: Counter[str]) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 _REFERENCE = re.compile(r"\$([A-Za-z_]\w*)(?=$|[.\[,:\]\s])", re.ASCII)
-_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()", re.ASCII)
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*\b(?!\s*\()", re.ASCII)
+_ARITHMETIC = re.compile(r"\$\{([^}]*)\}")
 _OWN = ("dtype", "device", "_")
 
 
@@ -55,20 +56,20 @@ def _changed(data: Any, change: Callable[[str], str]) -> Any:
 
 
 def _names_in(text: str) -> list[str]:
-    if "${" in text:
-        return [word for part in re.findall(r"\$\{([^}]*)\}", text) for word in _WORD.findall(part)]
+    """Return the names of a text in order: those of its arithmetic, and those after a dollar."""
     if not text.startswith(("$", "[")):
         return []
-    return [name for name in _REFERENCE.findall(text) if name not in _OWN]
+    names = [(match.start(), word) for match in _ARITHMETIC.finditer(text) for word in _WORD.findall(match[1])]
+    names += [(match.start(), match[1]) for match in _REFERENCE.finditer(text) if match[1] not in _OWN]
+    return [name for _, name in sorted(names, key=lambda pair: pair[0])]
 
 
 def _with_names(text: str, names: Mapping[str, str]) -> str:
-    def arithmetic(match: re.Match[str]) -> str:
-        inner = _WORD.sub(lambda word: names.get(word[0], word[0]), match[1])
-        return f"${{{inner}}}"
-
-    if "${" in text:
-        return re.sub(r"\$\{([^}]*)\}", arithmetic, text)
     if not text.startswith(("$", "[")):
         return text
+
+    def arithmetic(match: re.Match[str]) -> str:
+        return f"${{{_WORD.sub(lambda word: names.get(word[0], word[0]), match[1])}}}"
+
+    text = _ARITHMETIC.sub(arithmetic, text)
     return _REFERENCE.sub(lambda match: f"${names.get(match[1], match[1])}", text)
