@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from runner.builder.chain import ChainWriter, Line
-from runner.builder.names_and_values import Renderer, Scope
+from runner.builder.names_and_values import READ_TENSOR, Renderer, Scope
 from runner.cases.limits import Limits, show_size
 from runner.cases.model import FLOATING, Input, Items, Literal, PythonModule, Value
 from runner.cases.python_files import Signature, read_forward, read_function
+from runner.cases.tensor_files import StoredTensor, digest_of
 from runner.diagnostics import Span, nearest
 from runner.files import read_text
 from runner.quote import integer, literal, torch_name
@@ -88,7 +89,12 @@ class TensorWriter:
 
     def expression(self, item: Input) -> str:
         """Return the tensor before its layout, as one expression."""
-        text = self._values(item, item.dtype) if item.kind == "values" else self._filled(item, item.dtype or self.dtype)
+        if item.stored is not None:
+            text = self._read(item, item.stored)
+        elif item.kind == "values":
+            text = self._values(item, item.dtype)
+        else:
+            text = self._filled(item, item.dtype or self.dtype)
         device = item.device or self.device
         moved = text if device == "cpu" else f"{text}.to({literal(device)})"
         return moved + (".requires_grad_()" if item.requires_grad and not item.grad_after_layout else "")
@@ -106,8 +112,21 @@ class TensorWriter:
             sizes.append(int(text))
         return self._checked(item, sizes)
 
-    def _checked(self, item: Input, sizes: list[int]) -> list[int]:
-        needed, limit = math.prod(sizes) * BYTES.get(item.dtype or self.dtype, 4), self.limits.tensor_bytes
+    def _read(self, item: Input, stored: StoredTensor) -> str:
+        """Return the call that reads a tensor of a file. When the file changes, the digest makes it another text."""
+        self._checked(item, [*stored.shape], stored.dtype)
+        try:
+            digest = digest_of(stored)
+        except OSError as error:
+            return self.scope.problems.refuse(
+                "torch.empty(0)", item.span, f"the file of {item.name!r} cannot be read: {error.strerror}"
+            )
+        place = f"{literal(stored.file)}, {integer(stored.start)}, {integer(stored.size)}, {literal(digest)}"
+        return f"{READ_TENSOR}({place}, {torch_name(stored.dtype)}, {tuple(stored.shape)})"
+
+    def _checked(self, item: Input, sizes: list[int], dtype: str = "") -> list[int]:
+        needed = math.prod(sizes) * BYTES.get(dtype or item.dtype or self.dtype, 4)
+        limit = self.limits.tensor_bytes
         message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
         if needed <= limit:
             return sizes

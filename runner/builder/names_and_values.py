@@ -39,6 +39,9 @@ from runner.cases.yaml.values import scalars_of
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, integer, literal, torch_name
 
+READ_TENSOR = "read_tensor"
+"""The function of the source that reads a tensor of a file."""
+
 _TEMPORARIES = ("y", "h", "t", "v", "z", "r", "u", "w")
 
 
@@ -161,7 +164,8 @@ def python_name(name: str) -> str:
     Raises QuoteError for another text.
     """
     bare = name.rstrip("_")  # print_ becomes print__, so that it is not what print becomes
-    return dotted_name(name + "_" if bare in BUILTINS or (bare and keyword.issoftkeyword(bare)) else name)
+    is_taken = bare in BUILTINS or bare == READ_TENSOR or (bare and keyword.issoftkeyword(bare))
+    return dotted_name(name + "_" if is_taken else name)
 
 
 def temporary(names: set[str]) -> str:

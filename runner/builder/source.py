@@ -21,7 +21,7 @@ from runner.builder.arguments import places_of_texts
 from runner.builder.callers import CallerWriter
 from runner.builder.chain import REORDER, ChainWriter, Line, Modules, functions_of, launcher, names_made, reference
 from runner.builder.inputs import Arrangement, TensorWriter, arrange, called_function
-from runner.builder.names_and_values import Scope, call, python_name, temporary
+from runner.builder.names_and_values import READ_TENSOR, Scope, call, python_name, temporary
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
@@ -126,6 +126,8 @@ class _Builder:
             modules = ("contextlib", *(f"torch.{module}" for module in _MODULES))
             model += [Line(f"import {module}") for module in modules if f"{module}." in text]
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions, *more, *callers.lines]
+        if any(f"{READ_TENSOR}(" in line.text for line in body):
+            body += map(Line, _READER.split("\n"))
         lists = {
             "CALLS": calls if len(calls) > 1 else [],
             "COTANGENTS": cotangents,
@@ -531,6 +533,20 @@ def launch(kernel, grid, arguments, new):
     """Launch a kernel; ``new`` are the arguments that hold nothing yet."""
     kernel[grid](**arguments)
 '''
+
+
+_READER = f"""
+
+def {READ_TENSOR}(path, start, size, digest, dtype, shape):
+    import hashlib
+
+    with open(path, "rb") as file:
+        file.seek(start)
+        data = bytearray(file.read(size))
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ValueError(f"{{path}} has changed since this was written")
+    return torch.frombuffer(data, dtype=dtype).reshape(shape).clone() if size else torch.empty(shape, dtype=dtype)"""
+"""The function that reads a tensor of a safetensors file. Control has read its header."""
 
 
 def _kernel_files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:

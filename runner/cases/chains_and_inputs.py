@@ -34,7 +34,8 @@ from runner.cases.model import (
 )
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
-from runner.cases.python_files import NAME_HINT, OF_MODULES, RESERVED, is_name
+from runner.cases.python_files import NAME_HINT, OF_MODULES, RESERVED, is_name, resolve_file
+from runner.cases.tensor_files import StoredTensor, find_tensor
 from runner.cases.texts import (
     has_keyword,
     is_complex,
@@ -550,7 +551,9 @@ MEMORY_FORMATS = ("channels_last", "channels_last_3d")
 """Names that stand for a whole layout."""
 AFTER_LAYOUT = "after_layout"
 """The value of ``requires_grad:`` that makes a leaf of what the layout gives."""
-_SOURCES = ("shape", "values", "view_of", "list", "dict", "python")
+_SOURCES = ("shape", "values", "view_of", "list", "dict", "python", "file")
+_OF_FILES = ("shape", "dtype", "init", "values", "tile")
+"""What a file says itself."""
 
 
 def parse_inputs(node: YamlNode | None, problems: Problems, role: str = "an input") -> tuple[Input, ...]:
@@ -582,6 +585,8 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
     keys = fields(node)
     sources = [source for source in _SOURCES if source in keys]
     kinds = [source for source in sources if not (source == "shape" and "values" in sources)]
+    if "file" in kinds and (own := [word for word in _OF_FILES if word in keys]):
+        return problems.refuse([], keys[own[0]].span, f"a tensor of a file has its own {own[0]}", "leave it out")
     if len(kinds) != 1:
         return problems.refuse(
             [],
@@ -615,8 +620,23 @@ def _input(name: str, key: YamlScalar, node: YamlNode, problems: Problems) -> li
         hidden=scalar(keys.get("hidden"), bool, default=False),
         device=scalar(keys.get("device"), str),
         keys=tuple(plain_text(str(entry.value), entry.span, problems) for entry, _ in table),
+        stored=_stored(keys["file"], problems) if "file" in keys else None,
     )
-    return [one]
+    return [one] if one.stored is not None or one.kind != "file" else []
+
+
+def _stored(node: YamlNode, problems: Problems) -> StoredTensor | None:
+    """The tensor of a file that a mapping names; None for one that is reported."""
+    keys = fields(node)
+    errors = problems.errors
+    full = resolve_file(keys["path"], node.span.file, problems)
+    path, name = scalar(keys["path"], str), scalar(keys["tensor"], str)
+    if full is None or problems.errors > errors:
+        return None
+    try:
+        return find_tensor(str(full), name)
+    except (OSError, ValueError) as error:
+        return problems.refuse(None, node.span, f"{path!r} gives no tensor: {error}")
 
 
 def _layout(node: YamlNode | None, problems: Problems) -> tuple[Node, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from runner.cases import expressions
+from runner.cases.tensor_files import StoredTensor
 from runner.diagnostics import Span
 from runner.quote import literal
 
@@ -197,7 +198,7 @@ class Input:
     """One input or one piece of state. ``kind`` says which of the fields counts.
 
     ``tensor`` (shape, init), ``values`` (values, tile), ``view`` (view_of), ``list`` (items), ``dict`` (keys, items),
-    ``python`` (python).
+    ``python`` (python), ``file`` (stored).
     """
 
     name: str
@@ -219,6 +220,7 @@ class Input:
     device: str | None = None  # or $name of a param
     keys: tuple[str, ...] = ()
     grad_param: str | None = None  # that says whether a gradient is asked for
+    stored: StoredTensor | None = None  # of the file that holds its values, with its shape and its dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,30 @@ def resolve_python_file(node: YamlNode, file: str, problems: Problems) -> Path |
 
     Anything else is reported. Returns None where the file cannot even be read. Raises Mistyped for no text.
     """
+    errors = problems.errors
+    full = resolve_file(node, file, problems)
+    if full is None or problems.errors > errors:
+        return full
+    path = str(node.plain())
+    try:
+        if full.stat().st_size > problems.limits.file_bytes:
+            return problems.refuse(
+                None,
+                node.span,
+                f"{path!r} is larger than {show_size(problems.limits.file_bytes)}",
+                problems.limits.hint("file_bytes"),
+            )
+        read_text(full)
+    except (OSError, ValueError) as error:  # no UTF-8
+        return problems.refuse(None, node.span, f"{path!r} cannot be read: {error}")
+    return full
+
+
+def resolve_file(node: YamlNode, file: str, problems: Problems) -> Path | None:
+    """Return the path of the file that ``node`` names, in the folder of the spec file ``file`` or below.
+
+    Anything else is reported. Returns None where its place cannot be told. Raises Mistyped for no text.
+    """
     path: str = scalar(node, str)
     try:
         named = Path(file).parent / path
@@ -42,16 +66,7 @@ def resolve_python_file(node: YamlNode, file: str, problems: Problems) -> Path |
         elif Path(file).resolve().parent not in full.parents:
             hint = "a spec file reaches its own folder and those below: one further up reaches both"
             problems.error(node.span, f"{path!r} lies outside this file's folder", hint)
-        elif full.stat().st_size > problems.limits.file_bytes:
-            return problems.refuse(
-                None,
-                node.span,
-                f"{path!r} is larger than {show_size(problems.limits.file_bytes)}",
-                problems.limits.hint("file_bytes"),
-            )
-        else:
-            read_text(full)
-    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, no UTF-8 in the file, a circle of links
+    except (OSError, ValueError, RuntimeError) as error:  # a NUL in the name, a circle of links
         return problems.refuse(None, node.span, f"{path!r} cannot be read: {error}")
     return full
 

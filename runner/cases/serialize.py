@@ -99,8 +99,8 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         **_axes(case),
         **_non_empty(
             exclude=[_param_table(combination) for combination in case.exclude],
-            inputs=_inputs(case.inputs),
-            state=_inputs(case.state),
+            inputs=_inputs(case.inputs, where),
+            state=_inputs(case.state, where),
             dtypes=list(case.dtypes) if case.dtypes != ("float32",) else None,
             param_dtype=case.param_dtype,
             seed=case.seed,
@@ -108,7 +108,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
         **({"module": _module(case.module, where)} if case.module else {"chain": chain_of(case.chain)}),
         **({} if case.result is None else {"return": value_of(case.result)}),
         **_non_empty(
-            calls=[_call_of(call) for call in case.calls],
+            calls=[_call_of(call, where) for call in case.calls],
             requires=_non_empty(torch=requires.torch, device=list(requires.device), package=list(requires.package)),
             compile=_non_empty(
                 fullgraph=compiling.fullgraph,
@@ -130,10 +130,10 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     }
 
 
-def _call_of(call: Call) -> dict[str, Any]:
+def _call_of(call: Call, where: Path) -> dict[str, Any]:
     """A further call as plain data."""
     return {
-        **_non_empty(params=_param_table(call.params), inputs=_inputs(call.inputs)),
+        **_non_empty(params=_param_table(call.params), inputs=_inputs(call.inputs, where)),
         **({} if call.step is None else {"step": {call.step.operator: _arguments(call.step.arguments) or {}}}),
         **_non_empty(load=call.load),
         **_non_empty(set={change.target: value_of(change.value) for change in call.changes}),
@@ -249,12 +249,13 @@ def value_of(value: Value, text_index: bool = False) -> Any:
 # --- inputs ---------------------------------------------------------------------------------
 
 
-def _inputs(inputs: Iterable[Input]) -> dict[str, Any]:
-    return {item.name: _input(item) for item in inputs}
+def _inputs(inputs: Iterable[Input], where: Path) -> dict[str, Any]:
+    return {item.name: _input(item, where) for item in inputs}
 
 
-def _input(item: Input) -> Any:
-    items = [_input(part) for part in item.items]
+def _input(item: Input, where: Path) -> Any:
+    items = [_input(part, where) for part in item.items]
+    stored = item.stored
     data = {
         **_non_null(
             values=None if item.values is None else value_of(item.values),
@@ -262,6 +263,7 @@ def _input(item: Input) -> Any:
             list=items if item.kind == "list" else None,
             dict=dict(zip(item.keys, items, strict=True)) if item.kind == "dict" else None,
         ),
+        **({} if stored is None else {"file": {"path": _from(where, stored.file), "tensor": stored.name}}),
         **({"python": None if item.python is None else value_of(item.python)} if item.kind == "python" else {}),
         **_non_null(shape=None if item.shape is None else _shape(item.shape)),
         **_non_empty(

@@ -16,11 +16,14 @@ from runner.diagnostics import shown_path
 from runner.engine import scratch
 from runner.engine.interpreters import WORKER, find_python
 from runner.exit_codes import UsageError
-from runner.graphs.folder import open_folder
+from runner.graphs.folder import Folder, open_folder
 from runner.graphs.grains import GRAINS
 from runner.quote import shell_words
 from runner.session.plan import find_environments
 from runner.text import plural
+
+DRAWN, KEPT = "draw", "keep"
+WEIGHTS = ("parameter", "buffer", "constant")
 
 _EPILOG = """\
   runner capture train.py -- --epochs 1
@@ -44,6 +47,10 @@ exit codes: 0 cases were written, 1 your code raised or compiled nothing, 2 inte
              help="where the files go: new, empty, or a folder of captured cases, which grows (default: captured)"),
     argument("--by", choices=GRAINS, default="graph",
              help="one case for each graph, or for each kind of module or of operator call (default: graph)"),
+    argument("--weights", choices=(DRAWN, KEPT), default=DRAWN,
+             help="keep the model's own parameters and buffers, in a safetensors file beside the cases (default: drawn "
+             "with their statistics)"),
+    argument("--values", choices=(DRAWN, KEPT), default=DRAWN, help="the same of its inputs (default: drawn)"),
     argument("--python", metavar="PYTHON", default=None, help="the Python that has your model (default: this one)"),
     epilog=_EPILOG,
 )  # fmt: skip
@@ -58,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     kind = "module" if arguments.is_module else "make" if _is_function(arguments.target) else "script"
     if kind == "script" and not os.path.isfile(arguments.target):
         raise UsageError(f"{arguments.target}: no such script; package.module:function names a function")
-    answer = _record(environment.python, kind, arguments)
+    answer = _record(environment.python, kind, arguments, folder)
     captures = [Capture.from_json(item) for item in answer["captures"]]
     for capture in captures:
         entry = folder.add(capture, arguments.by)
@@ -79,14 +86,19 @@ def _is_function(target: str) -> bool:
     return ":" in target and not os.path.exists(target)
 
 
-def _record(python: str, kind: str, arguments: argparse.Namespace) -> dict[str, Any]:
+def _record(python: str, kind: str, arguments: argparse.Namespace, output: Folder) -> dict[str, Any]:
     """Run the code, and return what the worker says of it."""
     path = find_python(python)
     if path is None:
         raise UsageError(f"--python {python}: no such Python")
     with scratch.folder() as folder:
         answer = folder / "answer.json"
-        command = [path, str(WORKER), "--capture", str(answer), kind, arguments.target, "--", *arguments.more]
+        kept = [*(WEIGHTS if arguments.weights == KEPT else ()), *(["input"] if arguments.values == KEPT else [])]
+        keeping = [f"--keep-in={output.free('values', '.safetensors')}", *(f"--keep={role}" for role in kept)]
+        command = [
+            path, str(WORKER), "--capture", *(keeping if kept else ()), str(answer), kind, arguments.target, "--",
+            *arguments.more,
+        ]  # fmt: skip
         code = subprocess.run(command, check=False).returncode
         if not answer.is_file():
             raise UsageError(f"the process of {arguments.target} ended with exit status {code}, and left no answer")

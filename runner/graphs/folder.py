@@ -6,7 +6,9 @@ A folder may be written into again: a case that it already has is counted, and w
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from typing import Any
 
 from runner.cases.serialize import emit
 from runner.cases.suites import SPEC, SUITE
+from runner.cases.tensor_files import ENDING
 from runner.contract.graphs import Capture, Graph
 from runner.engine import scratch
 from runner.exit_codes import UsageError
@@ -124,7 +127,7 @@ class Folder:
             name = names.free(stem if by == "graph" else slug(part.name))
             written[digest] = _Written(name, write_graph(part, name, _doc(part, capture, kind), (kind,)))
         graphs = {digest: each.graph for digest, each in written.items() if each.graph.case is not None}
-        for digest, problem in problems_of(graphs).items():
+        for digest, problem in problems_of(graphs, self.path).items():
             written[digest].problem = problem
         for digest, graph in graphs.items():
             if not written[digest].problem:
@@ -145,7 +148,7 @@ class Folder:
         paths = []
         for stem, graphs in self.added.items():
             for start in range(0, len(graphs), PER_FILE):
-                paths.append(self._free(stem))
+                paths.append(self.free(stem))
                 replace_text(paths[-1], text_of(graphs[start : start + PER_FILE]))
         self.added.clear()
         name = slug(self.path.name)
@@ -156,8 +159,9 @@ class Folder:
         replace_text(page, page_of(self.models, self.cases))
         return [*paths, suite, inventory, page]
 
-    def _free(self, stem: str) -> Path:
-        names = (f"{stem}{f'_{n}' if n else ''}{SPEC}" for n in range(1_000_000))
+    def free(self, stem: str, ending: str = SPEC) -> Path:
+        """Return the path of a file that is not there yet, and whose name begins so."""
+        names = (f"{stem}{f'_{n}' if n else ''}{ending}" for n in range(1_000_000))
         return next(path for name in names if not (path := self.path / name).exists())
 
 
@@ -183,16 +187,20 @@ def open_folder(path: Path) -> Folder:
     return Folder(path.resolve())
 
 
-def problems_of(graphs: Mapping[str, WrittenGraph]) -> dict[str, str]:
+def problems_of(graphs: Mapping[str, WrittenGraph], folder: Path | None = None) -> dict[str, str]:
     """Return why the format refuses the cases of graphs, each in one line, by their keys.
+
+    ``folder`` has the files that they name.
 
     A file of them is read; one that has errors is halved, since most files have none.
     """
     problems: dict[str, str] = {}
     keys = list(graphs)
     waiting = [keys[start : start + PER_FILE] for start in range(0, len(keys), PER_FILE)]
-    with scratch.folder() as folder:
-        path = folder / f"cases{SPEC}"
+    with scratch.folder() as own:
+        path = own / f"cases{SPEC}"
+        for file in folder.glob(f"*{ENDING}") if folder is not None else ():
+            _put(file, own / file.name)
         while waiting:
             some = waiting.pop()
             problem = _problem(path, [graphs[key] for key in some])
@@ -201,6 +209,14 @@ def problems_of(graphs: Mapping[str, WrittenGraph]) -> dict[str, str]:
             elif problem:
                 waiting += [some[: len(some) // 2], some[len(some) // 2 :]]
     return problems
+
+
+def _put(file: Path, place: Path) -> None:
+    """Let a file be at another place, too: a spec file follows no link out of its folder."""
+    try:
+        os.link(file, place)
+    except OSError:  # another file system
+        shutil.copyfile(file, place)
 
 
 def _problem(path: Path, graphs: Sequence[WrittenGraph]) -> str:

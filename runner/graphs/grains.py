@@ -31,7 +31,7 @@ def digest_of(graph: Graph) -> str:
     names = {item.name: f"x{place}" for place, item in enumerate(inputs)}
     names |= {call.name: f"y{place}" for place, call in enumerate(graph.calls)}
     data = [
-        [[asdict(i.tensor) if i.tensor else i.python, i.role, i.values, i.file] for i in inputs],
+        [[asdict(i.tensor) if i.tensor else i.python, i.role, i.values, bool(i.file)] for i in inputs],
         [[c.operator, *renamed([list(c.positional), dict(c.keywords), list(c.contexts)], names)] for c in graph.calls],
         renamed(graph.result, names),
         [graph.grad, graph.autocast, graph.dynamic],

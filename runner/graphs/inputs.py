@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from runner.contract.graphs import GraphInput, Statistics, Tensor
@@ -25,15 +26,16 @@ def plain_input(item: GraphInput, dtype: str) -> Any:
     tensor = item.tensor
     if tensor is None:
         return {"python": item.python}
-    shape, layout = made_as(tensor)
+    is_given = bool(item.file) or (item.values is not None and not _is_filled(item.statistics))
+    shape, layout = _given_as(tensor) if is_given else made_as(tensor)
     data: dict[str, Any] = {}
     if item.file:
         data["file"] = {"path": item.file, "tensor": item.key}
-    elif item.values is not None and not _is_filled(item.statistics):
-        data["values"] = item.values
-    init = None if "values" in data or item.file else init_of(tensor, item.statistics)
+    elif is_given:
+        data["values"] = _permuted(item.values, _order(tensor)) if layout else item.values
+    init = None if is_given else init_of(tensor, item.statistics)
     if not item.file:
-        if "values" not in data or layout or not math.prod(tensor.shape):
+        if not is_given or not math.prod(tensor.shape):
             data["shape"] = shape
         if tensor.dtype != dtype:
             data["dtype"] = tensor.dtype
@@ -52,7 +54,7 @@ def made_as(tensor: Tensor) -> tuple[list[int], list[Any]]:
     if (stride is None or _is_contiguous(shape, stride)) and not offset:
         return shape, []
     stride = stride or _contiguous(shape)
-    order = sorted(range(len(shape)), key=lambda place: -stride[place])
+    order = _order(replace(tensor, stride=stride))
     permuted = [shape[place] for place in order]
     if not offset and _contiguous(permuted) == tuple(stride[place] for place in order):
         if order == [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]:
@@ -60,6 +62,37 @@ def made_as(tensor: Tensor) -> tuple[list[int], list[Any]]:
         return permuted, [{"Tensor.permute": ["$_", [order.index(place) for place in range(len(shape))]]}]
     size = offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True)) if math.prod(shape) else 0
     return [size], [{"Tensor.as_strided": ["$_", shape, list(stride), offset]}]
+
+
+def _given_as(tensor: Tensor) -> tuple[list[int], list[Any]]:
+    """Return the same for a tensor whose elements are given: those that share memory are given apart."""
+    shape, layout = made_as(replace(tensor, offset=0))
+    is_apart = bool(layout) and "Tensor.as_strided" in layout[0]
+    return (list(tensor.shape), []) if is_apart else (shape, layout)
+
+
+def _order(tensor: Tensor) -> list[int]:
+    """Return the dimensions in the order in which they lie in memory, the outermost first."""
+    stride = tensor.stride or _contiguous(tensor.shape)
+    return sorted(range(len(stride)), key=lambda place: -stride[place])
+
+
+def _permuted(values: Any, order: Sequence[int]) -> Any:
+    """Return nested lists with their dimensions in another order."""
+
+    def build(indices: tuple[int, ...], level: int) -> Any:
+        if level == len(order):
+            item = values
+            for index in (indices[order.index(place)] for place in range(len(order))):
+                item = item[index]
+            return item
+        return [build((*indices, n), level + 1) for n in range(sizes[order[level]])]
+
+    sizes, part = [], values
+    while isinstance(part, list):
+        sizes.append(len(part))
+        part = part[0] if part else None
+    return build((), 0)
 
 
 def init_of(tensor: Tensor, statistics: Statistics | None) -> Any:

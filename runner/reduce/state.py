@@ -32,6 +32,9 @@ SIMPLE_INITS = (
 )
 """Ways of making values, the one that says most at a glance first."""
 
+MANY = 1_000
+"""How many literal values a tensor of a file is worth."""
+
 Path = tuple[str | int, ...]
 """The keys and places that lead to a value of a case in plain data."""
 
@@ -190,6 +193,8 @@ def _nested(values: Any) -> list[int]:
 
 def value_rank(tensor: Any) -> int:
     """Return how hard the values of an input are to read: the place of its ``init`` in ``SIMPLE_INITS``, or more."""
+    if isinstance(tensor, dict) and "file" in tensor:
+        return len(SIMPLE_INITS) + MANY
     if isinstance(tensor, dict) and "values" in tensor:
         return len(SIMPLE_INITS) + _leaves(tensor["values"])
     return SIMPLE_INITS.index(init_name(tensor.get("init", "normal") if isinstance(tensor, dict) else "normal"))

@@ -138,6 +138,19 @@ def test_parts_and_a_model_that_a_function_makes(folder: Path) -> None:
     assert run_in(folder, "validate", "operator", "module", "--build").code == 0
 
 
+@pytest.mark.slow
+def test_weights_and_values_are_kept_in_a_file(folder: Path) -> None:
+    result = run_in(folder, "capture", "models:make", "--weights", "keep", "--values", "keep", "-o", "kept")
+    assert result.code == 0, result.out + result.err
+    case = yaml.safe_load((folder / "kept" / "perceptron.spec.yaml").read_text(encoding="utf-8"))["cases"][0]
+    assert case["inputs"] == {"x": {"file": {"path": "values.safetensors", "tensor": "x"}}}
+    assert case["state"]["norm_bias"] == {
+        "file": {"path": "values.safetensors", "tensor": "norm_bias"}, "requires_grad": True,
+    }  # fmt: skip
+    judged = run_in(folder, "run", "kept", "--backend", "aot_eager", "--no-confirm", limit=600)
+    assert judged.code == 0 and "1 passed" in judged.out, judged.out
+
+
 def test_code_that_raises_and_a_missing_script_are_said(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise ValueError('of the user')\n", encoding="utf-8")
     result = run_in(tmp_path, "capture", "broken.py")

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from runner.worker.capture.session import Session
+from runner.worker.capture.stored import TensorFile
 
 FAILED = 1
 """Exit code where the user's code raised. What was recorded until then is still written."""
@@ -25,12 +26,15 @@ FAILED = 1
 def main(words: Sequence[str]) -> int:
     """Run the user's code, write the captures to the file that the first word names, and return an exit code."""
     parser = argparse.ArgumentParser(prog="runner capture")
+    parser.add_argument("--keep", action="append", default=[])
+    parser.add_argument("--keep-in", default="")
     parser.add_argument("answer")
     parser.add_argument("kind", choices=("script", "module", "make"))
     parser.add_argument("target")
     parser.add_argument("more", nargs=argparse.REMAINDER)
     arguments = parser.parse_args(words)
-    session = Session()
+    stored = TensorFile(arguments.keep_in, arguments.keep)
+    session = Session(stored)
     start = time.perf_counter()
     sys.argv[:] = [arguments.target, *(arguments.more[1:] if arguments.more[:1] == ["--"] else arguments.more)]
     code, error = 0, ""
@@ -42,6 +46,7 @@ def main(words: Sequence[str]) -> int:
     except BaseException as raised:  # noqa: BLE001  (what was recorded until then is wanted)
         code, error = FAILED, _lines_of(raised)
         sys.stderr.write(f"your code raised:\n{error}")
+    stored.write()
     answer = {
         "captures": [capture.to_json() for capture in session.captures()],
         "error": error,

@@ -65,8 +65,10 @@ def operator_of(node: Node) -> str:
     if target in _BUILTINS:
         return f"builtin.{word}"
     name = overload_name(target)
+    if name and name.split(".")[0] not in ("aten", "prims"):
+        raise UnsayableError("it is an operator of a package, which no case has without --import")
     if name:
-        return name if name.split(".")[0] in ("aten", "prims") else f"custom.{name}"
+        return name
     name = _public().get(id(target)) or _compiled(target)
     if name:
         return name
