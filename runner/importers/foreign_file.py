@@ -11,19 +11,20 @@ from runner.files import open_regular
 from runner.text import in_line
 
 LARGEST = 32 << 20
-"""Bytes of one file that are read."""
+"""Bytes of one file that are read, and of one part of an archive."""
+ZIP = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignFile:
-    """The content of a file. ``text`` is what it says in UTF-8, with U+FFFD where it is something else."""
+    """The content of a file; of an archive the first bytes alone."""
 
     path: str
     data: bytes
 
     @property
     def text(self) -> str:
-        """Return the content as text."""
+        """Return the content as text, with U+FFFD where it is no UTF-8."""
         return self.data.decode("utf-8", "replace").removeprefix("\ufeff")
 
     @property
@@ -52,6 +53,7 @@ def read_file(path: str) -> ForeignFile:
     try:
         with open_regular(path) as handle:
             data = handle.read(LARGEST + 1)
+            data = data[: len(ZIP)] if data.startswith(ZIP) else data  # an archive is read part by part
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         raise empty.error(f"this file cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST:

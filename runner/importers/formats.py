@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.contract.graphs import Capture
+from runner.importers.exported_program import is_exported_program, read_exported_program
 from runner.importers.foreign_file import ForeignFile
 from runner.importers.operator_log import is_log, read_log
 from runner.importers.printed_graph import is_printed_graph, read_printed_graph
@@ -33,6 +34,10 @@ FORMATS = {
     "fx": Format(
         "fx_graph_runnable.py, repro.py of the minifier, print_readable, artifacts of tlparse",
         lambda file: is_printed_graph(file.text), read_printed_graph,
+    ),
+    "pt2": Format(
+        "an archive of torch.export, or the JSON of its program; weights are drawn",
+        is_exported_program, read_exported_program,
     ),
 }  # fmt: skip
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.cases.operator_names import without_overload
+from runner.builder.operators import Operator, resolve
+from runner.cases.operator_names import BINARY, UNARY, without_overload
 from runner.cases.python_files import OF_MODULES, is_name
 from runner.contract.graphs import Call, Graph, GraphInput, Operand, Statistics, Tensor
 from runner.importers.arguments import Constant, Name, UnsayableError, plain, plain_index
@@ -25,6 +26,7 @@ _MOVES = frozenset({
     "cuda", "convert_element_type", "broadcast_to", "broadcast_in_dim", "ravel", "split_with_sizes",
 })  # fmt: skip
 """Operators that keep the elements of a tensor, or some of them."""
+_FLOATS = ("float", "bfloat", "complex")
 _SIZE = ("aten.sym_size.int", "Tensor.size")
 _GRAD = ("torch._C._set_grad_enabled", "torch.set_grad_enabled")
 _AUTOCAST = ("torch.amp.autocast_mode._enter_autocast", "torch.amp._enter_autocast")
@@ -44,6 +46,7 @@ class GraphBuilder:
         self._calls: list[Call] = []
         self._taken: set[str] = set()
         self._parts: set[str] = set()
+        self._grads: set[str] = set()
         self._sources: dict[str, frozenset[str]] = {}
         self._ranges: dict[str, list[Statistics]] = {}
         self._contexts: list[tuple[str | None, Any]] = []
@@ -56,6 +59,8 @@ class GraphBuilder:
         self._sources[name] = frozenset([name])
         if item.tensor is not None:
             self.tensors[name] = item.tensor
+        if item.tensor is not None and item.tensor.requires_grad:
+            self._grads.add(name)
 
     def free_name(self, wish: str) -> str:
         """Return a name that the case may use, and take it."""
@@ -81,7 +86,8 @@ class GraphBuilder:
         if self._is_context(word, target, positional):
             return
         operator = operator_named(target)
-        value = _size_of(operator, positional) or self._part_of(operator, positional)
+        value = _size_of(operator, positional)
+        value = self._part_of(operator, positional) if value is None else value
         if value is not None:
             self.values[word] = value
             return
@@ -96,11 +102,27 @@ class GraphBuilder:
         operands = tuple(dict.fromkeys(_names([positional, keywords])))
         contexts = tuple(entry for _, entry in self._contexts)
         known = tuple(Operand(item, self.tensors[item]) for item in operands if item in self.tensors)
-        self._calls.append(replace(call, operands=known, results=tuple(results), contexts=contexts, source=source))
+        given = self._with_gradients(call, operands, results)
+        self._calls.append(replace(call, operands=known, results=given, contexts=contexts, source=source))
         if len(results) == 1:
-            self.tensors[name] = results[0]
+            self.tensors[name] = given[0]
         if without_overload(operator).rpartition(".")[2].rstrip("_") in _MOVES:
             self._sources[name] = frozenset().union(*(self._sources.get(item, frozenset()) for item in operands))
+
+    def _with_gradients(self, call: Call, operands: Iterable[str], results: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Return what a call gives, which requires gradients where something that it takes does.
+
+        A result that the text does not describe is a scalar, so that it can say this.
+        """
+        is_off = any(entry == {"torch.set_grad_enabled": [False]} for _, entry in self._contexts)
+        if is_off or not self._grads.intersection(operands):
+            return tuple(results)
+        is_whole = not call.fault and isinstance(resolve(call.operator), Operator)
+        known = tuple(results) or ((Tensor((), "float32"),) if is_whole else ())
+        given = tuple(replace(tensor, requires_grad=tensor.dtype.startswith(_FLOATS)) for tensor in known)
+        if any(tensor.requires_grad for tensor in given):
+            self._grads.add(call.name)
+        return given
 
     def build(self, result: Any, grad: bool = False) -> Graph:
         """Return the graph that gives ``result``.
@@ -110,10 +132,6 @@ class GraphBuilder:
         """
         inputs = tuple(self._with_range(item) for item in self._inputs.values())
         return Graph(self._name, self._origin, inputs, tuple(self._calls), plain(result), grad=grad)
-
-    def is_known(self, name: str) -> bool:
-        """Return whether a value is a tensor, as far as is known."""
-        return name in self.tensors
 
     def _call(self, name: str, operator: str, positional: Sequence[Any], keywords: Mapping[str, Any]) -> Call:
         keywords = {key: value for key, value in keywords.items() if key not in LOCAL and not key.startswith("_")}
@@ -161,8 +179,8 @@ class GraphBuilder:
 
         def known(value: Any) -> Any:
             match value:
-                case Name() if value.text in self.tensors:
-                    kept.append(replace(self.tensors[value.text]))
+                case Name() if tensor := self._tensor_of(value.text):
+                    kept.append(replace(tensor))
                     copies[id(kept[-1])] = value.text
                     return kept[-1]
                 case list() | tuple():
@@ -175,6 +193,11 @@ class GraphBuilder:
         for tensor, statistics in ranges_of(operator, *arguments):
             for name in self._sources.get(copies[id(tensor)], ()):
                 self._ranges.setdefault(name, []).append(statistics)
+
+    def _tensor_of(self, name: str) -> Tensor | None:
+        """Return what a value is, as far as is known: of one that moves the elements of an input their dtype."""
+        sources = [self.tensors[source] for source in self._sources.get(name, ()) if source in self.tensors]
+        return self.tensors.get(name) or next((replace(tensor, shape=(), stride=None) for tensor in sources), None)
 
     def _with_range(self, item: GraphInput) -> GraphInput:
         ranges = self._ranges.get(item.name)
@@ -191,14 +214,37 @@ class GraphBuilder:
         return replace(item, statistics=Statistics(low, max(low, largest), mean, deviation, distinct=is_distinct))
 
 
-def _size_of(operator: str, positional: Sequence[Any]) -> Name | None:
-    """Return a size of a tensor, or all of them, where a call asks for one."""
+def _size_of(operator: str, positional: Sequence[Any]) -> Any:
+    """Return a size of a tensor, or all of them, or arithmetic over sizes, where a call is that."""
+    name = operator.removeprefix("operator.")
+    if name in (*BINARY, *UNARY) and positional and all(map(_is_size, positional)):
+        return _arithmetic(name, positional)
     if operator not in _SIZE or not positional or not isinstance(positional[0], Name):
         return None
     name, places = positional[0].text, positional[1:]
     if not places:
         return Name(f"{name}.shape")
     return Name(f"${{{name}.shape[{places[0]}]}}") if type(places[0]) is int else None
+
+
+def _is_size(value: Any) -> bool:
+    return (isinstance(value, int | float) and not isinstance(value, bool)) or (
+        isinstance(value, Name) and value.text.startswith("${")
+    )
+
+
+def _arithmetic(name: str, values: Sequence[Any]) -> Any:
+    """Return arithmetic over sizes as the format writes it; of two numbers the result."""
+    match name, values:
+        case "add", [int() | float() as left, int() | float() as right]:
+            return left + right
+        case "sub", [int() | float() as left, int() | float() as right]:
+            return left - right
+        case "mul", [int() | float() as left, int() | float() as right]:
+            return left * right
+    parts = [f"({value.text[2:-1]})" if isinstance(value, Name) else str(value) for value in values]
+    text = f"{UNARY[name]}{parts[0]}" if len(parts) == 1 else f"{parts[0]} {BINARY[name]} {parts[1]}"
+    return Name(f"${{{text}}}")
 
 
 def _is_derivative(operator: str) -> bool:

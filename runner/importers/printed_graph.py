@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from runner.cases.operator_names import BINARY, UNARY
 from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor
 from runner.importers.arguments import Name, UnsayableError
 from runner.importers.foreign_file import ForeignFile
@@ -117,7 +116,7 @@ class _GraphReader(Literals):
     """Reads one ``forward``. A name stands for what the builder knows of it."""
 
     def __init__(self, file: ForeignFile, text: str, builder: GraphBuilder, symbols: Symbols, notes: list[str]) -> None:
-        super().__init__({"inf": float("inf"), "nan": float("nan")}, {})
+        super().__init__({"inf": float("inf"), "nan": float("nan"), "Ellipsis": ...}, {})
         self.file, self.builder, self.symbols, self.notes = file, builder, symbols, notes
         self.sources = _sources(text)
         self.attributes: dict[str, GraphInput] = {}
@@ -309,10 +308,7 @@ class _GraphReader(Literals):
         values = [self.value(operand) for operand in operands]
         if name is None:
             raise UnsayableError(f"{type(op).__name__} is no operator of a graph")
-        if all(map(_is_size, values)) and name in (*BINARY, *UNARY):
-            self.builder.values[word] = _arithmetic(name, values)
-        else:
-            self._call(word, f"operator.{name}", values, {}, line, kind)
+        self._call(word, f"operator.{name}", values, {}, line, kind)
 
     def _assign_call(self, word: str, node: ast.Call, line: int, kind: str) -> None:
         name = dotted(node.func)
@@ -343,6 +339,14 @@ class _GraphReader(Literals):
         self.builder.add_call(word, name, positional, keywords, (tensor,) if tensor else (), source)
 
     # --- values ---
+
+    def value(self, node: ast.expr) -> Any:
+        """Return the value of an expression, which may be a size of a tensor."""
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+            base, place = self.name(node.value), super().value(node.slice)
+            if isinstance(base, Name) and type(place) is int:
+                return Name(f"${{{base.text}[{place}]}}")
+        return super().value(node)
 
     def name(self, node: ast.expr) -> Any:
         """Return what a dotted name stands for: a value, an attribute of one, or a constant."""
@@ -398,26 +402,6 @@ def _short(word: str) -> str:
     text = re.sub(r"_(modules|parameters|buffers)(?=_)", "", word.removeprefix("L_").strip("_"))
     parts = [part for part in re.sub(r"^(self|fn|s)_", "", text).split("_") if part]
     return "_".join(parts[-4:]) or "x"
-
-
-def _is_size(value: Any) -> bool:
-    return (isinstance(value, int | float) and not isinstance(value, bool)) or (
-        isinstance(value, Name) and value.text.startswith("${")
-    )
-
-
-def _arithmetic(name: str, values: list[Any]) -> Any:
-    """Return arithmetic over sizes as the format writes it; of two numbers the result."""
-    match name, values:
-        case "add", [int() | float() as left, int() | float() as right]:
-            return left + right
-        case "sub", [int() | float() as left, int() | float() as right]:
-            return left - right
-        case "mul", [int() | float() as left, int() | float() as right]:
-            return left * right
-    parts = [f"({value.text[2:-1]})" if isinstance(value, Name) else str(value) for value in values]
-    text = f"{UNARY[name]}{parts[0]}" if len(parts) == 1 else f"{parts[0]} {BINARY[name]} {parts[1]}"
-    return Name(f"${{{text}}}")
 
 
 def _dtype_of(value: Any) -> str:

@@ -64,7 +64,7 @@ def ranges_of(
     elif member in _ITEMS:
         yield from _items(member, positional)
     elif member == "batch_norm":
-        yield from _variances(positional)
+        yield from _variances(positional[2 if name == "F.batch_norm" else 4 :])
     elif name == "torch.sparse_coo_tensor":
         yield from _coordinates(positional)
     else:
@@ -121,8 +121,8 @@ def _items(member: str, positional: Sequence[Any]) -> Iterator[tuple[Tensor, Sta
 
 def _variances(positional: Sequence[Any]) -> Iterator[tuple[Tensor, Statistics]]:
     """Yield the running variance, which is positive."""
-    if len(positional) > 2 and isinstance(positional[2], Tensor):
-        yield positional[2], Statistics(0.5, 1.5, 1.0, 0.25)
+    if positional and isinstance(positional[0], Tensor):
+        yield positional[0], Statistics(0.5, 1.5, 1.0, 0.25)
 
 
 def _coordinates(positional: Sequence[Any]) -> Iterator[tuple[Tensor, Statistics]]:
