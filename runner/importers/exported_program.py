@@ -224,7 +224,7 @@ class _GraphReader:
         """Return the value of an argument.
 
         Raises:
-            UnsayableError: it is none that a case can hold.
+            UnsayableError: no case can hold it.
         """
         kind, value = next(iter(_at(data).items()), ("", None))
         match kind, value:
