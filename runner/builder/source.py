@@ -35,6 +35,7 @@ from runner.cases.model import (
     Items,
     Kernel,
     Literal,
+    Marks,
     Output,
     PythonModule,
     Ref,
@@ -49,7 +50,7 @@ from runner.cases.yaml.values import show_value
 from runner.contract.job import defines
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path
 from runner.files import read_text
-from runner.quote import QuoteError, comment, docstring, dotted_name, identifier, literal, torch_name
+from runner.quote import QuoteError, comment, docstring, dotted_name, identifier, integer, literal, torch_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +378,16 @@ class _Builder:
         writer, new = self._input_writer(params), {item.name: item for item in replaced}
         variables = {i.name: writer.make(new.get(i.name, i)) for i in self.case.inputs if i.name not in cotangents}
         passed = ", ".join(variables[name] for name in self.arrangement.inputs)
-        return [*writer.lines, Line(f"    return [{passed}]")]
+        return [*writer.lines, *self._marks(variables), Line(f"    return [{passed}]")]
+
+    def _marks(self, variables: Mapping[str, str]) -> Iterator[Line]:
+        """Yield the statements that mark dimensions of inputs as dynamic."""
+        marks = self.variant.dynamic
+        for mark in marks.items if isinstance(marks, Marks) else ():
+            function = "torch._dynamo.maybe_mark_dynamic" if mark.maybe else "torch._dynamo.mark_dynamic"
+            dimensions = [integer(number) for number in mark.dimensions]
+            if mark.name in variables:  # else it is reported
+                yield Line(f"    {function}({variables[mark.name]}, [{', '.join(dimensions)}])", mark.span)
 
     def _cotangents(self) -> set[str | None]:
         return {name for grad in self.case.grad if grad.cotangent == GIVEN for name in grad.given}

@@ -20,7 +20,7 @@ from fnmatch import translate
 from typing import Any, NoReturn
 
 from runner.cases.limits import Limits
-from runner.cases.model import MODE_AXES, Backend, Case, Grad, Suite, Variant
+from runner.cases.model import MODE_AXES, Backend, Case, Grad, Marks, Suite, Variant
 from runner.cases.operator_names import operators_of
 from runner.cases.params import chosen, rows_of
 from runner.cases.yaml.values import flow, resolve
@@ -261,6 +261,8 @@ def _word(value: Any) -> str:
             return value.mode
         names = "".join(f"-{name or ''}" for name in value.given)
         return f"{value.cotangent}{names}{value.order}"
+    if isinstance(value, Marks):
+        return str(value)
     if isinstance(value, tuple):
         return f"[{','.join(map(_word, value))}]"
     if not isinstance(value, str):

@@ -379,6 +379,28 @@ class Grad:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Dimensions of an input that the caller marks before each call: as dynamic, or as what ``maybe`` is."""
+
+    name: str
+    dimensions: tuple[int, ...]
+    span: Span
+    maybe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """A value of ``dynamic:`` that names dimensions; torch.compile has its own choice of all others."""
+
+    items: tuple[Mark, ...]
+
+    def __str__(self) -> str:
+        """Return what ids say: ``{x:[0],y:maybe[0,1]}``."""
+        words = (f"{m.name}:{'maybe' if m.maybe else ''}[{','.join(map(str, m.dimensions))}]" for m in self.items)
+        return f"{{{','.join(words)}}}"
+
+
+@dataclass(frozen=True, slots=True)
 class Compile:
     """Arguments of torch.compile that a case fixes, and how long compiling may take."""
 
@@ -421,7 +443,7 @@ class Case:
     param_dtype: str | None = None  # or $dtype, or $name of a param
     train: tuple[bool, ...] = (False,)
     grad: tuple[Grad, ...] = (Grad(),)
-    dynamic: tuple[bool | None, ...] = (None,)
+    dynamic: tuple[bool | Marks | None, ...] = (None,)
     autocast: tuple[str | None, ...] = (None,)
     threads: tuple[int | None, ...] = (None,)
     seed: int | None = None  # None means the run's
@@ -511,7 +533,7 @@ class Variant:
     params: Mapping[str, Any]
     train: bool
     grad: Grad
-    dynamic: bool | None
+    dynamic: bool | Marks | None
     autocast: str | None
     threads: int | None
     suites: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ from runner.cases.model import (
     Kernel,
     Known,
     Literal,
+    Marks,
     Node,
     Output,
     PythonModule,
@@ -341,7 +342,16 @@ def _listed(value: Any) -> Any:
     return list(map(_listed, value)) if isinstance(value, tuple) else value
 
 
+def _marks(marks: Marks) -> dict[str, Any]:
+    ways: dict[str, dict[str, list[int]]] = {}
+    for mark in marks.items:
+        ways.setdefault(mark.name, {})["maybe" if mark.maybe else "dynamic"] = list(mark.dimensions)
+    return {name: way["dynamic"] if [*way] == ["dynamic"] else way for name, way in ways.items()}
+
+
 def _mode(value: Any) -> Any:
+    if isinstance(value, Marks):
+        return _marks(value)
     if not isinstance(value, Grad):
         return value
     if value.mode != "backward" or value == Grad("backward"):

@@ -27,6 +27,7 @@ from runner.cases.model import (
     Input,
     Items,
     Literal,
+    Marks,
     Node,
     Ref,
     Step,
@@ -586,10 +587,19 @@ def _tidy_once(case: Case) -> Case:
     return replace(
         case,
         inputs=inputs,
+        dynamic=tuple(_marked(value, names) for value in case.dynamic),
         calls=calls,
         state=state,
         chain=map_steps(case.chain, lambda step: _named_if_used(step, used, used | called)),
     )
+
+
+def _marked(value: bool | Marks | None, names: Collection[str]) -> bool | Marks | None:
+    """Return a value of ``dynamic:`` without marks of inputs that have gone."""
+    if not isinstance(value, Marks):
+        return value
+    items = tuple(mark for mark in value.items if mark.name in names)
+    return Marks(items) if items else None
 
 
 def _without_changes(case: Case, gone: Collection[str]) -> tuple[Call, ...]:

@@ -399,6 +399,9 @@ def settings(state: State) -> Iterator[Attempt]:
         yield Attempt("default settings", _without_cotangents(functools.reduce(without, reversed(paths), data), data))
     for path in paths:
         yield Attempt(f"default {path_text(path)}", _without_cotangents(without(data, path), data))
+    marks = data.get("dynamic")
+    for name in marks if isinstance(marks, dict) and len(marks) > 1 else ():
+        yield Attempt(f"${name} is not marked as dynamic", without(data, ("dynamic", name)))
     twin = data.get("twin")
     for name in twin if isinstance(twin, list) and len(twin) > 1 else ():
         yield Attempt(f"twin: [{name}]", {**data, "twin": [name]})

@@ -267,7 +267,7 @@ def _backend(backend: Backend, planned: Planned) -> dict[str, Any]:
     rule = {name.removeprefix(INDUCTOR): value for name, value in flags.items()}
     return {
         "backend": backend.backend,
-        "dynamic": backend.dynamic if dynamic is None else dynamic,
+        "dynamic": dynamic if isinstance(dynamic, bool) else backend.dynamic,
         "fullgraph": case.fullgraph or bool(backend.fullgraph),
         "mode": mode,
         "options": {**rule, **case.options, **backend.options} if custom else {},

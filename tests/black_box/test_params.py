@@ -89,6 +89,31 @@ def test_params_that_go_together(ran: Result) -> None:
     assert verdicts(ran, "together") == {"dims=[0]": "PASS", "dims=[1]": "FAIL"}
 
 
+CASES.append("""
+    name: marked
+    params: {n: [4]}
+    inputs: {x: ["${n}", 3]}
+    dynamic: [{x: [0]}, null]
+    chain: [{torch.mul: [$x, 2]}]
+    calls: [{params: {n: 7}}]
+    expect: {recompiles: 0}
+    """)
+CASES.append("""
+    name: constant
+    inputs: {x: [4, 3]}
+    dynamic: [{x: [0]}, {x: {maybe: [0]}}]
+    chain: [{Tensor.reshape: [$x, 4, 3]}, {torch.mul: [$_, 2]}]
+    """)
+
+
+def test_dimensions_that_are_marked(ran: Result) -> None:
+    """One that is marked is no constant from the first call on, and a compiler that takes it for one fails."""
+    assert verdicts(ran, "marked") == {"dynamic={x:[0]}": "PASS", "dynamic=null": "FAIL"}
+    assert verdicts(ran, "constant") == {"dynamic={x:[0]}": "ERROR", "dynamic={x:maybe[0]}": "PASS"}
+    (error,) = [event for event in ran.finished.values() if event["verdict"] == "ERROR"]
+    assert "ConstraintViolationError" in error["findings"][0]["message"]
+
+
 def test_what_is_written_runs_again(ran: Result) -> None:
     """The script shows the failure, and the case without its axes is one that the reader takes."""
     failing = [event["id"] for event in ran.finished.values() if event["verdict"] == "FAIL"]

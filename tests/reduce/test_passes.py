@@ -52,6 +52,15 @@ def test_sizes_of_a_param_shrink_as_any_others_do(tmp_path: Path) -> None:
     assert any("x: [1, 1]" in text for text in texts(passes.sizes(first)))
 
 
+def test_marks_go_with_their_inputs_and_one_by_one(tmp_path: Path) -> None:
+    keys = "inputs: {x: [4, 8], y: [8]}\ndynamic: {x: [0], y: {maybe: [0]}}\nchain: [torch.sin, {torch.mul: [$_, $y]}]"
+    first = state(tmp_path, keys)
+    proposed = [attempt.data.get("dynamic") for attempt in passes.settings(first)]
+    assert {"y": {"maybe": [0]}} in proposed and {"x": [0]} in proposed and None in proposed
+    without_y = tidy(replace(first.named, chain=first.named.chain[:1], result=None))
+    assert plain(without_y)["dynamic"] == {"x": [0]}
+
+
 def test_a_value_that_nothing_reads_stays_dropped(tmp_path: Path) -> None:
     keys = "inputs: {x: [4]}\nchain: [{torch.sin: $x, out: _}, {Tensor.abs_: $x}, {torch.neg: $x}]"
     assert plain(unnamed(named(case(tmp_path, keys))))["chain"] == [

@@ -116,7 +116,7 @@ WRONG_CASES = {
     "grad: false": ["3:11: expected off, forward, backward, or a mapping such as {cotangent: sum}, found false"],
     "grad: [off, {cotangent: one}]": ["3:29: 'one' is not one of seeded, ones, sum | did you mean 'ones'?"],
     "train: [true, 1]": ["3:19: expected true or false, found the integer 1"],
-    "dynamic: auto": ["3:14: expected true, false or null, found the text 'auto'"],
+    "dynamic: auto": ["3:14: expected true, false, null, or dimensions of inputs such as {x: [0]}, found the text 'auto'"],
     "autocast: fp16": ["3:15: 'fp16' is not one of float16, bfloat16"],
     "threads: 0": ["3:14: 0 is too small: expected a number of threads from 1 to 4096, or null"],
     "dtypes: [float32, float32]": ["3:23: 'float32' is listed twice"],
