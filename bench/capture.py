@@ -1,0 +1,159 @@
+"""How far real models are captured, whether their cases get the verdict of the models, and what capturing costs.
+
+``python bench/capture.py --python MODELS/bin/python -o FOLDER`` needs a Python with what ``bench/capture_models.py``
+names. It captures each model into FOLDER/captured/NAME, and writes FOLDER/modules with the same models as ``module:``
+cases. Run both with ``runner run``; ``--compare`` reads their logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MODELS = Path(__file__).parent / "capture_models.py"
+STUB = Path(__file__).parent / "torchvision_stub.py"
+
+TIMES = """
+import sys, time, json
+sys.path[:0] = {folders!r}
+import torch
+import capture_models
+from runner.worker.capture.session import Session
+
+name = {name!r}
+def seconds(compiled):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, args, kwargs = getattr(capture_models, f"make_{{name}}")()
+    function = compiled(model)
+    start = time.perf_counter()
+    function(*args, **kwargs)
+    return time.perf_counter() - start
+
+def captured(model):
+    with Session() as session:
+        return torch.compile(model)
+
+seconds(lambda model: torch.compile(model, backend="eager"))  # imports what Dynamo needs
+times = {{backend: seconds(lambda model: torch.compile(model, backend=backend)) for backend in {backends!r}}}
+print(json.dumps({{"capture": seconds(captured), **times}}))
+"""
+"""Measures, in a process of its own, the first call of a model under each backend and under the recorder."""
+
+
+def names(python: str) -> list[str]:
+    """Return the models that there are."""
+    code = "import capture_models, json; print(json.dumps(list(capture_models.MODELS)))"
+    return list(map(str, json.loads(_run(python, code))))
+
+
+def times(python: str, name: str, backends: Sequence[str]) -> dict[str, float] | str:
+    """Return the seconds of a model's first call, under the recorder and under each backend; or the error's last line."""
+    folders = [str(MODELS.parent), str(ROOT)]
+    try:
+        return dict(json.loads(_run(python, TIMES.format(folders=folders, name=name, backends=list(backends)))))
+    except subprocess.CalledProcessError as error:
+        return str(error.stderr).strip().rpartition("\n")[2][:200]
+
+
+def _run(python: str, code: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(MODELS.parent)}
+    process = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    return process.stdout.strip().rpartition("\n")[2]
+
+
+def capture(python: str, names: Sequence[str], folder: Path) -> None:
+    """Capture each model by ``runner capture``, in a process and into a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        words = [sys.executable, "-m", "runner", "capture", f"capture_models:make_{name}", "--python", python]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run([*words, "-o", str(folder / name)], check=False, cwd=MODELS.parent, env=environment)
+
+
+def write_modules(python: str, folder: Path) -> None:
+    """Write each model as a ``module:`` case over the same inputs."""
+    from runner.cases.serialize import emit
+
+    folder.mkdir(exist_ok=True)
+    for file in (MODELS, STUB):
+        shutil.copy(file, folder / file.name)
+    code = "import capture_models, json; print(json.dumps({k: v[1] for k, v in capture_models.MODELS.items()}))"
+    inputs: dict[str, Any] = json.loads(_run(python, code))
+    text = ["from capture_models import MODELS"]
+    text += [f'\n\ndef {name}():\n    return MODELS["{name}"][0]()' for name in inputs]
+    (folder / "models.py").write_text("\n".join(text) + "\n", encoding="utf-8")
+    cases = [
+        {"name": name, "grad": "backward", "inputs": values, "module": {"file": "models.py", "name": name}}
+        for name, values in inputs.items()
+    ]
+    (folder / "models.spec.yaml").write_text(emit({"cases": cases}, ("cases",)), encoding="utf-8")
+
+
+def verdicts(log: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the case, the backend and the verdict of each variant of a log."""
+    for line in log.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        if event.get("event") == "VariantFinished" or "verdict" in event:
+            yield event["case"].rpartition("::")[2], event["backend"], event["verdict"]
+
+
+def report(folder: Path, measured: dict[str, Any]) -> str:
+    """Return the table of what was captured and what it cost, in Markdown."""
+    lines = ["| model | graphs | whole | calls | expressible | breaks | capture | others |", "| --- " * 8 + "|"]
+    calls = sayable = whole = 0
+    for name, times in measured.items():
+        file = folder / "captured" / name / "inventory.json"
+        models = json.loads(file.read_text(encoding="utf-8"))["models"] if file.is_file() else []
+        graphs = [graph for model in models for graph in model["graphs"]]
+        counts = [sum(model[key] for model in models) for key in ("calls", "sayable")]
+        calls, sayable = calls + counts[0], sayable + counts[1]
+        own = sum(graph["whole"] for graph in graphs)
+        whole += bool(graphs) and own == len(graphs)
+        cost = times if isinstance(times, dict) else {}
+        others = ", ".join(f"{key} {value:.2f} s" for key, value in cost.items() if key != "capture")
+        breaks = sum(len(model["breaks"]) for model in models)
+        lines.append(
+            f"| {name} | {len(graphs)} | {own} | {counts[0]} | {counts[1]} | {breaks} "
+            f"| {cost.get('capture', float('nan')):.2f} s | {others or times} |"
+        )
+    share = 100 * sayable / calls if calls else 0.0
+    head = f"{len(measured)} models, {whole} of them whole; {sayable} of {calls} calls ({share:.2f} %)"
+    return f"{head}\n\n" + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help="names of bench/capture_models.py (default: all)")
+    parser.add_argument("--python", required=True, help="a Python that has them")
+    parser.add_argument("-o", "--output", required=True, type=Path, help="a folder")
+    parser.add_argument("--backend", action="append", default=[], help="what else is timed (default: eager)")
+    parser.add_argument("--compare", nargs=2, type=Path, metavar="LOG", help="compare two logs by case, and end")
+    arguments = parser.parse_args()
+    if arguments.compare:
+        first, second = ({(c, b): v for c, b, v in verdicts(log)} for log in arguments.compare)
+        for key in sorted(first.keys() & second.keys()):
+            print(*key, first[key], second[key], "" if first[key] == second[key] else "DIFFERENT")
+        return
+    arguments.output.mkdir(exist_ok=True)
+    chosen = arguments.models or names(arguments.python)
+    capture(arguments.python, chosen, arguments.output.resolve() / "captured")
+    write_modules(arguments.python, arguments.output / "modules")
+    measured = {name: times(arguments.python, name, arguments.backend or ["eager"]) for name in chosen}
+    (arguments.output / "times.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
+    text = report(arguments.output, measured)
+    (arguments.output / "report.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
