@@ -70,7 +70,9 @@ STEP_KEYS = ("out", "call", "id", "train", "state")
 TRAINED = re.compile(
     r"(torch|aten)\.(native_dropout|(feature_)?(alpha_)?dropout_?|_cudnn_rnn|miopen_rnn|rnn_(relu|tanh))(\.\w+)?"
 )
-"""Operators that take an argument ``train``, which is a key of a step too."""
+"""Operators of torch that take an argument ``train``, which is a key of a step too; no other key of a step is one."""
+_OF_ANY_NAME = ("custom.", "triton.", "builtin.dict")
+"""How the names of operators begin whose arguments may have any name."""
 _WEIGHT = "{weight: {init: ones}}"
 _PARAMETER = re.compile(r"[A-Za-z]\w*(\.\w+)*", re.ASCII)
 _FORMS = ("$tensor", "$fn", "$text")
@@ -164,12 +166,13 @@ def is_placed(value: object) -> bool:
 def _indentation(name: str, value: YamlNode, problems: Problems) -> None:
     """A step key among the keywords is nearly always two spaces too many.
 
-    References are an argument: a step's ``out`` holds names. So is ``train`` where the operator takes one.
+    References are an argument: a step's ``out`` holds names. So is what the operator may take.
     """
     if not isinstance(value, YamlMapping):
         return
     for key, inner in value.entries:
-        if key.value == "train" and TRAINED.fullmatch(name):
+        is_taken = name.startswith(_OF_ANY_NAME) or (key.value == "train" and TRAINED.fullmatch(name))
+        if is_taken and key.value != "out":
             continue
         tensors = isinstance(inner, YamlSequence) and inner.items and all(map(_is_reference, inner.items))
         if key.value in STEP_KEYS and not _is_reference(inner) and not (key.value == "out" and tensors):

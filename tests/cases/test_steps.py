@@ -174,6 +174,16 @@ def test_a_reference_among_the_keywords_is_meant(files: Files) -> None:
     assert isinstance(node, Step) and [k for k, _ in node.arguments.keywords] == ["out"] and node.out == ()
 
 
+@pytest.mark.parametrize("operator", ["custom.mine.cell", "triton.cell", "builtin.dict"])
+@pytest.mark.parametrize("key", ["call", "id", "train", "state", "chain", "do"])
+def test_a_step_key_among_arguments_of_any_name_is_one_of_them(operator: str, key: str) -> None:
+    (node,), problems = chain(f'- {operator}: {{"*": [$x], {key}: 1}}\n  out: y')
+    assert isinstance(node, Step) and (node.arguments.keywords, node.out) == (((key, Literal(1)),), ("y",))
+    assert problems == []
+    (problem,) = chain(f'- {operator}: {{"*": [$x], out: y}}')[1]
+    assert f"'out' stands among the arguments of {operator}" in problem
+
+
 def test_blocks() -> None:
     nodes, problems = chain("""
         - with: [{torch.autocast: {device_type: cpu}}, torch.no_grad]
