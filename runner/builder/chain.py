@@ -29,14 +29,14 @@ from runner.cases.model import (
     With,
     places_made,
 )
-from runner.cases.operator_names import BINARY, IN_PLACE, SPECIAL, UNARY
+from runner.cases.operator_names import BINARY, CHECKS, IN_PLACE, SPECIAL, UNARY
 from runner.cases.twins import doubled_value, gives_fresh
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
 
 GRAPH_BREAK = "torch._dynamo.graph_break"
 """The function that takes no tensor: bare, it is called without ``$_``."""
-STATEMENTS = ("builtin.print", GRAPH_BREAK)
+STATEMENTS = ("builtin.print", GRAPH_BREAK, *CHECKS, "operator.assert_", "operator.delitem", "operator.setitem")
 """Steps that leave no value: ``$_`` stays as it was."""
 
 
@@ -300,6 +300,8 @@ class ChainWriter:
                 return call(operands[0], list(map(self.render.value, values[1:])), [])
             case "index":
                 return f"{_receiver(operands[0])}.__index__()"
+            case "assert_":
+                return f"assert {operands[0]}"
             case "truth" | "abs":
                 return f"{'bool' if word == 'truth' else word}({operands[0]})"
         if word in UNARY:

@@ -15,7 +15,17 @@ from dataclasses import dataclass
 from functools import cache
 
 from runner.cases.model import Function, Literal, Ref, Step, Value, values_of
-from runner.cases.operator_names import BINARY, BUILTINS, CONTEXTS, EXTRA, IN_PLACE, SPECIAL, SUBNAMESPACES, UNARY
+from runner.cases.operator_names import (
+    BINARY,
+    BUILTINS,
+    CHECKS,
+    CONTEXTS,
+    EXTRA,
+    IN_PLACE,
+    SPECIAL,
+    SUBNAMESPACES,
+    UNARY,
+)
 from runner.cases.torch_names import inventory, with_namespace
 from runner.diagnostics import nearest
 
@@ -194,7 +204,8 @@ def resolve(name: str) -> Operator | Refusal:
     if not name.isascii():  # Python reads other letters as these
         return Refusal(f"{name!r} is no operator", "operators are written in ASCII")
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
-        return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword")
+        hint = "write operator.assert_" if name.endswith(".assert") else ""
+        return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword", hint)
     reason = _reason(name)
     space, _, member = name.partition(".")
     if reason and name not in EXTRA and name not in CONTEXTS:
@@ -233,6 +244,8 @@ def add_checks(
         return Refusal(f"{name} takes no number {code} here", "write a dtype, such as torch.float32")
     if mode := _mode_fault(name, positional, keywords):
         return Refusal(f"{name} checks no interpolation or padding, and {mode} may be none", "write 0, 1 or 2")
+    if name in CHECKS and (len(positional) > 1 or "message" in dict(keywords)):
+        return Refusal(f"{name} takes no message here", "leave it out: messages of exceptions are not compared")
     if operator.python == "torch.Tensor" and keywords:
         return Refusal(f"{name} takes an integer with a name for the address of an object", "leave names out")
     check = dict(keywords).get("check_invariants") if operator.python in CHECKED else "True"

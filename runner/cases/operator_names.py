@@ -29,7 +29,8 @@ IN_PLACE = {
     "iadd": "+=", "isub": "-=", "imul": "*=", "itruediv": "/=", "ifloordiv": "//=", "imod": "%=", "ipow": "**=",
     "imatmul": "@=", "iand": "&=", "ior": "|=", "ixor": "^=", "ilshift": "<<=", "irshift": ">>=",
 }  # fmt: skip
-SPECIAL = {"getitem": 2, "setitem": 3, "delitem": 2, "contains": 2, "call": None, "abs": 1, "truth": 1, "index": 1}
+SPECIAL = {"getitem": 2, "setitem": 3, "delitem": 2, "contains": 2, "call": None, "abs": 1, "truth": 1, "index": 1,
+           "assert_": 1}  # fmt: skip
 
 BUILTINS = ("int", "float", "bool", "len", "tuple", "list", "print", "abs", "min", "max", "sum", "range", "round",
             "isinstance", "complex", "slice", "zip", "enumerate", "dict")  # fmt: skip
@@ -37,7 +38,11 @@ BUILTINS = ("int", "float", "bool", "len", "tuple", "list", "print", "abs", "min
 CONTEXTS = ("torch.no_grad", "torch.enable_grad", "torch.inference_mode", "torch.set_grad_enabled", "torch.autocast",
             "torch.amp.autocast", "torch.device")  # fmt: skip
 
-EXTRA = ("torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
+CHECKS = tuple(f"torch._check{kind}" for kind in
+               ("", "_index", "_is_size", "_not_implemented", "_tensor_all", "_type", "_value"))  # fmt: skip
+"""Functions of torch that raise unless a condition holds."""
+
+EXTRA = (*CHECKS, "torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
          "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
          "torch.autograd.functional.jvp")  # fmt: skip
 
@@ -93,7 +98,7 @@ def takes_tensor(operator: str) -> bool:
         space == "torch"
         and member.rpartition(".")[0] in ("", "special", "linalg", "fft")
         and member not in TENSOR_NOT_FIRST
-        and operator not in CONTEXTS
+        and operator not in (*CONTEXTS, *CHECKS)
     )
 
 

@@ -85,9 +85,6 @@ TRIES = 20
 STEPS = 24
 """Steps of a mutant, at most: mutants of mutants would grow without end."""
 
-_VALUELESS = (*STATEMENTS, "operator.setitem", "operator.delitem")
-"""Steps that leave ``$_`` as it was."""
-
 _SIZES = (0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33)
 _FLOATS = ("float32", "float64", "float16", "bfloat16")
 _DTYPES = (*_FLOATS, "int64", "int32", "complex64")
@@ -385,7 +382,7 @@ def _name_dropped(case: Case) -> None:
     for place, step in enumerate(steps):
         if is_plain(_operator(step)) and not (isinstance(step, dict) and "out" in step):
             later = [*steps[place + 1 :], {"return.": case.get("return", "$_")}]
-            end = next(each for each in later if _reads_previous(each) or _operator(each) not in _VALUELESS)
+            end = next(each for each in later if _reads_previous(each) or _operator(each) not in STATEMENTS)
             if not _reads_previous(end):
                 steps[place] = {**(step if isinstance(step, dict) else {step: None}), "out": "_"}
 

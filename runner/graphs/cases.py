@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.builder.chain import STATEMENTS
 from runner.builder.operators import Refusal, is_plain, resolve
 from runner.contract.graphs import Call, Graph, GraphInput, Tensor, arguments_of
 from runner.graphs.inputs import main_dtype, plain_input, shared_inputs
 from runner.graphs.names import references, renamed, replaced
 
-STATEMENTS = ("operator.setitem", "operator.delitem", "builtin.print")
 _STATE = ("parameter", "buffer", "constant")
 _IN_PLACE = "operator.i"
 

@@ -59,8 +59,7 @@ def named(case: Case) -> Case:
 
 def is_statement(step: Step) -> bool:
     """Return whether a step has no value and so leaves ``$_`` as it was."""
-    word = step.operator.partition(".")[2] if step.operator.startswith("operator.") else ""
-    return step.operator in STATEMENTS or word in ("setitem", "delitem")
+    return step.operator in STATEMENTS
 
 
 def is_in_place(step: Step) -> bool:

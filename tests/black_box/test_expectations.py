@@ -22,6 +22,7 @@ BACKENDS = {
     "cudnn": ("eager",),
     "options": ("aot_eager",),
     "kernels": ("inductor", "aot_eager"),
+    "checks": ("eager", "runner.worker.planted:error_swallowed"),
 }
 """Under which backends the cases of each file run."""
 FILES: dict[str, str] = {}
@@ -391,3 +392,28 @@ def test_a_backend_without_kernels_has_its_pass_with_a_star(ran: Result) -> None
     assert (event["verdict"], event["labels"]) == ("PASS", ["not-compared"])
     assert event["notes"] == [f"expect: {key}: {reason}; not compared" for key in ("kernels", "vectorized")]
     assert f"PASS*: not compared: expect: kernels: {reason} (3), expect: vectorized: {reason} (3)" in ran.out
+
+
+# --- steps that raise unless a condition holds ----------------------------------------------
+
+CHECK = """
+    name: %s
+    inputs: {x: [3], n: {values: [1, 2]}}
+    chain: [{torch.sum: $n}, {Tensor.item: $_, out: k}, {torch._check: "${k < %s}"}, {torch.mul: [$x, $k]}]
+    config: {torch._dynamo.config.capture_scalar_outputs: true}
+    expect: %s
+    """
+FILES["checks"] = spec(
+    CHECK % ("kept", 4, "{graphs: 1}"),
+    CHECK % ("violated", 2, "{raises: RuntimeError}"),
+    "name: asserted\ninputs: {x: [3]}\nchain: [{operator.assert_: '${x.dim() > 1}'}, {torch.neg: $x}]\nexpect: {raises: AssertionError}",
+)
+
+
+def test_a_violated_check_raises_and_a_backend_that_drops_it_fails(ran: Result) -> None:
+    assert {ran.verdicts[f"{name}@eager"] for name in ("kept", "violated", "asserted")} == {"PASS"}
+    planted = "runner.worker.planted:error_swallowed"
+    assert (ran.verdicts[f"kept@{planted}"], ran.verdicts[f"violated@{planted}"]) == ("PASS", "FAIL")
+    assert ran.of(f"violated@{planted}")["oracles"] == ["missing-error"]
+    assert by_script(ran.cwd, "checks.spec.yaml::violated", planted)[0] == 1
+    assert by_script(ran.cwd, "checks.spec.yaml::asserted", "eager")[0] == 0

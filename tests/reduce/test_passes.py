@@ -237,6 +237,14 @@ def test_what_is_set_goes_with_its_state_and_keeps_its_module(tmp_path: Path) ->
     assert plain(without_module)["calls"][0]["set"] == {"self.scale": 2.0}
 
 
+def test_steps_that_leave_no_value_have_no_name(tmp_path: Path) -> None:
+    checks = "{torch._check: true}, operator.assert_, {operator.setitem: [$_, 0, 1]}"
+    first = named(case(tmp_path, f"inputs: {{x: [4]}}\nchain: [torch.sin, {checks}, torch.cos]"))
+    sine, *statements, _ = plain(first)["chain"]
+    assert not any("out" in statement for statement in statements)
+    assert statements[1:] == [{"operator.assert_": f"${sine['out']}"}, {"operator.setitem": [f"${sine['out']}", 0, 1]}]
+
+
 def test_a_bare_graph_break_stays_bare(tmp_path: Path) -> None:
     first = case(tmp_path, "inputs: {x: [4]}\nchain: [torch.sin, torch._dynamo.graph_break, torch.cos]")
     assert "torch._dynamo.graph_break" in plain(unnamed(named(first)))["chain"]
