@@ -334,7 +334,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
 def _refuse_missing_code(settings: RunSettings) -> None:
     """Raise UsageError where code that was typed cannot be had. On a cluster each round looks for it."""
     if settings.engine == "local":
-        (environment, *_) = checked_environments(settings, ())
+        (environment, *_) = checked_environments(settings, None)
         with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
             refuse_missing_words(engine, [environment], settings)
 

@@ -15,7 +15,7 @@ import random
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -306,8 +306,10 @@ def find_environments(pythons: Sequence[str]) -> list[Environment]:
     return found
 
 
-def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> list[Environment]:
+def checked_environments(settings: RunSettings, variants: Sequence[Variant] | None) -> list[Environment]:
     """``find_environments`` of ``--python``, and each has the modules and backends that are asked for.
+
+    Where variants are still to be drawn (None), the backends are those of the command line.
 
     Raises:
         UsageError: no such Python, or a Python without a module or backend that the command line names.
@@ -317,7 +319,8 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
     _refuse_missing_gpus(settings)
     modules = {name: f"--import {name}" for name in settings.imports}
     modules |= {name.partition(":")[0]: f"--backend {name}" for name in settings.backend if ":" in name}
-    unknown = [] if settings.imports else _unknown(variants)  # what is imported may register any name
+    used = [v.backend for v in variants] if variants is not None else [Backend(name, name) for name in settings.backend]
+    unknown = [] if settings.imports else _unknown(used)  # what is imported may register any name
     for name, option in modules.items():
         if not all(part.isidentifier() for part in name.split(".")):
             raise UsageError(f"{option}: {name!r} is no name of a module")
@@ -326,7 +329,7 @@ def checked_environments(settings: RunSettings, variants: Sequence[Variant]) -> 
     options = {name.partition(".")[0]: option for name, option in modules.items()}
     try:
         answers = [
-            inspect_packages(e.python, GROUP, [*options], worker_paths(settings, variants)) for e in environments
+            inspect_packages(e.python, GROUP, [*options], worker_paths(settings, variants or ())) for e in environments
         ]
     except OSError as error:
         raise UsageError(str(error)) from None
@@ -352,9 +355,9 @@ def _refuse_missing_gpus(settings: RunSettings) -> None:
             raise UsageError(f"--device {device}: no such GPU here; there is {present}")
 
 
-def _unknown(variants: Sequence[Variant]) -> list[Backend]:
+def _unknown(backends: Iterable[Backend]) -> list[Backend]:
     """Plain names that only an installed package can have registered."""
-    used = {(v.backend.name, v.backend.backend): v.backend for v in variants}
+    used = {(backend.name, backend.backend): backend for backend in backends}
     return [backend for backend in used.values() if ":" not in backend.backend and backend.backend not in own_names()]
 
 

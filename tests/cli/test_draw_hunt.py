@@ -164,12 +164,20 @@ def test_a_hunt_keeps_its_shard(plan: Callable[..., list[Head]], tmp_path: Path)
 def test_a_hunt_whose_first_round_failed_takes_another_command(plan: Callable[..., list[Head]], tmp_path: Path) -> None:
     plan(UsageError("no such backend"))
     words = ["hunt", "--rounds", "1", "-o", str(tmp_path / "h")]
-    assert main([*words, "--backend", "inductr"]) == 4
+    assert main([*words, "--backend", "aot_eager"]) == 4
     heads = plan(round_of(0))
     assert main([*words, "--backend", "inductor"]) == 0
     assert main([*words, "--backend", "inductor"]) == 0
     assert [head.backend for head in heads] == [("inductor",)] * 2
-    assert main([*words, "--backend", "inductr"]) == 4
+    assert main([*words, "--backend", "aot_eager"]) == 4
+
+
+def test_a_misspelt_backend_is_said_before_anything_is_drawn(
+    plan: Callable[..., list[Head]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heads = plan(round_of(0))
+    assert main(["hunt", "--rounds", "1", "-o", str(tmp_path / "h"), "--backend", "inductr"]) == 4
+    assert "--backend inductr: no such backend; did you mean 'inductor'?" in capsys.readouterr().err and heads == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -70,6 +71,8 @@ def test_what_is_typed_and_not_there(
     with pytest.raises(UsageError) as caught:
         checked_environments(arguments(backends, imports), variants(tmp_path, "", backends=backends))
     assert str(caught.value).startswith(message) and caught.value.code == 4
+    with pytest.raises(UsageError, match=re.escape(message)):  # of cases that are still to be drawn
+        checked_environments(arguments(backends, imports), None)
 
 
 @pytest.mark.parametrize(
