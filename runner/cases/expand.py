@@ -20,7 +20,7 @@ from fnmatch import translate
 from typing import Any, NoReturn
 
 from runner.cases.limits import Limits
-from runner.cases.model import MODE_AXES, Backend, Case, Grad, Marks, Suite, Variant
+from runner.cases.model import MODE_AXES, Backend, Case, Grad, Marks, Suite, Variant, has_forward
 from runner.cases.operator_names import operators_of
 from runner.cases.params import chosen, rows_of
 from runner.cases.yaml.values import flow, resolve
@@ -207,11 +207,13 @@ def _case_variants(
         if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
             continue
         modes = {name: axes[name] for name in MODE_AXES}
+        forward = replace(axes["grad"], mode="forward") if has_forward(case) else None
         label = start + "".join([word for _, word in combination])
         placed = "".join([word for name, (_, word) in zip(names, combination, strict=True) if name in case.placed])
         whole = choices.get((id(case), placed)) or choices.setdefault((id(case), placed), chosen(case, params))
         for end, backend, dtype, device in ends:
-            yield Variant(label + end, whole, where, backend, dtype, device, params, suites=suites, **modes)
+            own = {**modes, "grad": forward} if backend.unclaimed.gradients and forward else modes
+            yield Variant(label + end, whole, where, backend, dtype, device, params, suites=suites, **own)
 
 
 _Told = tuple[Any, str]

@@ -520,6 +520,15 @@ class Suite:
     has_defaults: bool = False  # its cases mean another thing than in their own files
 
 
+def has_forward(case: Case) -> bool:
+    """Return whether a case that always asks for gradients says as much of its forward alone.
+
+    One that names the forward as an axis has it anyway. What raises may do so in the backward, and a cotangent of its
+    own is an input of the case.
+    """
+    return case.expect.raises is None and all(g.mode == "backward" and not g.given for g in case.grad)
+
+
 @dataclass(frozen=True, slots=True)
 class Variant:
     """A case with every axis chosen, under one backend: the thing that runs."""
@@ -538,6 +547,11 @@ class Variant:
     threads: int | None
     suites: tuple[str, ...] = ()
     ledger: tuple[Known, ...] = ()  # of files of their own: what they say of any case
+
+    @property
+    def forward_alone(self) -> bool:
+        """Whether its case asks for gradients, and its backend claims none, so that its forward is judged alone."""
+        return self.backend.unclaimed.gradients and self.grad.mode == "forward" and has_forward(self.case)
 
     @property
     def known(self) -> tuple[Known, ...]:

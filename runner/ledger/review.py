@@ -18,6 +18,7 @@ from runner.cases.versions import matches, release_of
 from runner.contract.finding import Finding
 from runner.diagnostics import Span, nearest
 from runner.record.events import (
+    FORWARD_ALONE,
     Event,
     Notice,
     RunFinished,
@@ -281,7 +282,8 @@ def _judged(variant: Variant, torch: str, event: VariantFinished | None) -> Judg
     if event.findings and event.verdict != "INVALID":
         names = (event.signature, event.signature_id)
         return Judged(variant, torch, "failed", event.findings, event.verdict, names, event.operator)
-    return Judged(variant, torch, "passed" if event.verdict in ("PASS", "XPASS") else "none", (), event.verdict)
+    has_passed = event.verdict in ("PASS", "XPASS") and FORWARD_ALONE not in event.labels
+    return Judged(variant, torch, "passed" if has_passed else "none", (), event.verdict)
 
 
 def _as_run(event: VariantPlanned | VariantFinished, candidates: Sequence[Variant]) -> Variant | None:

@@ -60,6 +60,9 @@ class RunResumed:
     finished: int
 
 
+FORWARD_ALONE = "forward-alone"
+"""Label of a variant whose gradients its backend does not claim: its forward was judged alone."""
+
 Key = tuple[str, str]
 """A variant's id and the torch version: unique in a run."""
 

@@ -5,12 +5,12 @@ that do not fit the width go on in a further table of the same rows.
 
 Of the variants of a backend, or of one family or dtype of them::
 
-    passed       PASS and XPASS
+    passed       PASS and XPASS; of a variant whose gradients are not claimed that is a pass of its forward
     judged       passed, XFAIL, FAIL, ERROR, VACUOUS, FLAKY and INVALID
     conformance  passed / judged
     weighed      (passed + the credit of each failure) / judged
-    claim        (planned - unclaimed) / planned
-    overall      passed / (judged + unclaimed)
+    claim        (planned - unclaimed - passed in the forward alone) / planned
+    overall      passed, gradients included / (judged + unclaimed)
 
 ``unclaimed`` variants are SKIP because the backend does not claim what they need. Other SKIP and NOT-RUN variants, and
 those without a result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing
@@ -36,7 +36,16 @@ from runner.cases.suites import SPEC, SUITE
 from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES, gate_of
 from runner.exit_codes import UsageError
 from runner.quote import markdown_code, markdown_text, shell_words
-from runner.record.events import Event, VariantFinished, VariantPlanned, end_of, grouped, start_of, variants_of
+from runner.record.events import (
+    FORWARD_ALONE,
+    Event,
+    VariantFinished,
+    VariantPlanned,
+    end_of,
+    grouped,
+    start_of,
+    variants_of,
+)
 from runner.report.price import price_lines
 from runner.report.table import wrap_id
 from runner.templates import render_template
@@ -44,10 +53,12 @@ from runner.text import draw_table, in_line, one_line, plural
 from runner.verdict.signature import severity_of, worst_findings
 
 UNCLAIMED = "unclaimed"
+FORWARD = "forward"
 
 OUTCOMES: Mapping[str, str] = {
     "PASS": "computes what eager computes",
     "XPASS": "passes, and the ledger says that it fails",
+    FORWARD: "computes its forward as eager does; the backend claims no gradients",
     "XFAIL": "a known failure: the ledger expects it",
     "FAIL": "a wrong answer",
     "ERROR": "no answer",
@@ -63,7 +74,8 @@ OUTCOMES: Mapping[str, str] = {
 _REASONS = 2  # of an outcome that a message names
 _NAMED = 10  # backends of a log that a message names
 
-PASSED = ("PASS", "XPASS")
+WHOLE = ("PASS", "XPASS")
+PASSED = (*WHOLE, FORWARD)
 FAILED = ("XFAIL", "FAIL", "ERROR")
 UNPROVEN = ("VACUOUS", "FLAKY", "INVALID")
 JUDGED = (*PASSED, *FAILED, *UNPROVEN)
@@ -131,12 +143,12 @@ class Tally:
     @property
     def claim(self) -> Share:
         """Return what the backend claims of all that was planned."""
-        return Share(self.planned - self.count(UNCLAIMED), self.planned)
+        return Share(self.planned - self.count(UNCLAIMED, FORWARD), self.planned)
 
     @property
     def overall(self) -> Share:
         """Return what passes of what was judged or is not claimed."""
-        return Share(self.count(*PASSED), self.judged + self.count(UNCLAIMED))
+        return Share(self.count(*WHOLE), self.judged + self.count(UNCLAIMED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +260,8 @@ def outcome_of(event: VariantPlanned | VariantFinished) -> str:
     """Return what became of a variant."""
     if isinstance(event, VariantPlanned):
         return "NOT-RUN"
+    if FORWARD_ALONE in event.labels and event.verdict in WHOLE:
+        return FORWARD
     return UNCLAIMED if event.verdict == "SKIP" and event.unclaimed else event.verdict
 
 

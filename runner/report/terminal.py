@@ -23,6 +23,7 @@ from runner import console
 from runner.diagnostics import shown_file
 from runner.quote import command_words, operand, shell_word
 from runner.record.events import (
+    FORWARD_ALONE,
     GREEN,
     RED,
     Event,
@@ -601,6 +602,8 @@ class Reporter:
             self._paint(f"{counts[verdict]} {words.get(verdict, in_line(verdict.lower()))}", colour_of(verdict))
             for verdict in ordered
         ] or ["nothing ran"]
+        if forwards := sum(FORWARD_ALONE in result.labels for result in self._finished):
+            parts.append(f"{forwards} of them the forward alone")
         if cached := sum(result.cached is not None for result in self._finished):
             parts.append(f"{cached} of them cached")
         if loaded := sum(bool(result.stored_graphs and not result.cached) for result in self._finished):

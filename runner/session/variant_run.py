@@ -17,7 +17,7 @@ from runner.contract.oracles import row_of
 from runner.engine.caches import graphs_digest
 from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
-from runner.record.events import RED, VariantFinished, VariantPlanned
+from runner.record.events import FORWARD_ALONE, RED, VariantFinished, VariantPlanned
 from runner.session.plan import Planned, RunContext, as_user, job, planned_event, repro, skip, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.text import one_line
@@ -502,6 +502,7 @@ class _Attempt:
         record = main.record if main is not None else Record()
         labels = [*record.labels, *(explained.label(flag) for flag in self.policies), *self.labels]
         labels += ["slow"] if main is not None and not main.cached and main.seconds > self.context.settings.slow else []
+        labels += [FORWARD_ALONE] if self.planned.variant.forward_alone and verdict.word != "SKIP" else []
         notes = [*record.notes, *self.notes]
         if self.user is not None and verdict.word in CONFIRMED:
             notes += filter(None, [as_user_note(self.user, self.findings[0])])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import translate
 from functools import lru_cache
 
@@ -88,8 +88,12 @@ def surprise(entry: Known) -> Verdict:
 
 
 def applying(variant: Variant, torch: str) -> list[Known]:
-    """Return the entries that speak of a variant under a torch, in order."""
-    return [entry for entry in variant.known if applies(entry, variant, torch)]
+    """Return the entries that speak of a variant under a torch, in order.
+
+    Where the forward is judged alone, a pass refutes none: the failure may be one of gradients.
+    """
+    entries = [entry for entry in variant.known if applies(entry, variant, torch)]
+    return [replace(entry, sometimes=True) for entry in entries] if variant.forward_alone else entries
 
 
 def excuse_wavering(variant: Variant, torch: str, runs: Sequence[Sequence[Finding]]) -> Verdict | None:

@@ -13,7 +13,7 @@ import pytest
 from runner.contract.oracles import METADATA, OTHER_NUMBERS, SEVERITIES
 from runner.exit_codes import UsageError
 from runner.record.events import GREEN, RED, Event, RunFinished, VariantFinished
-from runner.report.score import CREDITS, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
+from runner.report.score import CREDITS, FORWARD, JUDGED, OUTCOMES, UNIT, Column, Failures, Score, Share, score
 from tests.report.events_sample import failure, finished, planned, started, value_finding
 
 VALUE = {"findings": (value_finding(),), "oracles": ("value",)}
@@ -184,7 +184,7 @@ def test_how_many_variants_all_columns_have() -> None:
 
 def test_every_verdict_is_an_outcome() -> None:
     assert {*GREEN, *RED, "NOT-RUN"} <= {*OUTCOMES}
-    assert {*JUDGED} == {*GREEN, *RED} - {"SKIP"}
+    assert {*JUDGED} == {*GREEN, *RED, FORWARD} - {"SKIP"}
 
 
 def test_the_page_has_every_credit() -> None:

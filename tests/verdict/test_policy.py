@@ -13,7 +13,7 @@ from runner.contract.job import Trust
 from runner.contract.oracles import ORACLES
 from runner.diagnostics import Span
 from runner.verdict.policy import Verdict, answering, applies, decide, excuse_wavering, explains, is_crash, ranked
-from tests.handmade import finding, variants
+from tests.handmade import finding, loaded, variants, written
 
 HERE = Span("a.spec.yaml", 7, 9)
 
@@ -356,3 +356,22 @@ def test_wavering_is_excused_where_each_failure_is_expected(tmp_path: Path) -> N
     assert excuse_wavering(variant, "2.13.0", []) is None
     certain = with_ledger(tmp_path, "{oracle: [value], reason: r}")
     assert excuse_wavering(certain, "2.13.0", [value_findings]) is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "unclaimed", "mode", "word"),
+    [
+        ("grad: backward", "gradients: true", "forward", "PASS"),
+        ("grad: backward", "dynamic: true", "backward", "XPASS"),
+        ("grad: [forward, backward]", "gradients: true", "backward", "XPASS"),
+        ("grad: backward\n    expect: {raises: ValueError}", "gradients: true", "backward", "XPASS"),
+    ],
+)
+def test_a_forward_alone_refutes_no_entry(tmp_path: Path, keys: str, unclaimed: str, mode: str, word: str) -> None:
+    case = f"cases:\n  - name: a\n    inputs: {{x: {{shape: [2], requires_grad: true}}}}\n    chain: [F.relu]\n    known: [{{oracle: [grad], reason: r}}]\n    {keys}\n"
+    suite = f"suite: s\nspecs: [a.spec.yaml]\nbackends: [{{name: mine, backend: eager, unclaimed: {{{unclaimed}}}}}]\n"
+    written(tmp_path, case)
+    *_, variant = loaded(written(tmp_path, suite, "s.suite.yaml")).variants
+    assert (variant.grad.mode, variant.forward_alone) == (mode, mode == "forward")
+    assert decide(variant, "2.13.0", (), None).word == word
+    assert decide(variant, "2.13.0", (finding("grad", "dynamo"),), None).word == "XFAIL"
