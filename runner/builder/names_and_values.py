@@ -24,6 +24,7 @@ from runner.cases.model import (
     Initial,
     Items,
     Kernel,
+    Key,
     Literal,
     Ref,
     Step,
@@ -67,6 +68,7 @@ class Scope:
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
     has_arrays: bool = False  # the case calls numpy: a value may be an array
     launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
+    tables: dict[str, tuple[str, ...]] = field(default_factory=dict)  # keys of inputs; none of what is no dict
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
     # The last number of a nested function: one list for the whole source.
     functions: list[int] = field(default_factory=lambda: [0])
@@ -74,6 +76,7 @@ class Scope:
     def define(self, name: str, span: Span | None = None) -> str:
         """Define the Python variable for a case's name, from here on, and return it."""
         variable = identifier(python_name(name))
+        self.tables.pop(name, None)
         self.check_write(name, span)
         self.variables[name] = variable
         if span is not None:
@@ -228,13 +231,30 @@ class Renderer:
         if ref.path and not re.match(r"[A-Za-z_]", text):
             text = f"({text})"  # a param: 2.real is no Python
         for place, part in enumerate(ref.path):
-            if isinstance(part, int):
-                text += f"[{integer(part)}]"
+            if not isinstance(part, str):
+                text += f"[{self._item(ref, place, part)}]"
                 continue
             if not self._attribute(ref, place, part):
                 return "None"
             text += f".{identifier(part)}"
         return text
+
+    def _item(self, ref: Ref, place: int, part: int | Key) -> str:
+        """The text of an item or a key; a key that a dict of the case does not have is reported."""
+        if isinstance(part, int):
+            return integer(part)
+        scope, keys = self.scope, self.scope.tables.get(ref.name)
+        if place > 0 or (keys is not None and part.name in keys):
+            return literal(part.name)
+        index = f'an index is written operator.getitem: [${ref.name}, "[${part.name}]"]'
+        if ref.name == "self":
+            scope.problems.error(ref.span, "$self has attributes and no items", f"such as $self.{part.name}")
+        elif keys:
+            hint = nearest(part.name, keys) or f"its keys: {', '.join(keys)}"
+            scope.problems.error(ref.span, f"{ref.name!r} has no key {part.name!r}", hint)
+        elif keys is not None or part.name in {*scope.variables, *scope.params}:
+            scope.problems.error(ref.span, f"{ref.name!r} is no dict with a key {part.name!r}", index)
+        return literal(part.name)
 
     def of_self(self, part: str, span: Span, hint: str = "state: and id: make such names") -> bool:
         """Return whether the model has ``self.<part>``, and count it as used; report one that it does not have."""

@@ -284,6 +284,7 @@ class _Builder:
         )
         for item in passed:
             scope.define(item.name)
+        scope.tables.update({item.name: item.keys for item in passed if item.kind != "python"})
         if passed:
             scope.previous, scope.previous_name = scope.variables[passed[0].name], passed[0].name
         dtype = self._param_dtype() or variant.dtype

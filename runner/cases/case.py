@@ -19,6 +19,7 @@ from runner.cases.chains_and_inputs import (
 )
 from runner.cases.kernels import constant_axes, launched_kernels
 from runner.cases.limits import parse_size, show_size
+from runner.cases.marks import check_marks, parse_dynamic
 from runner.cases.model import (
     GIVEN,
     MODE_AXES,
@@ -34,8 +35,6 @@ from runner.cases.model import (
     Kernel,
     Known,
     Literal,
-    Mark,
-    Marks,
     Node,
     PythonModule,
     Raises,
@@ -137,7 +136,7 @@ def parse_case(
         param_dtype=dtype_name(scalar(keys["param_dtype"], str)) if "param_dtype" in keys else None,
         train=listed(keys.get("train"), bool, default=(False,)),
         grad=tuple(map(_grad, several(keys["grad"]))) if "grad" in keys else (Grad(),),
-        dynamic=tuple(map(_dynamic, several(keys["dynamic"]))) if "dynamic" in keys else (None,),
+        dynamic=tuple(map(parse_dynamic, several(keys["dynamic"]))) if "dynamic" in keys else (None,),
         autocast=tuple(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
         ),
@@ -519,39 +518,6 @@ def _objection(item: Input, inputs: Sequence[Input]) -> str:
 
 def _hint(name: str) -> str:
     return f"such as inputs: {{{name}: {{shape: [2, 3], hidden: true}}}}"
-
-
-# --- dynamic: ---
-
-
-def _dynamic(node: YamlNode) -> bool | Marks | None:
-    """Return a value of ``dynamic:``. A list of dimensions is short for a mapping with the key ``dynamic``."""
-    if not isinstance(node, YamlMapping):
-        value: bool | None = scalar(node, bool, type(None))
-        return value
-    return Marks(
-        tuple(
-            Mark(str(key.value), listed(dimensions, int), key.span, maybe=way == "maybe")
-            for key, value in node.entries
-            for way, dimensions in (fields(value) if isinstance(value, YamlMapping) else {"dynamic": value}).items()
-        )
-    )
-
-
-def check_marks(case: Case, problems: Problems) -> None:
-    """Report marks of what is no tensor that the model gets, and of dimensions that it does not have."""
-    cotangents = {name for grad in case.grad for name in grad.given}
-    passed = {item.name: item for item in case.inputs if not item.hidden and item.name not in cotangents}
-    for mark in (mark for value in case.dynamic if isinstance(value, Marks) for mark in value.items):
-        item = passed.get(mark.name)
-        if item is None:
-            problems.error(mark.span, f"the model gets no input {mark.name!r}", nearest(mark.name, passed))
-        elif item.kind not in ("tensor", "values", "view"):
-            problems.error(mark.span, f"input {mark.name!r} is no tensor, so it has no dimensions")
-        elif item.kind == "tensor" and not item.layout and item.shape is not None:
-            for number in mark.dimensions:
-                if number >= len(item.shape):
-                    problems.error(mark.span, f"input {mark.name!r} has no dimension {number}", "they count from 0")
 
 
 # --- calls: ---

@@ -59,15 +59,30 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """``$name``, ``$name.attr``, ``$name[0]``, ``$self.c``; ``name`` is ``_`` for the previous value.
-
-    ``path`` holds attribute names (str) and items (int), in order.
-    """
+class Key:
+    """A key of a dict in the path of a reference."""
 
     name: str
-    path: tuple[str | int, ...]
+
+
+RefPath: TypeAlias = tuple[str | int | Key, ...]
+"""Attribute names (str), items (int) and keys, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """``$name``, ``$name.attr``, ``$name[0]``, ``$name[key]``, ``$self.c``; ``name`` is ``_`` for the previous
+    value."""
+
+    name: str
+    path: RefPath
     span: Span
+
+    @property
+    def text(self) -> str:
+        """Return it as a case writes it, without the dollar."""
+        parts = (f".{p}" if isinstance(p, str) else f"[{p.name if isinstance(p, Key) else p}]" for p in self.path)
+        return self.name + "".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ from runner.cases.model import (
     Output,
     PythonModule,
     Ref,
+    RefPath,
     Step,
     Table,
     TensorLiteral,
@@ -228,8 +229,7 @@ def value_of(value: Value, text_index: bool = False) -> Any:
             is_marked = bool(text) and value.span is None  # without the mark it may be the name of a value
             return {"$text": text} if special or is_marked else value.value
         case Ref():
-            path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in value.path)
-            return f"${value.name}{path}"
+            return f"${value.text}"
         case Constant():
             return value.name
         case Arithmetic():
@@ -541,7 +541,7 @@ def _substituted(params: Mapping[str, Any], value: Value) -> Value:
     return _number(params, value) if isinstance(value, Arithmetic) else value
 
 
-def _part(value: Any, path: tuple[str | int, ...]) -> Any:
+def _part(value: Any, path: RefPath) -> Any:
     """What a reference to a param reaches: the value, or an item of a list. Raises _Unfit for anything else."""
     for place in path:
         if not isinstance(value, tuple) or not isinstance(place, int) or not -len(value) <= place < len(value):

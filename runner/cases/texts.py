@@ -18,6 +18,7 @@ from runner.cases.model import (
     Function,
     Index,
     Input,
+    Key,
     Literal,
     Node,
     Ref,
@@ -44,21 +45,22 @@ MAX_NESTING = 8
 MAX_INDEX = 1000
 """Characters in one index."""
 
-_REF = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[-?\d{1,18}\])*)", re.ASCII)
-_PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]", re.ASCII)
+_REF = re.compile(r"\$(?P<name>[A-Za-z_]\w*)(?P<path>(?:\.[A-Za-z_]\w*|\[-?\d{1,18}\]|\[[A-Za-z_]\w*\])*)", re.ASCII)
+_PART = re.compile(r"\.([A-Za-z_]\w*)|\[(-?\d+)\]|\[(\w+)\]", re.ASCII)
 
 
 def parse_reference(text: str, span: Span, problems: Problems) -> Ref | None:
-    """Return the reference ``$name.attr[0]``; None for any other text, which is reported."""
+    """Return the reference ``$name.attr[0]`` or ``$name[key]``; None for any other text, which is reported."""
     match = _REF.fullmatch(text)
     if match is None:
         return problems.refuse(
             None,
             span,
             f"{show_value(text)} is no reference",
-            "write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
+            "write $name, $name.attr, $name[0], $name[key] or ${...}; plain text is {$text: ...}",
         )
-    return Ref(match["name"], tuple(attr or int(item) for attr, item in _PART.findall(match["path"])), span)
+    parts = _PART.findall(match["path"])
+    return Ref(match["name"], tuple(attr or (Key(key) if key else int(item)) for attr, item, key in parts), span)
 
 
 def parse_arithmetic(text: str, span: Span, problems: Problems, launch: bool = False) -> Arithmetic | None:

@@ -26,6 +26,7 @@ from runner.cases.model import (
     Index,
     Input,
     Items,
+    Key,
     Literal,
     Marks,
     Node,
@@ -117,7 +118,7 @@ def _arithmetic(value: Arithmetic, names: Names) -> Value:
 
 def _text(value: Value) -> str:
     if isinstance(value, Ref):
-        return value.name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in value.path)
+        return value.text
     return repr(value.value) if isinstance(value, Literal) and isinstance(value.value, int | float) else ""
 
 
@@ -433,7 +434,7 @@ def _split_fields(
     fields: dict[str, ValueInfo] = {}
 
     def change(value: Value) -> Value:
-        if not isinstance(value, Ref) or value.name not in missing or not value.path:
+        if not isinstance(value, Ref) or value.name not in missing or not value.path or isinstance(value.path[0], Key):
             return value
         info = value_infos.get(python_name(value.name))
         field = component(info, value.path[:1]) if info is not None and info.kind == "fields" else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.cases.model import Input, Items, Literal, Ref, Table, Value
+from runner.cases.model import Input, Items, Literal, Ref, RefPath, Table, Value
 from runner.diagnostics import Span
 
 
@@ -48,7 +48,7 @@ class ValueInfo:
         return (self.shape, self.dtype) == (substitute.shape, substitute.dtype)
 
 
-def component(info: ValueInfo | None, path: tuple[str | int, ...]) -> tuple[ValueInfo, tuple[str | int, ...]] | None:
+def component(info: ValueInfo | None, path: RefPath) -> tuple[ValueInfo, RefPath] | None:
     """Return the info of ``$name.field`` or ``$name[0]``, and the part of the path that it leaves; None where
     unknown."""
     while info is not None and path:

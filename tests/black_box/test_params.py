@@ -99,6 +99,20 @@ CASES.append("""
     expect: {recompiles: 0}
     """)
 CASES.append("""
+    name: keys
+    zip: {few: [true, false], sum: [0, 1]}
+    inputs: {batch: {dict: {short: [2], long: [4]}}, flag: {python: $few}}
+    chain:
+      - {if: $flag, do: [{torch.sin: "$batch[short]"}], else: [{torch.sin: "$batch[long]"}]}
+      - torch.mul: [$_, $sum]
+    """)
+
+
+def test_keys_of_dicts(ran: Result) -> None:
+    assert verdicts(ran, "keys") == {"few=true,sum=0": "FAIL", "few=false,sum=1": "PASS"}
+
+
+CASES.append("""
     name: constant
     inputs: {x: [4, 3]}
     dynamic: [{x: [0]}, {x: {maybe: [0]}}]

@@ -435,3 +435,38 @@ def test_operators_dtypes_and_leaves_that_are_params(built: Built) -> None:
 def test_an_operator_of_a_param_is_one_that_a_case_may_call(built: Built, name: str, message: str) -> None:
     problems = built.problems(f"params: {{f: [F.relu, {name}]}}\nchain: [$f]")
     assert problems[0].startswith("4:13: " + message), problems
+
+
+KEYS = """
+    inputs: {batch: {dict: {ids: [3], more: {dict: {mask: {list: [[3]]}}}}}, p: {python: {a: {b: 2}}}}
+    state: {table: {dict: {w: [3]}}}
+    chain:
+      - torch.add: ["$batch[ids]", "$batch[more][mask][0]"]
+      - torch.mul: [$_, "$p[a][b]"]
+      - torch.add: [$_, "$self.table[w]"]
+      - builtin.dict: [[[key, $_]]]
+        out: made
+      - torch.sin: "$made[key]"
+    return: {first: "$batch[ids].T", last: $_}
+    """
+
+
+def test_a_reference_reaches_the_keys_of_dicts(built: Built) -> None:
+    assert built.part(KEYS) == [
+        'y = torch.add(batch["ids"], batch["more"]["mask"][0])', 'y = torch.mul(y, p["a"]["b"])', 'y = torch.add(y, self.table["w"])',
+        'made = dict([["key", y]])', 'y = torch.sin(made["key"])', 'return {"first": batch["ids"].T, "last": y}',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        ("$d[idx]", "5:20: 'd' has no key 'idx' | did you mean 'ids'?"),
+        ("$x[i]", "5:20: 'x' is no dict with a key 'i' | an index is written operator.getitem: [$x, \"[$i]\"]"),
+        ("$_[i]", "5:20: '_' is no dict with a key 'i' | an index is written operator.getitem: [$_, \"[$i]\"]"),
+        ("$self[i]", "5:20: $self has attributes and no items | such as $self.i"),
+    ],
+)
+def test_keys_that_are_none(built: Built, reference: str, message: str) -> None:
+    keys = f'inputs: {{x: [2], i: {{values: [0]}}, d: {{dict: {{ids: [2]}}}}}}\nchain:\n  - torch.sin: "{reference}"\nreturn: [$_, $i, $d, $x]'
+    assert built.problems(keys) == [message]

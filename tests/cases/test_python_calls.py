@@ -47,7 +47,7 @@ def test_keywords(text: str, answer: bool) -> None:
         ("torch.softmax: $_, dim=-1", ["4:24: '$_, dim=-1' is one text, not arguments | write torch.softmax: {\"*\": [$_], dim: -1}"]),
         ("torch.add: $_, 1", ["4:20: '$_, 1' is one text, not arguments | write torch.add: [$_, 1]"]),
         ("torch.add: [$_, 1]", []),
-        ("torch.add: ['$_, 1']", ["4:21: '$_, 1' is no reference | write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}"]),
+        ("torch.add: ['$_, 1']", ["4:21: '$_, 1' is no reference | write $name, $name.attr, $name[0], $name[key] or ${...}; plain text is {$text: ...}"]),
     ],
 )  # fmt: skip
 def test_arguments_as_in_python(files: Files, step: str, messages: list[str]) -> None:

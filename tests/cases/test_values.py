@@ -104,7 +104,9 @@ def test_forms(text: str, expected: Any) -> None:
         ("$5", "1:1: '$5' is no reference"),
         ("$", "1:1: '$' is no reference"),
         ("$x.", "1:1: '$x.' is no reference"),
-        ("'$x[i]'", "1:1: '$x[i]' is no reference"),
+        ("'$x[i j]'", "1:1: '$x[i j]' is no reference"),
+        ("'$x[i.j]'", "1:1: '$x[i.j]' is no reference"),
+        ("'$x[$i]'", "1:1: '$x[$i]' is no reference"),
         ("'$x[0:1]'", "1:1: '$x[0:1]' is no reference"),
         ("'$x.size()'", "1:1: '$x.size()' is no reference"),
         ("'$x y'", "1:1: '$x y' is no reference"),
@@ -286,7 +288,7 @@ def test_places_in_a_case(files: Files) -> None:
           - operator.getitem: [$_, "[:, foo]"]
           - torch.mul: [$_, "${1 + }"]
     """) == [
-        "4:25: '$x[' is no reference | write $name, $name.attr, $name[0] or ${...}; plain text is {$text: ...}",
+        "4:25: '$x[' is no reference | write $name, $name.attr, $name[0], $name[key] or ${...}; plain text is {$text: ...}",
         "5:37: 'foo' is no part of an index | parts are integers, a:b:c, ..., None, $name and ${...}",
         "6:28: in ${1 + }: not an expression: invalid syntax",
     ]
