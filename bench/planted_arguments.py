@@ -197,7 +197,8 @@ def drawn(options: argparse.Namespace) -> list[Bug]:
 
 def planned_variants(bugs: Iterable[Bug]) -> dict[str, tuple[Bug, bool, Any]]:
     """Return the variants to run, by id: those of cases that call the operator, each with its bug and whether ``core`` has it."""
-    from runner.cases.model import Backend, all_steps
+    from runner.cases.model import Backend
+    from runner.cases.walk import all_steps
     from runner.session.collect import load
 
     tiers = {tier: load([str(REPOSITORY / "suites" / f"{tier}.suite.yaml")]).variants for tier in ("core", "operators")}

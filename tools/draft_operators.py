@@ -40,8 +40,8 @@ from draft_samples import (  # noqa: E402
 )
 
 from runner.builder.source import build  # noqa: E402
-from runner.cases.model import all_steps  # noqa: E402
 from runner.cases.serialize import emit  # noqa: E402
+from runner.cases.walk import all_steps  # noqa: E402
 from runner.session.collect import load  # noqa: E402
 from runner.session.plan import Environment, Planned, job  # noqa: E402
 from runner.worker.generate.database import operators  # noqa: E402

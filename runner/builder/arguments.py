@@ -26,12 +26,10 @@ from runner.cases.model import (
     Table,
     TensorLiteral,
     Value,
-    change_parts,
-    values_of,
-    without_previous,
 )
 from runner.cases.serialize import call_text, step_text, value_of
 from runner.cases.texts import split, yaml_arguments
+from runner.cases.walk import change_parts, values_of, without_previous
 from runner.cases.yaml.values import flow, show_value
 from runner.diagnostics import Span, nearest
 

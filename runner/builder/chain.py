@@ -27,10 +27,10 @@ from runner.cases.model import (
     TensorLiteral,
     Value,
     With,
-    places_made,
 )
 from runner.cases.operator_names import BINARY, CHECKS, IN_PLACE, SPECIAL, UNARY
 from runner.cases.twins import doubled_value, gives_fresh
+from runner.cases.walk import places_made
 from runner.diagnostics import Span, nearest
 from runner.quote import identifier
 

@@ -31,11 +31,11 @@ from runner.cases.model import (
     Table,
     TensorLiteral,
     Value,
-    entry_text,
 )
 from runner.cases.operator_names import BUILTINS
 from runner.cases.problems import Problems
 from runner.cases.texts import plain_text
+from runner.cases.walk import entry_text
 from runner.cases.yaml.values import scalars_of
 from runner.diagnostics import Span, nearest
 from runner.quote import dotted_name, identifier, integer, literal, torch_name

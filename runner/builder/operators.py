@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from runner.cases.model import Function, Literal, Ref, Step, Value, values_of
+from runner.cases.model import Function, Literal, Ref, Step, Value
 from runner.cases.operator_names import (
     BINARY,
     BUILTINS,
@@ -27,6 +27,7 @@ from runner.cases.operator_names import (
     UNARY,
 )
 from runner.cases.torch_names import inventory, with_namespace
+from runner.cases.walk import values_of
 from runner.diagnostics import nearest
 
 ENUMS = {

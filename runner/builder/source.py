@@ -41,11 +41,11 @@ from runner.cases.model import (
     Ref,
     Value,
     Variant,
-    places_made,
 )
 from runner.cases.problems import Problems, TooManyProblems
 from runner.cases.python_files import top_names
 from runner.cases.texts import numpy_step
+from runner.cases.walk import places_made
 from runner.cases.yaml.values import show_value
 from runner.contract.job import defines
 from runner.diagnostics import Diagnostic, InputError, Span, shown_path

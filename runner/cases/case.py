@@ -42,8 +42,6 @@ from runner.cases.model import (
     Step,
     TensorLiteral,
     Tolerance,
-    all_steps,
-    values_of,
 )
 from runner.cases.operator_names import pattern_hint
 from runner.cases.params import (
@@ -61,6 +59,7 @@ from runner.cases.python_files import OF_MODULES, is_name, resolve_python_file
 from runner.cases.texts import check_numpy
 from runner.cases.torch_names import SWITCHES, Flag, check_flags, flag_refusal
 from runner.cases.twins import has_place
+from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import (
     NUMBERS,
     SCALARS,

@@ -30,7 +30,6 @@ from runner.cases.model import (
     TensorLiteral,
     Value,
     With,
-    with_previous,
 )
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
@@ -47,6 +46,7 @@ from runner.cases.texts import (
     split,
     yaml_arguments,
 )
+from runner.cases.walk import with_previous
 from runner.cases.yaml.values import (
     YamlMapping,
     YamlNode,

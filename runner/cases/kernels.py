@@ -11,10 +11,11 @@ from typing import Any
 
 from runner.cases import expressions
 from runner.cases.chains_and_inputs import dtype_name, parse_chain, parse_value
-from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value, all_steps
+from runner.cases.model import DTYPES, Arithmetic, Kernel, Literal, Node, Output, Ref, Step, Value
 from runner.cases.problems import Problems, within
 from runner.cases.python_files import NAME_HINT, RESERVED, Signature, is_name, read_signatures, resolve_python_file
 from runner.cases.texts import parse_arithmetic
+from runner.cases.walk import all_steps
 from runner.cases.yaml.values import (
     NUMBERS,
     YamlNode,

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Mapping
 from fnmatch import translate
 from functools import cache, lru_cache
 
-from runner.cases.model import Case, PythonModule, all_steps
+from runner.cases.model import Case, PythonModule
 from runner.cases.python_files import read_calls
 from runner.cases.torch_names import inventory, with_namespace
+from runner.cases.walk import all_steps
 from runner.diagnostics import nearest
 from runner.files import read_text
 

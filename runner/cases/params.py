@@ -29,16 +29,11 @@ from runner.cases.model import (
     Ref,
     Step,
     Value,
-    all_steps,
-    change_parts,
-    change_value,
-    map_steps,
-    values_of,
-    with_previous,
 )
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems
 from runner.cases.texts import REFERENCE
+from runner.cases.walk import all_steps, change_parts, change_value, map_steps, values_of, with_previous
 from runner.cases.yaml.values import (
     SCALARS,
     YamlMapping,

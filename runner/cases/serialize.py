@@ -49,6 +49,11 @@ from runner.cases.model import (
     Tolerance,
     Value,
     Variant,
+)
+from runner.cases.operator_names import takes_tensor
+from runner.cases.params import value_of_param
+from runner.cases.texts import complex_text, is_complex
+from runner.cases.walk import (
     change_entry,
     change_parts,
     entry_text,
@@ -57,9 +62,6 @@ from runner.cases.model import (
     values_of,
     without_previous,
 )
-from runner.cases.operator_names import takes_tensor
-from runner.cases.params import value_of_param
-from runner.cases.texts import complex_text, is_complex
 from runner.cases.yaml.values import flow, resolve
 from runner.contract.oracles import BUDGETS
 from runner.quote import QuoteError

@@ -12,24 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from runner.cases import expressions
-from runner.cases.model import (
-    Arithmetic,
-    Case,
-    Function,
-    Index,
-    Input,
-    Key,
-    Literal,
-    Node,
-    Ref,
-    Step,
-    Table,
-    Value,
-    all_steps,
-    values_of,
-)
+from runner.cases.model import Arithmetic, Case, Function, Index, Input, Key, Literal, Node, Ref, Step, Table, Value
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems, within
+from runner.cases.walk import all_steps, values_of
 from runner.cases.yaml.values import YamlScalar, flow, resolve, scalars_of, show_value
 from runner.diagnostics import Span
 

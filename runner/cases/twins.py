@@ -5,7 +5,8 @@ A twin is the program of a case after rewrites that change none of its results. 
 
 from __future__ import annotations
 
-from runner.cases.model import Case, Literal, Ref, Step, steps_of
+from runner.cases.model import Case, Literal, Ref, Step
+from runner.cases.walk import steps_of
 
 REWRITES = ("double", "mask", "negate", "reorder", "reshape", "split", "transpose")
 

@@ -25,9 +25,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runner.cases.model import Step, Variant, all_steps
+from runner.cases.model import Step, Variant
 from runner.cases.torch_names import is_of_package
 from runner.cases.versions import release_of
+from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.oracles import NUMERIC, row_of
 from runner.diagnose.diagnosis import Diagnosis, diagnose

@@ -24,7 +24,8 @@ from typing import Any
 
 import runner
 from runner.builder.source import Source
-from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant, all_steps
+from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant
+from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import row_of

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.cases.limits import Limits
-from runner.cases.model import Case, Variant, all_steps
+from runner.cases.model import Case, Variant
 from runner.cases.suites import PathError, Reader
+from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.diagnostics import shown_path
 from runner.exit_codes import NOTHING, UsageError

@@ -35,6 +35,10 @@ from runner.cases.model import (
     Table,
     Value,
     With,
+)
+from runner.cases.operator_names import IN_PLACE
+from runner.cases.python_files import RESERVED
+from runner.cases.walk import (
     change_entry,
     change_parts,
     map_parts,
@@ -44,8 +48,6 @@ from runner.cases.model import (
     steps_of,
     values_of,
 )
-from runner.cases.operator_names import IN_PLACE
-from runner.cases.python_files import RESERVED
 from runner.diagnostics import Span
 from runner.reduce.value_info import ValueInfo, component, input_like, leaves, references
 

@@ -11,24 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from runner.cases.model import (
-    Case,
-    Function,
-    If,
-    Items,
-    Node,
-    Ref,
-    Step,
-    Table,
-    Value,
-    With,
-    change_parts,
-    names_used,
-    nodes_of,
-    steps_of,
-    values_of,
-)
+from runner.cases.model import Case, Function, If, Items, Node, Ref, Step, Table, Value, With
 from runner.cases.serialize import plain
+from runner.cases.walk import change_parts, names_used, nodes_of, steps_of, values_of
 from runner.contract.oracles import TWIN, row_of
 from runner.reduce.chains import (
     named,

@@ -19,9 +19,10 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.expand import expand
-from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Suite, Variant, steps_of
+from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Suite, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
+from runner.cases.walk import steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Trust
 from runner.contract.oracles import row_of

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from runner.cases.model import Items, Literal, Ref, Step, Value, Variant, all_steps
+from runner.cases.model import Items, Literal, Ref, Step, Value, Variant
 from runner.cases.torch_names import signature_texts
+from runner.cases.walk import all_steps
 
 
 @dataclass(frozen=True, slots=True)

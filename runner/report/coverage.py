@@ -15,10 +15,11 @@ from typing import Any
 
 from runner import __version__
 from runner.builder.operators import Operator, resolve
-from runner.cases.model import Case, Constant, Input, Literal, Variant, all_steps, values_of
+from runner.cases.model import Case, Constant, Input, Literal, Variant
 from runner.cases.operator_names import SPACES, without_overload
 from runner.cases.serialize import resolve_axes
 from runner.cases.torch_names import inventory
+from runner.cases.walk import all_steps, values_of
 from runner.contract.lines import KIND as LINE
 from runner.contract.lines import Lines
 from runner.contract.oracles import BUDGETS, ORACLES, RULED, TWIN, Oracle

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from runner.cases.model import Variant, all_steps
+from runner.cases.model import Variant
+from runner.cases.walk import all_steps
 from runner.contract.oracles import row_of
 from runner.diagnose.bug_report import Check, ReportInput, check, redact
 from runner.diagnose.diagnosis import Diagnosis

@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from runner.cases.model import Variant, all_steps
+from runner.cases.model import Variant
+from runner.cases.walk import all_steps
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnostics import shown_file
 from runner.record.events import VariantFinished

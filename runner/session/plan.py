@@ -35,11 +35,11 @@ from runner.cases.model import (
     Tolerance,
     Unclaimed,
     Variant,
-    values_of,
 )
 from runner.cases.operator_names import operators_like
 from runner.cases.torch_names import GROUP, PRECISION, hint_for, own_names
 from runner.cases.versions import matches
+from runner.cases.walk import values_of
 from runner.contract.job import Job, Record
 from runner.contract.oracles import INDUCTOR, POLICIES
 from runner.contract.settings import AS_USER, HASH_SEED

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runner.builder.source import Source, build
-from runner.cases.model import LAUNCH, Case, Known, steps_of
+from runner.cases.model import LAUNCH, Case, Known
 from runner.cases.operator_names import calls_of
+from runner.cases.walk import steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Isolation, Job, Record, Trust
 from runner.contract.oracles import row_of

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from runner.builder.operators import Operator, resolve
-from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value, names_used, steps_of, values_of
+from runner.cases.model import Arguments, Case, Items, Literal, Ref, Step, Table, Value
 from runner.cases.operator_names import IN_PLACE
+from runner.cases.walk import names_used, steps_of, values_of
 from runner.contract.finding import Finding
 from runner.contract.oracles import row_of
 

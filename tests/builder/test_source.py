@@ -16,8 +16,9 @@ from built import Built, audit, folder, strings
 
 from runner.builder.source import build, check
 from runner.cases.expand import expand
-from runner.cases.model import Literal, Value, change_parts
+from runner.cases.model import Literal, Value
 from runner.cases.suites import Reader
+from runner.cases.walk import change_parts
 from runner.cases.yaml.values import split_lines
 from runner.session.collect import load
 

@@ -7,9 +7,10 @@ from spec_files import Files
 
 from runner.cases.expand import expand
 from runner.cases.limits import Limits
-from runner.cases.model import Items, Literal, all_steps
+from runner.cases.model import Items, Literal
 from runner.cases.operator_names import operators_of
 from runner.cases.serialize import case_text, resolve_axes
+from runner.cases.walk import all_steps
 from runner.diagnostics import InputError
 
 LISTS = """

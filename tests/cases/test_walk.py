@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from runner.cases.model import Node, all_steps, map_steps
+from runner.cases.model import Node
+from runner.cases.walk import all_steps, map_steps
 from tests.handmade import loaded, written
 
 NESTED = """

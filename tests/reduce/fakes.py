@@ -9,9 +9,10 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.expand import expand
-from runner.cases.model import Case, Suite, Variant, steps_of
+from runner.cases.model import Case, Suite, Variant
 from runner.cases.serialize import resolve_axes, text_of_plain
 from runner.cases.suites import Reader
+from runner.cases.walk import steps_of
 from runner.reduce.chains import ValueInfos
 from runner.reduce.state import State
 from runner.reduce.value_info import ValueInfo
