@@ -10,7 +10,7 @@ import torch
 from runner.contract.graphs import Role, Statistics, Tensor
 from runner.worker.torch_private.graphs import is_transformed
 
-SAMPLED = 1 << 20
+SAMPLED = 1 << 16
 """Elements of a floating tensor that are looked at, at most: spread evenly over it."""
 COUNTED = 1 << 16
 """Elements of an integer tensor that are compared with one another, at most."""

@@ -80,8 +80,8 @@ def operator_of(node: Node) -> str:
 def torch_name(node: Node) -> str:
     """Return what torch calls the target of a node, for people."""
     target: Any = node.target
-    if isinstance(target, str):
-        return target
+    if isinstance(target, str) or overload_name(target):
+        return target if isinstance(target, str) else overload_name(target)
     module = getattr(target, "__module__", None) or type(target).__module__
     return f"{module}.{getattr(target, '__qualname__', None) or getattr(target, '__name__', None) or target}"
 
