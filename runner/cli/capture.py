@@ -11,6 +11,7 @@ from typing import Any
 
 from runner import console, exit_codes
 from runner.cli.arguments import argument, command
+from runner.cli.shrinking import SHRINK, shrinking
 from runner.contract.graphs import Capture
 from runner.diagnostics import shown_path
 from runner.engine import scratch
@@ -51,6 +52,7 @@ exit codes: 0 cases were written, 1 your code raised or compiled nothing, 2 inte
              help="keep the model's own parameters and buffers, in a safetensors file beside the cases (default: drawn "
              "with their statistics)"),
     argument("--values", choices=(DRAWN, KEPT), default=DRAWN, help="the same of its inputs (default: drawn)"),
+    *SHRINK,
     argument("--python", metavar="PYTHON", default=None, help="the Python that has your model (default: this one)"),
     epilog=_EPILOG,
 )  # fmt: skip
@@ -67,8 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{arguments.target}: no such script; package.module:function names a function")
     answer = _record(environment.python, kind, arguments, folder)
     captures = [Capture.from_json(item) for item in answer["captures"]]
-    for capture in captures:
-        entry = folder.add(capture, arguments.by)
+    with shrinking(arguments, arguments.python) as shrink:
+        entries = [folder.add(capture, arguments.by, shrink=shrink) for capture in captures]
+    for capture, entry in zip(captures, entries, strict=True):
         _print(capture, entry)
     if answer["error"]:
         console.message("runner: what was compiled before your code raised is kept")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from runner import console, exit_codes
 from runner.cli.arguments import argument, command
+from runner.cli.shrinking import SHRINK, shrinking
 from runner.cli.variants import tell
 from runner.contract.graphs import Capture
 from runner.diagnostics import Diagnostic, InputError, shown_path
@@ -40,6 +41,7 @@ exit codes: 0 cases were written, 1 there was no case, or --strict and something
     argument("--format", choices=[*FORMATS], help="the format of all files (default: as each looks)"),
     argument("--by", choices=GRAINS, help="one case for each graph, or for each kind of module or of operator call "
              "(default: graph; of logs always operator)"),
+    *SHRINK,
     argument("--strict", action="store_true", help="exit with 1 if anything of a file was left out"),
     epilog=_EPILOG,
 )  # fmt: skip
@@ -63,8 +65,9 @@ def run_import(arguments: argparse.Namespace) -> int:
         tell(errors)
         return exit_codes.USAGE
     is_whole = True
-    for capture, grain in captures:
-        entry = folder.add(capture, grain, "imported")
+    with shrinking(arguments) as shrink:
+        entries = [folder.add(capture, grain, "imported", shrink) for capture, grain in captures]
+    for (capture, _), entry in zip(captures, entries, strict=True):
         left_out = [*_left_out(capture, entry["refused"])]
         console.output(
             f"{in_line(capture.model)}: {entry['sayable']} of {entry['calls']} calls; "

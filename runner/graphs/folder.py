@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,14 @@ INVENTORY = "inventory.json"
 PAGE = "inventory.md"
 VERSION = 1
 PER_FILE = 100
+ORIGINAL = "original"
+"""The tag of cases that the suite leaves out, since smaller ones stand for them."""
 LONGEST = 60
 """Letters of a model's name that the name of a case keeps."""
+
+
+Shrink = Callable[[Sequence[Graph]], Sequence[Graph]]
+_Parts = Sequence[tuple[Graph, Sequence[tuple[str, Graph]]]]
 
 
 @dataclass(slots=True)
@@ -72,9 +78,15 @@ class Folder:
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)  # by digest
     added: dict[str, list[WrittenGraph]] = field(default_factory=dict)  # by the start of a file's name
 
-    def add(self, capture: Capture, by: Grain, kind: str = "captured") -> dict[str, Any]:
-        """Add what was captured of one model, and return its entry in the inventory."""
+    def add(self, capture: Capture, by: Grain, kind: str = "captured", shrink: Shrink | None = None) -> dict[str, Any]:
+        """Add what was captured of one model, and return its entry in the inventory.
+
+        With ``shrink`` the smaller graphs that it returns take the place of others, which are kept with a tag.
+        """
+        parts: _Parts
         parts = [(graph, [(digest_of(part), part) for part in parts_of(graph, by)]) for graph in capture.graphs]
+        if shrink is not None:
+            parts = self._shrunk(parts, capture, by, kind, shrink)
         new = {digest: part for _, own in parts for digest, part in own if digest not in self.cases}
         written = self._write(new, capture, by, kind)
         graphs = [self._add_graph(graph, own, written, capture, by) for graph, own in parts]
@@ -96,6 +108,16 @@ class Folder:
         }
         self.models = [model for model in self.models if model["model"] != capture.model] + [entry]
         return entry
+
+    def _shrunk(self, parts: _Parts, capture: Capture, by: Grain, kind: str, shrink: Shrink) -> _Parts:
+        """Return the smaller parts, and write those that became smaller with a tag."""
+        large = {digest: part for _, own in parts for digest, part in own}
+        small = dict(zip(large, shrink([*large.values()]), strict=True))
+        kept = {digest: part for digest, part in large.items() if small[digest] is not part}
+        new = {digest: part for digest, part in kept.items() if digest not in self.cases}
+        self._write(new, capture, by, kind, ORIGINAL)
+        digests = {digest: digest_of(part) for digest, part in small.items()}
+        return [(graph, [(digests[digest], small[digest]) for digest, _ in own]) for graph, own in parts]
 
     def _add_graph(
         self,
@@ -119,13 +141,15 @@ class Folder:
             "name": graph.name, "calls": len(graph.calls), "cases": list(dict.fromkeys(names)), "whole": is_whole,
         }  # fmt: skip
 
-    def _write(self, parts: Mapping[str, Graph], capture: Capture, by: Grain, kind: str) -> dict[str, _Written]:
-        """Write parts as cases, by their digests; what the format refuses becomes none."""
-        stem = slug(capture.model)
+    def _write(
+        self, parts: Mapping[str, Graph], capture: Capture, by: Grain, kind: str, tag: str = ""
+    ) -> dict[str, _Written]:
+        """Write parts as cases, by their digests; what the format refuses becomes no case."""
+        stem, tags = slug(f"{capture.model} {tag}"), (kind, tag) if tag else (kind,)
         written, names = {}, _FreeNames(case["name"] for case in self.cases.values())
         for digest, part in parts.items():
-            name = names.free(stem if by == "graph" else slug(part.name))
-            written[digest] = _Written(name, write_graph(part, name, _doc(part, capture, kind), (kind,)))
+            name = names.free(stem if by == "graph" else slug(f"{part.name} {tag}"))
+            written[digest] = _Written(name, write_graph(part, name, _doc(part, capture, kind), tags))
         graphs = {digest: each.graph for digest, each in written.items() if each.graph.case is not None}
         for digest, problem in problems_of(graphs, self.path).items():
             written[digest].problem = problem
@@ -134,7 +158,7 @@ class Folder:
                 operator = parts[digest].calls[0].operator if by == "operator" else ""
                 self.cases[digest] = {
                     "name": written[digest].name, "count": 0, "model": capture.model, "uses": {},
-                    "operator": operator, "call": call_text(parts[digest]),
+                    "operator": operator, "call": call_text(parts[digest]), **({"tag": tag} if tag else {}),
                 }  # fmt: skip
                 self.added.setdefault(stem if by == "graph" else f"{stem}_{by}s", []).append(graph)
         return written
@@ -153,7 +177,9 @@ class Folder:
         self.added.clear()
         name = slug(self.path.name)
         suite, inventory, page = (self.path / file for file in (f"captured{SUITE}", INVENTORY, PAGE))
-        replace_text(suite, emit({"suite": name, "specs": [f"*{SPEC}"], "backends": [*backends]}))
+        is_original = any("tag" in case for case in self.cases.values())
+        select = {"select": f"not tag:{ORIGINAL}"} if is_original else {}
+        replace_text(suite, emit({"suite": name, "specs": [f"*{SPEC}"], **select, "backends": [*backends]}))
         data = {"version": VERSION, "models": self.models, "cases": self.cases}
         replace_text(inventory, json.dumps(data, indent=1) + "\n")
         replace_text(page, page_of(self.models, self.cases))

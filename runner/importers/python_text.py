@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
@@ -38,7 +39,9 @@ def parse(text: str) -> ast.Module:
     if depth > DEEPEST:
         raise PythonError(f"brackets stand more than {DEEPEST} deep")
     try:
-        return ast.parse(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of 1if, which is a stranger's
+            return ast.parse(text)
     except SyntaxError as error:
         raise PythonError(f"this is no Python: {error.msg}", error.lineno or 1, error.offset or 1) from None
     except (ValueError, RecursionError, MemoryError) as error:

@@ -80,6 +80,25 @@ def test_what_is_left_out_is_listed_with_its_place(folder: Path) -> None:
     assert run_in(folder, "import", "broken.txt", "-o", "strict", "--strict").code == 1
 
 
+def test_large_sizes_become_smaller_and_the_originals_are_kept(folder: Path) -> None:
+    pytest.importorskip("torch")
+    (folder / "large.txt").write_text(
+        "Operator: aten.view.default\ncnt: 1, ((T([64, 128, 768], f16), [8192, 768]), {})\n"
+        "Operator: aten.relu.default\ncnt: 1, ((T([3, 4], f16),), {})\n"
+    )
+    result = run_in(folder, "import", "large.txt", "-o", "small", "--shrink")
+    assert result.code == 0, result.text
+    specs = sorted((folder / "small").glob("*.spec.yaml"))
+    cases = {case["name"]: case for spec in specs for case in yaml.safe_load(spec.read_text())["cases"]}
+    assert cases["aten_view_default_original"]["inputs"] == {"x": [64, 128, 768]}
+    assert cases["aten_view_default_original"]["tags"] == ["imported", "original"]
+    assert cases["aten_view_default"]["inputs"] == {"x": [8, 16, 32]}
+    assert cases["aten_view_default"]["chain"] == [{"aten.view.default": ["$x", [128, 32]]}]
+    assert "64 to 8, 128 to 16, 768 to 32, 8192 to 128" in cases["aten_view_default"]["doc"]
+    listed = run_in(folder, "list", "small/captured.suite.yaml", "--backend", "aot_eager").out
+    assert len(listed.splitlines()) == 2 and "original" not in listed
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [

@@ -1,8 +1,10 @@
-"""Runs of a case in eager alone: the tasks ``build`` and ``shapes``.
+"""Runs of a case in eager alone: the tasks ``build``, ``eager`` and ``shapes``.
 
 ``build`` is for ``validate --build``: does the model exist, and does torch take its operators and arguments? The meta
 device answers without computing. It cannot do some things (values read in Python, operators without a meta kernel, odd
 layouts). Those are done for real, and only what fails there too is an error.
+
+``eager`` runs many cases in one job, to see which of them eager takes.
 
 ``shapes`` tells every value of a case's ``forward``: so that a reducer can put an input in its place. The function's
 local variables are read when it returns, or when something raises in it: each value has a variable there.
@@ -43,6 +45,24 @@ def run_build(job: Job, send: Send) -> dict[str, Any]:
             return {"built": "real", "error": error.info if error is not None else None}
     except InvalidCase as error:
         return {"built": "real", "error": error.info}
+
+
+def run_eager(job: Job, send: Send) -> dict[str, Any]:
+    """Return ``errors``: for each of ``jobs``, judging jobs as plain dicts, what eager raises, or null."""
+    send({"phase": "eager"})
+    torch.set_num_threads(1)
+    return {"errors": [_error_of(Job.from_json(case)) for case in job.arguments["jobs"]], "error": None}
+
+
+def _error_of(job: Job) -> dict[str, Any] | None:
+    try:
+        with open_source(job) as source:
+            settings = Settings.of(job)
+            loaded = source.load(settings.seed)
+            error = observe(loaded, loaded.model, settings).error
+            return error.info if error is not None else None
+    except InvalidCase as error:
+        return error.info
 
 
 def _inputs(source: Source, settings: Settings) -> None:

@@ -22,6 +22,7 @@ TASKS = {
     "database": "runner.worker.tasks.describe:run_database",
     "debug": "runner.worker.tasks.debug:run_debug",
     "draw": "runner.worker.tasks.generate:run_draw",
+    "eager": "runner.worker.tasks.eager:run_eager",
     "environment": "runner.worker.tasks.describe:run_environment",
     "explain": "runner.worker.tasks.debug:run_explain",
     "minify": "runner.worker.tasks.minify:run_minify",

@@ -65,3 +65,16 @@ def test_odd_values() -> None:
     assert describe_value([[[[1]]]])["items"][0]["items"][0]["items"][0] == {"kind": "other"}
     assert describe_value(torch.ones(1, dtype=torch.bool))["high"] == 1.0
     assert describe_value(torch.ones(1, dtype=torch.complex64))["low"] is None
+
+
+def test_many_cases_are_run_in_one_job() -> None:
+    case = {"key": "k", "id": "i", "environment": "here", "name": "n", "source": SOURCE.replace("{last}", "pass"),
+            "backend": {"backend": "eager"}, "grad": {"mode": "forward"}, "threads": 1}  # fmt: skip
+    raising = {**case, "source": SOURCE.replace("{last}", "raise IndexError('at last')")}
+    broken = {**case, "source": "import torch\nx ="}
+    answer = run_job(
+        {**case, "task": "eager", "arguments": {"jobs": [case, raising, broken, case]}}, lambda message: None
+    )
+    first, second, third, fourth = answer["errors"]
+    assert first is None and fourth is None
+    assert second["type"] == "IndexError" and "SyntaxError" in third["type"]
