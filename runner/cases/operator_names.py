@@ -43,7 +43,8 @@ CHECKS = tuple(f"torch._check{kind}" for kind in
                ("", "_index", "_is_size", "_not_implemented", "_tensor_all", "_type", "_value"))  # fmt: skip
 """Functions of torch that raise unless a condition holds."""
 
-EXTRA = (*CHECKS, "torch.autograd.grad", "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
+EXTRA = (*CHECKS, "torch._higher_order_ops.associative_scan", "torch._higher_order_ops.scan", "torch.autograd.grad",
+         "torch.utils.checkpoint.checkpoint", "torch._dynamo.graph_break",
          "torch.autograd.functional.jacobian", "torch.autograd.functional.hessian", "torch.autograd.functional.vjp",
          "torch.autograd.functional.jvp")  # fmt: skip
 

@@ -23,6 +23,7 @@ BACKENDS = {
     "options": ("aot_eager",),
     "kernels": ("inductor", "aot_eager"),
     "checks": ("eager", "runner.worker.planted:error_swallowed"),
+    "scans": ("aot_eager", "runner.worker.planted:wrong_element"),
 }
 """Under which backends the cases of each file run."""
 FILES: dict[str, str] = {}
@@ -417,3 +418,27 @@ def test_a_violated_check_raises_and_a_backend_that_drops_it_fails(ran: Result) 
     assert ran.of(f"violated@{planted}")["oracles"] == ["missing-error"]
     assert by_script(ran.cwd, "checks.spec.yaml::violated", planted)[0] == 1
     assert by_script(ran.cwd, "checks.spec.yaml::asserted", "eager")[0] == 0
+
+
+# --- operators that take the function of a step ---------------------------------------------
+
+FILES["scans"] = spec(
+    """
+    name: running
+    inputs: {start: [3], x: [5, 3]}
+    chain:
+      - torch._higher_order_ops.scan:
+          - {$fn: {args: [sum, row], chain: [{torch.sin: $row, out: y}, {torch.add: [$sum, $row]}], return: [$_, $y]}}
+          - $start
+          - $x
+        out: [last, _]
+      - torch.neg: $last
+    """
+)
+
+
+def test_a_scan_is_compared_and_a_wrong_one_is_a_failure(ran: Result) -> None:
+    planted = "running@runner.worker.planted:wrong_element"
+    assert (ran.verdicts["running@aot_eager"], ran.verdicts[planted]) == ("PASS", "FAIL")
+    assert ran.of(planted)["oracles"] == ["value"]
+    assert by_script(ran.cwd, "scans.spec.yaml::running")[0] == 0

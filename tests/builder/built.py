@@ -142,7 +142,7 @@ def _known(function: ast.expr) -> bool:
 def _operator_words() -> frozenset[str]:
     words = {"ops", "aten", "prims", "nn", "Module", "Parameter", "functional", "utils", "rnn", "special", "linalg", "fft", "sparse", "signal", "windows",
              "nested", "masked", "func", "distributions", "attention", "flex_attention", "autograd", "checkpoint", "_dynamo", "graph_break", "grad",
-             "jacobian", "hessian", "vjp", "jvp", *(name.removeprefix("torch.") for name in CHECKS), "autocast", "no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "device", "amp", "default"}  # fmt: skip
+             "jacobian", "hessian", "vjp", "jvp", "_higher_order_ops", "scan", "associative_scan", *(name.removeprefix("torch.") for name in CHECKS), "autocast", "no_grad", "enable_grad", "inference_mode", "set_grad_enabled", "device", "amp", "default"}  # fmt: skip
     lists = inventory()
     return (
         frozenset(words)

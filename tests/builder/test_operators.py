@@ -189,6 +189,7 @@ ALLOWED = {
     "Tensor.requires_grad_": ("method", "requires_grad_"), "aten.mm": ("function", "torch.ops.aten.mm"), "aten.mm.default": ("function", "torch.ops.aten.mm.default"),
     "prims.add": ("function", "torch.ops.prims.add"), "operator.iadd": ("operator", "iadd"), "operator.getitem": ("operator", "getitem"), "operator.call": ("operator", "call"),
     "torch._check": ("function", "torch._check"), "torch._check_is_size": ("function", "torch._check_is_size"), "operator.assert_": ("operator", "assert_"),
+    "torch._higher_order_ops.scan": ("function", "torch._higher_order_ops.scan"), "torch._higher_order_ops.associative_scan": ("function", "torch._higher_order_ops.associative_scan"),
     "builtin.len": ("function", "len"), "builtin.print": ("function", "print"), "numpy.add": ("function", "numpy.add"), "self.first": ("submodule", "self.first"),
     "custom.mine.op": ("function", "torch.ops.mine.op"), "custom.mine.op.default": ("function", "torch.ops.mine.op.default"),
     "torch.utils.checkpoint.checkpoint": ("function", "torch.utils.checkpoint.checkpoint"), "torch._dynamo.graph_break": ("function", "torch._dynamo.graph_break"),

@@ -117,6 +117,8 @@ STEPS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "vmap": ("[{torch.vmap: [{$fn: {args: [t], chain: [torch.sin, {torch.add: [$_, $t]}]}}]}, {operator.call: [$_, $x]}]", lambda x: x.sin() + x),
     "grad": ("[{torch.func.grad: [{$fn: {args: [h], chain: [torch.sin, {torch.mul: [$_, $h]}, torch.sum]}}]}, {operator.call: [$_, $x]}]", lambda x: x.cos() * x + x.sin()),
     "cond": ("[{torch.sum: $x, out: s}, {operator.gt: [$s, 1000], out: p}, {torch.cond: [$p, {$fn: {args: [t], chain: [torch.sin]}}, {$fn: {args: [t], chain: [torch.cos, {torch.add: [$_, $t]}]}}, [$x]]}]", lambda x: x.cos() + x),
+    "scan": ("[{torch.sum: [$x, 0], out: s}, {torch._higher_order_ops.scan: [{$fn: {args: [c, r], chain: [{torch.sin: $r, out: y}, {torch.add: [$c, $r]}], return: [$_, $y]}}, $s, $x], out: [last, _]}, {operator.mul: [$last, 1]}]", lambda x: x.sum(0) + x[0] + x[1]),
+    "associative scan": ("[{torch._higher_order_ops.associative_scan: {'*': [{$fn: {args: [s, t], chain: [{torch.mul: [$s, $t]}]}}, $x, 0], combine_mode: generic}}]", lambda x: x.cumprod(0)),
     "functions see names around them": ("[{torch.sin: $x, out: a}, {operator.call: [{$fn: {args: [t], chain: [{torch.add: [$t, $a]}, {torch.mul: [$_, $t]}]}}, $x]}]", lambda x: (x + x.sin()) * x),
     "functions in functions": ("[{operator.call: [{$fn: {args: [t], chain: [torch.exp, {operator.call: [{$fn: {args: [h], chain: [torch.sin, {torch.add: [$_, $h]}]}}, $_]}, {torch.add: [$_, $t]}]}}, $x]}]", lambda x: x.exp().sin() + x.exp() + x),
     "functions of two": ("[{operator.call: [{$fn: {args: [t, u], chain: [{torch.sub: [$u, $t]}], return: [$_, $t]}}, $x, 1]}, {operator.getitem: [$_, 0]}]", lambda x: 1 - x),
