@@ -323,7 +323,7 @@ _OTHERS: dict[str, Callable[[], str]] = {
     "flags": _flags,
     "cudnn": lambda: _block(torch_names.CUDNN),
     "precision": lambda: _block(torch_names.PRECISION),
-    "functions": lambda: _block(expressions.FUNCTIONS),
+    "functions": lambda: _block([*expressions.FUNCTIONS, *(f"math.{name}" for name in expressions.MATH)]),
     "launch functions": lambda: _block(expressions.LAUNCH_FUNCTIONS),
     "methods": lambda: _block(sorted(expressions.METHODS)),
     "attributes": lambda: _block(sorted(expressions.ATTRIBUTES)),

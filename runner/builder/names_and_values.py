@@ -290,6 +290,8 @@ class Renderer:
         try:
             tree = expressions.parse(value.text)
             names = expressions.names(tree)
+            if expressions.uses_math(tree) and "math" in {*scope.variables, *scope.params, *scope.later}:
+                raise expressions.ExpressionError("'math' is a name of this case: name that otherwise")
             for part in expressions.attributes_of_self(tree):
                 self.of_self(part, value.span)
             params = {k: v for k, v in scope.params.items() if k not in scope.variables}

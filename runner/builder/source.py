@@ -124,7 +124,7 @@ class _Builder:
         callers = self._callers()
         if case.module is not None:  # behind a person's file come the imports of the caller's functions
             text = "\n".join(line.text for line in callers.lines)
-            modules = ("contextlib", *(f"torch.{module}" for module in _MODULES))
+            modules = ("contextlib", "math", *(f"torch.{module}" for module in _MODULES))
             model += [Line(f"import {module}") for module in modules if f"{module}." in text]
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions, *more, *callers.lines]
         if any(f"{READ_TENSOR}(" in line.text for line in body):
@@ -154,6 +154,7 @@ class _Builder:
             return []
         doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
+        standard = [module for module in ("contextlib", "math") if re.search(rf"(?<![\w.]){module}\.", text)]
         called = [name for name in LAUNCH_FUNCTIONS if case.kernels and re.search(rf"(?<![\w.]){name}\(", text)]
         blocks = [
             f'"""{title}',
@@ -163,7 +164,8 @@ class _Builder:
             '"""',
             "",
             *([FUTURE, ""] if any("__future__" in read_text(kernel.file) for kernel in case.kernels) else []),
-            *(["import contextlib", ""] if "contextlib." in text else []),
+            *(f"import {module}" for module in standard),
+            *([""] if standard else []),
             "import torch",
             *(["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []),
             *(["from torch import nn"] if re.search(r"\bnn\.", text.replace("torch.nn.", "")) else []),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,15 @@ MAX_DEPTH = 100
 """How deep an expression may be nested; a sum of so many terms is that deep."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "len": len, "abs": abs}
+
+MATH: dict[str, Callable[..., Any]] = {
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "log2": math.log2,
+    "prod": math.prod,
+    "sqrt": math.sqrt,
+}
+"""Functions of Python's ``math``, which are written ``math.sqrt(...)``: Dynamo traces them over sizes."""
 
 
 def cdiv(a: int, b: int) -> int:
@@ -85,7 +94,7 @@ def parse(text: str, launch: bool = False) -> ast.expr:
     """Return the checked syntax tree of ``text``, which stands between the braces.
 
     The tree is cached, so nobody may change it. ``launch`` allows ``LAUNCH_FUNCTIONS`` too. Raises ExpressionError for
-    anything but arithmetic, comparisons, ``min max len abs`` and shapes.
+    anything but arithmetic, comparisons, ``min max len abs``, functions of ``math`` and shapes.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"an expression has at most {MAX_LENGTH} characters, this one has {len(text)}")
@@ -106,8 +115,27 @@ def parse(text: str, launch: bool = False) -> ast.expr:
 @lru_cache(maxsize=1024)
 def names(tree: ast.expr) -> frozenset[str]:
     """Return every name that the expression uses, functions left out; ``self.c`` counts as ``self``."""
-    called = {id(n.func) for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = _called(tree)
     return frozenset(n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called)
+
+
+@lru_cache(maxsize=1024)
+def uses_math(tree: ast.expr) -> bool:
+    """Return whether the expression calls a function of ``math``."""
+    return any(isinstance(n, ast.Call) and _function_of_math(n.func) in MATH for n in ast.walk(tree))
+
+
+def _called(tree: ast.expr) -> set[int]:
+    """The ids of the names in a tree that are no values: of functions, and ``math`` before its own."""
+    calls = [n.func for n in ast.walk(tree) if isinstance(n, ast.Call)]
+    owners = [f.value for f in calls if isinstance(f, ast.Attribute) and _function_of_math(f) in MATH]
+    return {id(n) for n in (*calls, *owners) if isinstance(n, ast.Name)}
+
+
+def _function_of_math(node: ast.expr) -> str:
+    """The name of what is called as ``math.<name>``; empty for anything else."""
+    is_of_math = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "math"
+    return node.attr if isinstance(node, ast.Attribute) and is_of_math else ""
 
 
 @lru_cache(maxsize=1024)
@@ -158,7 +186,7 @@ def render(tree: ast.expr, params: Mapping[str, Any], rename: Callable[[str], st
         return number(evaluate(tree, params))
     # A copy, because the transformer works in place and a tree serves many variants.
     copy = ast.parse(ast.unparse(tree), mode="eval").body
-    called = {id(n.func) for n in ast.walk(copy) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    called = _called(copy)
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -231,6 +259,11 @@ def _checked_parts(node: ast.Call, offset: int, functions: Sequence[str]) -> lis
             raise ExpressionError(f"no function {node.func.id!r} here; there are {', '.join(functions)}", offset)
         return node.args
     if isinstance(node.func, ast.Attribute):
+        if _function_of_math(node.func) in MATH:
+            return node.args
+        if node.func.attr not in METHODS and _function_of_math(node.func):
+            known = ", ".join(f"math.{name}" for name in MATH)
+            raise ExpressionError(f"no function 'math.{node.func.attr}' here; there are {known}", offset)
         if node.func.attr not in METHODS:
             raise ExpressionError(f"no method {node.func.attr!r} here; there are {', '.join(sorted(METHODS))}", offset)
         return [node.func.value, *node.args]
@@ -262,7 +295,20 @@ def _value(node: ast.expr, params: Mapping[str, Any]) -> Any:
             return _value(node.value, params)[_value(node.slice, params)]
         case ast.Call(func=ast.Name(id=name)):
             return {**FUNCTIONS, **LAUNCH_FUNCTIONS}[name](*(_value(a, params) for a in node.args))
+        case ast.Call(func=ast.Attribute() as function) if _function_of_math(function) in MATH:
+            values = [_value(argument, params) for argument in node.args]
+            if not all(isinstance(v, int | float) for value in values for v in _scalars(value)):
+                raise ExpressionError("functions of math take numbers and lists of them", node.col_offset)
+            return MATH[function.attr](*values)
     raise ExpressionError("this is known only when the model runs", node.col_offset)
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    """Yield the items of a list of numbers, however deep, or the number itself."""
+    for item in value if isinstance(value, tuple) else ():
+        yield from _scalars(item)
+    if not isinstance(value, tuple):
+        yield value
 
 
 def _bits(base: Any, exponent: Any) -> float:

@@ -113,6 +113,20 @@ def test_keys_of_dicts(ran: Result) -> None:
 
 
 CASES.append("""
+    name: math_of_sizes
+    params: {n: [4]}
+    inputs: {x: ["${n}", 2]}
+    dynamic: true
+    chain: [{torch.mul: [$x, "${math.sqrt(x.shape[0]) + math.ceil(x.shape[0] / 3)}"]}]
+    calls: [{params: {n: 7}}]
+    """)
+
+
+def test_math_of_sizes(ran: Result) -> None:
+    assert verdicts(ran, "math_of_sizes") == {"float32,cpu": "PASS"}
+
+
+CASES.append("""
     name: constant
     inputs: {x: [4, 3]}
     dynamic: [{x: [0]}, {x: {maybe: [0]}}]

@@ -51,7 +51,7 @@ class Built(Files):
 # --- what may stand in a source -----------------------------------------------------------------
 
 IMPORTS = {
-    "import torch", "import torch.nn.functional as F", "from torch import nn", "import numpy", "import torch.nn.utils.rnn", "import torch.distributions",
+    "import math", "import torch", "import torch.nn.functional as F", "from torch import nn", "import numpy", "import torch.nn.utils.rnn", "import torch.distributions",
     "import torch.nn.attention.flex_attention", "import torch.signal.windows", "import torch.utils.checkpoint", "import torch.autograd.functional",
 }  # fmt: skip
 BUILTINS = {

@@ -470,3 +470,18 @@ def test_a_reference_reaches_the_keys_of_dicts(built: Built) -> None:
 def test_keys_that_are_none(built: Built, reference: str, message: str) -> None:
     keys = f'inputs: {{x: [2], i: {{values: [0]}}, d: {{dict: {{ids: [2]}}}}}}\nchain:\n  - torch.sin: "{reference}"\nreturn: [$_, $i, $d, $x]'
     assert built.problems(keys) == [message]
+
+
+def test_math_over_sizes_is_imported(built: Built) -> None:
+    keys = """
+        params: {shape: [[4, 9]]}
+        inputs: {x: ["${math.prod(shape)}", "${math.ceil(math.sqrt(shape[1]))}"]}
+        chain: [{torch.mul: [$x, "${math.sqrt(x.shape[0])}"]}]
+        """
+    assert built.part(keys) == ["return torch.mul(x, math.sqrt(x.shape[0]))"]
+    assert built.part(keys, "make_inputs")[0] == "x = torch.randn(36, 3)"
+    assert "\nimport math\n\nimport torch\n" in built.source(keys)
+    assert "import math" not in built.source("inputs: {x: ['${2 * 2}']}")
+    for name in ("inputs: {x: [2], math: [2]}", "inputs: {x: [2]}"):
+        chain = "chain: [{torch.mul: [$x, '${math.sqrt(x.shape[0])}'], out: a}, {torch.neg: $a, out: math}, {torch.add: [$_, $math]}]"
+        assert "'math' is a name of this case: name that otherwise" in built.problems(f"{name}\n{chain}")[0]

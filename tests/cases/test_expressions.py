@@ -202,3 +202,48 @@ def test_rendering_leaves_the_tree_as_it_is() -> None:
 def test_numbers_survive(constant: Any) -> None:
     back = eval(number(constant), {"float": float})
     assert repr(back) == repr(constant)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("math.sqrt(n) + 1", 5.0), ("math.ceil(n / 3)", 6), ("math.floor(n / 3)", 5), ("math.log2(n)", 4.0),
+        ("math.prod(shape)", 24), ("math.prod(shape) // math.ceil(math.sqrt(n))", 6), ("len(shape) * math.floor(2.5)", 4),
+    ],
+)  # fmt: skip
+def test_functions_of_math(text: str, value: float) -> None:
+    params = {"n": 16, "shape": (4, 6), "math": 3}  # a param of this name is no module
+    tree = parse(text)
+    assert evaluate(tree, params) == value and type(evaluate(tree, params)) is type(value)
+    assert names(tree) <= {"n", "shape"}
+
+
+def test_math_over_sizes_of_a_run_stands_in_the_text() -> None:
+    tree = parse("math.sqrt(x.shape[0]) * math.ceil(n / 3) + math.prod(shape)")
+    assert names(tree) == {"x", "n", "shape"}
+    assert render(tree, {"n": 16, "shape": (4, 6)}, lambda name: f"{name}_1") == (
+        "math.sqrt(x_1.shape[0]) * math.ceil(16 / 3) + 24"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "math.exp(n)",
+            "no function 'math.exp' here; there are math.ceil, math.floor, math.log2, math.prod, math.sqrt",
+        ),
+        ("math.sqrt(n=1)", "calls take plain positional arguments here"),
+        ("math.pi", "no attribute 'pi' here"),
+        ("math.sqrt.ceil(n)", "no method 'ceil' here"),
+        ("cmath.sqrt(n)", "no method 'sqrt' here"),
+        ("math.sqrt(0 - n)", ""),  # each Python says it in words of its own
+        ("math.prod(words)", "functions of math take numbers and lists of them"),
+        ("math.prod(n)", "not iterable"),
+        ("math.ceil(1e300)", "more than 128 bits"),
+    ],
+)
+def test_what_is_no_function_of_math(text: str, message: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        evaluate(parse(text), {"n": 16, "words": ("ab", 10**30)})
+    assert message in str(caught.value)
