@@ -439,6 +439,7 @@ def test_schemas_and_dataclasses_agree() -> None:
         "grad_param",
         items="list",
         keys="dict",
+        stored="file",
     )
     assert keys("knownEntry") == fields(model.Known, "span")
     assert keys("case.expect") == fields(model.Expect)
