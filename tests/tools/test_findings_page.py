@@ -17,8 +17,13 @@ def test_no_case_has_more_than_five_operators() -> None:
     assert len(cases) == len({case.name for case in cases}) >= 40
     assert [case.name for case in cases if len(case.chain) > 5] == []
     assert all(case.known and all(entry.stage and entry.oracle for entry in case.known) for case in cases)
-    # The table shows the first; only a defect that shows in another way under another backend has a second.
-    assert all(entry.backend for case in cases if len(case.known) > 1 for entry in case.known)
+    # The table shows the first; only a defect that shows in another way under another backend has a second,
+    # or one that shows in another way on some machines.
+    always = [[entry for entry in case.known if not entry.sometimes] for case in cases]
+    assert all(entry.backend for entries in always if len(entries) > 1 for entry in entries)
+    assert all(
+        entries and case.known[0] == entries[0] for case, entries in zip(cases, always, strict=True) if case.known[1:]
+    )
 
 
 def test_causes_are_counted_and_not_cases() -> None:
