@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from runner import console, exit_codes
@@ -54,20 +56,29 @@ def run_import(arguments: argparse.Namespace) -> int:
     folder = open_folder(Path(arguments.output))
     captures: list[tuple[Capture, Grain]] = []
     errors: list[Diagnostic] = []
+    stems = Counter(Path(path).stem for path in dict.fromkeys(arguments.files))
     for path in dict.fromkeys(arguments.files):
         try:
             file = read_file(path)
             known = FORMATS[arguments.format or format_of(file)]
-            captures.append((known.read(file), "operator" if known.is_of_calls else arguments.by or "graph"))
+            capture = known.read(file)
+            if stems[file.name] > 1:  # model.py of several folders
+                capture = replace(capture, model=f"{Path(path).resolve().parent.name} {file.name}")
+            captures.append((capture, "operator" if known.is_of_calls else arguments.by or "graph"))
         except InputError as error:
             errors += error.diagnostics
     if errors:
         tell(errors)
         return exit_codes.USAGE
-    is_whole = True
-    with shrinking(arguments) as shrink:
-        entries = [folder.add(capture, grain, "imported", shrink) for capture, grain in captures]
-    for (capture, _), entry in zip(captures, entries, strict=True):
+    entries = []
+    is_whole, is_interrupted = True, False
+    try:
+        with shrinking(arguments) as shrink:
+            for capture, grain in captures:
+                entries.append(folder.add(capture, grain, "imported", shrink))
+    except KeyboardInterrupt:
+        is_interrupted = True
+    for (capture, _), entry in zip(captures, entries, strict=False):
         left_out = [*_left_out(capture, entry["refused"])]
         console.output(
             f"{in_line(capture.model)}: {entry['sayable']} of {entry['calls']} calls; "
@@ -75,6 +86,8 @@ def run_import(arguments: argparse.Namespace) -> int:
         )
         console.output("".join(f"  left out: {in_line(line)}\n" for line in left_out), end="")
         is_whole = is_whole and not left_out
+    if is_interrupted:
+        console.message(f"runner: interrupted: {plural(len(entries), 'file')} of {len(captures)} became cases")
     if not folder.cases:
         console.message("runner: nothing of these files can be a case")
         return exit_codes.FAILED
@@ -82,6 +95,8 @@ def run_import(arguments: argparse.Namespace) -> int:
     suite = next(path for path in paths if path.name.endswith(".suite.yaml"))
     console.output(f"{plural(len(folder.cases), 'case')} in {shown_path(str(folder.path))}")
     console.output(f"next: {shell_words(['runner', 'run', shown_path(str(suite))])}")
+    if is_interrupted:
+        return exit_codes.INTERRUPTED
     return exit_codes.OK if is_whole or not arguments.strict else exit_codes.FAILED
 
 

@@ -32,7 +32,7 @@ FORMATS = {
         "YAML of operator calls of torch-spyre", lambda file: is_spyre(file.text), read_spyre, is_of_calls=True
     ),
     "fx": Format(
-        "fx_graph_runnable.py, repro.py of the minifier, print_readable, artifacts of tlparse",
+        "fx_graph_runnable.py, repro.py of the minifier, print_readable, tlparse, model.py of GraphNet",
         lambda file: is_printed_graph(file.text), read_printed_graph,
     ),
     "pt2": Format(

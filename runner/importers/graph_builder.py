@@ -204,7 +204,10 @@ class GraphBuilder:
         if not ranges or item.tensor is None or item.values is not None:
             return item
         if not is_integer(item.tensor):
-            return replace(item, statistics=ranges[0])
+            return item if item.statistics else replace(item, statistics=ranges[0])
+        known = item.statistics
+        if known and known.least >= 0 and known.largest <= min(each.largest for each in ranges):
+            return item
         strictest = min(ranges, key=lambda statistics: statistics.largest)
         count = math.prod(item.tensor.shape)
         is_distinct = any(statistics.distinct for statistics in ranges) and count - 1 <= strictest.largest

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.contract.graphs import Tensor
+from runner.contract.graphs import Statistics, Tensor
 from runner.importers.arguments import Constant, UnsayableError
 from runner.importers.python_text import Literals, dotted, is_sizes
 from runner.importers.types import Symbols
@@ -15,11 +15,13 @@ from runner.importers.types import Symbols
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument in order: a tensor, or a Python value. ``fault`` says why it is not known."""
+    """One argument: a tensor, or a Python value. ``fault`` says why it is not known."""
 
     tensor: Tensor | None = None
     python: Any = None
     fault: str = ""
+    values: Any = None
+    statistics: Statistics | None = None
 
 
 def read_arguments(tree: ast.Module, symbols: Symbols) -> list[Argument] | None:

@@ -46,4 +46,5 @@ def _candidates(name: str) -> Iterator[str]:
     yield short
     space, _, member = short.partition(".")
     if space in ("torch", "operator", "Tensor"):
-        yield from (f"{other}.{word}" for word in (member, member.strip("_")) for other in _WITHOUT_SPACE)
+        plain = member.strip("_")
+        yield from (f"{other}.{word}" for word in (member, plain, f"{plain}_") for other in _WITHOUT_SPACE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor
 from runner.importers.arguments import Name, UnsayableError
 from runner.importers.foreign_file import ForeignFile
 from runner.importers.graph_builder import GraphBuilder
+from runner.importers.graphnet import read_metas
 from runner.importers.load_args import Argument, read_arguments
 from runner.importers.python_text import Literals, PythonError, dotted, is_sizes, parse
 from runner.importers.types import Symbols
@@ -100,7 +101,9 @@ def _read(
     file: ForeignFile, text: str, tree: ast.Module, node: ast.ClassDef, function: ast.FunctionDef, notes: list[str]
 ) -> Graph | None:
     symbols = Symbols()
-    arguments = read_arguments(tree, symbols)
+    arguments: Sequence[Argument | None] | None = read_arguments(tree, symbols)
+    if arguments is None and (metas := read_metas(file)):
+        arguments = [metas.get(parameter.arg) for parameter in function.args.args[1:]]
     place = file.place(node.lineno)
     reader = _GraphReader(file, text, GraphBuilder(node.name, place), symbols, notes)
     try:
@@ -125,13 +128,15 @@ class _GraphReader(Literals):
 
     # --- inputs ---
 
-    def read_inputs(self, function: ast.FunctionDef, arguments: list[Argument] | None) -> None:
+    def read_inputs(self, function: ast.FunctionDef, arguments: Sequence[Argument | None] | None) -> None:
         """Add the parameters of ``forward``, with what is loaded for each, or with their types."""
         parameters = function.args.args[1:]
         pairs = list(zip(parameters, [*(arguments or ()), *([None] * len(parameters))], strict=False))
         for parameter, argument in pairs:
-            if isinstance(argument, Argument) and argument.tensor is None and not argument.fault:
-                self._add_number(parameter.arg, argument.python, _annotation(parameter.annotation))
+            kind = _annotation(parameter.annotation)
+            is_number = argument is not None and (argument.tensor is None or "Sym" in kind)
+            if argument is not None and is_number and not argument.fault:
+                self._add_number(parameter.arg, argument.python, kind)
         numbers = []
         for parameter, argument in pairs:
             kind = _annotation(parameter.annotation)
@@ -153,7 +158,11 @@ class _GraphReader(Literals):
         fault = (argument.fault if argument else "") or ("" if tensor else _UNKNOWN)
         role: Role = next((role for part, role in _PLACES if part in word), "input")  # type: ignore[misc]
         role = "parameter" if "Parameter" in kind else role
-        self.builder.add_input(word, GraphInput(_short(word), tensor, role=role, origin=word, fault=fault))
+        known = argument or Argument()
+        item = GraphInput(
+            _short(word), tensor, role=role, origin=word, fault=fault, values=known.values, statistics=known.statistics
+        )
+        self.builder.add_input(word, item)
         name = self.builder.values[word]
         if argument is None:
             self.symbols.note_sizes(name.text, kind)
