@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from runner.checks import Disagreement, Verdict, check
     from runner.contract.finding import Finding
     from runner.library import capture
     from runner.record.events import (
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from runner.worker.judge.comparison import Comparison, compare
 
 __all__ = [
-    "Comparison", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed", "RunSettings",
-    "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "__version__", "capture", "collect", "compare",
-    "plan", "run",
+    "Comparison", "Disagreement", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed",
+    "RunSettings", "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "Verdict", "__version__",
+    "capture", "check", "collect", "compare", "plan", "run",
 ]  # fmt: skip
 
 _HOMES = {
@@ -52,6 +53,9 @@ _HOMES = {
     "Finding": "runner.contract.finding",
     "Comparison": "runner.worker.judge.comparison",
     "capture": "runner.library",
+    "Disagreement": "runner.checks",
+    "Verdict": "runner.checks",
+    "check": "runner.checks",
     "compare": "runner.worker.judge.comparison",
 }
 

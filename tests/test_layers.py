@@ -55,8 +55,8 @@ FLOORS = (
 )
 """The same within ``worker``, for its packages and single modules."""
 
-DOORS = {"", "__main__", "api", "library"}
-"""The package itself, its command, what extensions import, and what needs both halves: they reach every layer, and no module imports them."""
+DOORS = {"", "__main__", "api", "checks", "library"}
+"""The package itself, its command, what extensions import, and what needs both halves in one process: they reach every layer, and no module imports them."""
 
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FLOOR = {name: rank for rank, names in enumerate(FLOORS) for name in names}

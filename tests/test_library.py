@@ -143,7 +143,9 @@ def test_contradictions_are_refused(spec: Path) -> None:
 def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
     for code, text in zip(
-        re.findall(r"```python\n(.*?)```", page, re.S), ("PASS specs/basics/layout", "all agree: values 1"), strict=True
+        re.findall(r"```python\n(.*?)```", page, re.S),
+        ("PASS specs/basics/layout", "sequential[float32,cpu]@aot_eager", "all agree: values 1"),
+        strict=True,
     ):
         run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
         assert run.returncode == 0 and text in run.stdout, run.stderr
