@@ -15,6 +15,7 @@ OWN = {
     "runner.engine.process_tree": "in /proc and /sys",
     "runner.engine.fingerprint": "in /proc, and of installed packages",
     "runner.engine.cluster.engine": "in /proc, and in a new folder of its own",
+    "runner.importers.exported_program": "parts of an archive that was opened as a regular file",
     "runner.pytest_plugin.session": "in a new folder of its own",
     "runner.ledger.update": "written after it was read as a regular file, by a person's command",
     "runner.files": "here it is looked at",

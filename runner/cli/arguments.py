@@ -227,11 +227,11 @@ KEYS = {
 """The keys of a project file, each with the attribute that its option sets."""
 
 HARMLESS = frozenset({
-    "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines", "--device", "--diagnose",
-    "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation", "--jobs", "--junit-dialect",
-    "--kernel-cache", "--last-failed", "--ledger", "--lf", "--max-fail", "--maxfail", "--no-confirm", "--no-known",
-    "--no-project", "--numprocesses", "--order", "--quiet", "--recompile", "--retries", "--seed", "--shard",
-    "--slow", "--stress", "--values", "--verbose",
+    "--accuracy", "--backend", "--budget", "--cached", "--confirm", "--coverage", "--coverage-lines",
+    "--device", "--diagnose", "--exitfirst", "--fail-on-skip", "--failed-first", "--ff", "--isolation",
+    "--jobs", "--junit-dialect", "--kernel-cache", "--last-failed", "--ledger", "--lf", "--max-fail",
+    "--maxfail", "--no-confirm", "--no-known", "--no-project", "--numprocesses", "--op-by-op", "--order",
+    "--quiet", "--recompile", "--retries", "--seed", "--shard", "--slow", "--stress", "--values", "--verbose",
 })  # fmt: skip
 """Long options that are taken from anybody: they run no code, open no connection, and name no file but a ledger, which
 is read as cases are.

@@ -17,6 +17,7 @@ from runner.diagnostics import shown_path
 from runner.engine import scratch
 from runner.engine.interpreters import WORKER, find_python
 from runner.exit_codes import UsageError
+from runner.files import read_text
 from runner.graphs.folder import Folder, open_folder
 from runner.graphs.grains import GRAINS
 from runner.quote import shell_words
@@ -105,7 +106,7 @@ def _record(python: str, kind: str, arguments: argparse.Namespace, output: Folde
         code = subprocess.run(command, check=False).returncode
         if not answer.is_file():
             raise UsageError(f"the process of {arguments.target} ended with exit status {code}, and left no answer")
-        return json.loads(answer.read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+        return json.loads(read_text(answer))  # type: ignore[no-any-return]
 
 
 def _print(capture: Capture, entry: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ def test_every_init_is_tested() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("x: {}", "1:1: input 'x' has nothing that makes it | one of shape, values, view_of, list, dict, python makes an input; shape: may reshape values:"),
+        ("x: {}", "1:1: input 'x' has nothing that makes it | one of shape, values, view_of, list, dict, python, file makes an input; shape: may reshape values:"),
         ("x: {dtype: bool}", "1:1: input 'x' has nothing that makes it"),
         ("x: {shape: [2], python: 1}", "1:1: input 'x' has shape and python"),
         ("x: {values: 1, view_of: a}", "1:1: input 'x' has values and view_of"),
@@ -191,7 +191,7 @@ def test_places_in_a_case(files: Files) -> None:
           forward: [2]
     """) == [
         "4:7: 'class' cannot name an input | names are Python names that the source does not use itself",
-        "5:7: input 'x' has values and view_of | one of shape, values, view_of, list, dict, python makes an input; shape: may reshape values:",
+        "5:7: input 'x' has values and view_of | one of shape, values, view_of, list, dict, python, file makes an input; shape: may reshape values:",
         "8:7: 'forward' cannot name state | names are Python names that the source does not use itself",
     ]  # fmt: skip
 

@@ -121,7 +121,7 @@ def test_a_place_in_a_suite_is_shown_with_the_suites_line(files: Files) -> None:
 
 
 MISTYPED = [
-    {"doc": 5}, {"tags": ["a", 1]}, {"links": [None]}, {"exclude": "x"}, {"params": 5}, {"params": {"n": [[1]]}}, {"calls": "x"},
+    {"doc": 5}, {"tags": ["a", 1]}, {"links": [None]}, {"exclude": "x"}, {"params": 5}, {"params": {"n": [{"a": 1}]}}, {"calls": "x"},
     {"calls": [{"params": "x"}]}, {"dtypes": [1]}, {"devices": [1]}, {"param_dtype": 5}, {"train": [1]}, {"grad": [[1]]},
     {"grad": {"order": "x"}}, {"grad": {"cotangent": 5}}, {"dynamic": "x"}, {"autocast": 5}, {"threads": "x"}, {"threads": True},
     {"requires": 5}, {"requires": {"torch": 5}}, {"compile": {"fullgraph": "x"}}, {"compile": {"mode": 5}}, {"expect": {"graphs": "x"}},
