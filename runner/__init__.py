@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from runner.checks import Disagreement, Verdict, check
+    from runner.checks import Verdict, check
     from runner.contract.finding import Finding
     from runner.library import capture
+    from runner.pytest_plugin.parameters import ConformanceCase, conformance
     from runner.record.events import (
         Event,
         Notice,
@@ -32,15 +33,16 @@ if TYPE_CHECKING:
         VariantPlanned,
         VariantStarted,
     )
+    from runner.report.failure import Disagreement
     from runner.session.collect import Loaded, collect
     from runner.session.run import Plan, plan, run
     from runner.session.settings import RunSettings
     from runner.worker.judge.comparison import Comparison, compare
 
 __all__ = [
-    "Comparison", "Disagreement", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished", "RunResumed",
-    "RunSettings", "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "Verdict", "__version__",
-    "capture", "check", "collect", "compare", "plan", "run",
+    "Comparison", "ConformanceCase", "Disagreement", "Event", "Finding", "Loaded", "Notice", "Plan", "RunFinished",
+    "RunResumed", "RunSettings", "RunStarted", "VariantFinished", "VariantPlanned", "VariantStarted", "Verdict",
+    "__version__", "capture", "check", "collect", "compare", "conformance", "plan", "run",
 ]  # fmt: skip
 
 _HOMES = {
@@ -53,9 +55,11 @@ _HOMES = {
     "Finding": "runner.contract.finding",
     "Comparison": "runner.worker.judge.comparison",
     "capture": "runner.library",
-    "Disagreement": "runner.checks",
+    "ConformanceCase": "runner.pytest_plugin.parameters",
+    "Disagreement": "runner.report.failure",
     "Verdict": "runner.checks",
     "check": "runner.checks",
+    "conformance": "runner.pytest_plugin.parameters",
     "compare": "runner.worker.judge.comparison",
 }
 

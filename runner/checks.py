@@ -28,7 +28,7 @@ from runner.files import read_text
 from runner.graphs.folder import open_folder
 from runner.record.events import RED, Notice, RunFinished, VariantFinished
 from runner.record.store import output_folder
-from runner.report.failure import headline, render_failure
+from runner.report.failure import Disagreement, headline, render_failure
 from runner.report.table import uncompared
 from runner.session.collect import collect
 from runner.session.run import plan, run
@@ -46,10 +46,6 @@ _INDUCTOR = {"fallback_random": True}
 """As in a run, Inductor draws eager's random numbers in this process."""
 _SHOWN = 5
 """What was left out, in the printed line."""
-
-
-class Disagreement(AssertionError):
-    """A check has a red verdict."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Sequence
 from fnmatch import fnmatch
 
@@ -40,6 +41,25 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
         config.pluginmanager.register(
             plugin.WorkerSession(config, state) if state else plugin.MainSession(config, paths), "runner-session"
+        )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tell the runs of ``runner.conformance`` which of their cases pytest has selected.
+
+    In a worker of pytest-xdist others ask about the other cases, so that each has a run of its own.
+    """
+    if "runner.pytest_plugin.parameters" in sys.modules:
+        from runner.pytest_plugin.parameters import ConformanceCase, note_selection
+
+        values = (
+            value
+            for item in session.items
+            if (spec := getattr(item, "callspec", None))
+            for value in spec.params.values()
+        )
+        note_selection(
+            [value for value in values if isinstance(value, ConformanceCase)], hasattr(session.config, "workerinput")
         )
 
 

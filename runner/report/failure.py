@@ -25,6 +25,11 @@ from runner.verdict.stages import in_order
 Source = Callable[[str, int], str]
 """How a line of a file is read: (path, line number) to its text, empty when it cannot be had."""
 
+
+class Disagreement(AssertionError):
+    """A verdict is red, where Python asks for one that is not."""
+
+
 _FINDINGS = 8  # shown in full; a case that disagrees in fifty outputs is not clearer with all fifty
 _STACK = 15
 _OUTPUT = 15
