@@ -56,7 +56,7 @@ def op_by_op(arguments: argparse.Namespace, variants: Sequence[Variant], run: Ca
     backends = {variant.backend.name: variant.backend for variant in variants}
     named = [_plain(backend) for name, backend in backends.items() if name not in typed or ":" not in name]
     suite = next(path for path in folder.save(named or ["eager"]) if path.name.endswith(".suite.yaml"))
-    code = run(_words(arguments, suite))
+    code = run(_words(arguments, suite, [name for name in arguments.backend or () if name in backends]))
     events = finished_of(read_log("latest").events).values()
     report = readiness(events, _uses(folder), _lost(folder))
     data = report.to_json()
@@ -109,16 +109,14 @@ def _capture_of(outcome: Any) -> list[Capture]:
         return []
     if result["raised"]:
         message = f"{result['raised']['type']}: {result['raised']['message']}"
-        console.message(
-            f"runner: {one_line(outcome.job.id)} raised {one_line(message, 200)}; its graphs so far are kept"
-        )
+        console.message(f"runner: {one_line(outcome.job.id)}, while it was recorded: {one_line(message, 300)}")
     return [Capture.from_json(result["capture"])]
 
 
-def _words(arguments: argparse.Namespace, suite: Path) -> list[str]:
-    """Return the command line that runs the calls."""
+def _words(arguments: argparse.Namespace, suite: Path, backends: Sequence[str]) -> list[str]:
+    """Return the command line that runs the calls, under these backends where any were typed."""
     words = ["run", str(suite), "--accuracy", "--seed", str(settings_of(arguments).seed), "--no-project"]
-    words += [f"--backend={name}" for name in arguments.backend or ()]
+    words += [f"--backend={name}" for name in backends]
     words += [f"--python={python}" for python in arguments.python or ()]
     words += [f"--import={name}" for name in arguments.imports or ()]
     words += [f"--limit={limit}" for limit in arguments.limit or ()]
