@@ -92,4 +92,4 @@ def test_a_run_may_go_on_op_by_op_with_what_failed(here: Path) -> None:
     assert "block[float32,cpu] under acme:compile: of 5 distinct calls" in result.out
     assert "under eager" not in result.out, "eager was right, so its calls are not run"
     suites = json.loads((here / ".runner/latest/events.jsonl").read_text(encoding="utf-8").splitlines()[0])["suites"]
-    assert [*suites] == ["block.spec.yaml"], "the latest run is the one that was typed"
+    assert [*suites] == ["block"], "the latest run is the one that was typed"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,5 +55,10 @@ shrunk = trial.candidates
 
 def test_a_candidate_whose_process_dies_is_not_taken(shrinker: Shrinker, monkeypatch: pytest.MonkeyPatch) -> None:
     large = [graph("torch.relu", (100,)), graph("torch.relu", (200,))]
-    monkeypatch.setattr(trial, "TIMEOUT", 0.001)  # no job ends within it
+    real = trial._jobs_of
+
+    def deadly(*arguments: Any) -> dict[int, Any]:
+        return {n: replace(job, source="import os\nos._exit(3)\n") for n, job in real(*arguments).items()}
+
+    monkeypatch.setattr(trial, "_jobs_of", deadly)
     assert shrinker.shrink(large) == large
