@@ -33,7 +33,7 @@ from runner.cases.model import (
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems
 from runner.cases.texts import REFERENCE
-from runner.cases.walk import all_steps, change_parts, change_value, map_steps, values_of, with_previous
+from runner.cases.walk import all_steps, change_parts, change_value, inputs_of, map_steps, values_of, with_previous
 from runner.cases.yaml.values import (
     SCALARS,
     YamlMapping,
@@ -164,7 +164,7 @@ def placed_params(case: Case, node: YamlMapping, problems: Problems) -> tuple[st
         name: (*values, *(c.params[name] for c in case.calls if name in c.params))
         for name, values in case.params.items()
     }
-    references = [name for item in _inputs(case) for name in _of_input(item, every, problems)]
+    references = [name for item in inputs_of(case) for name in _of_input(item, every, problems)]
     operators = [name for step in all_steps(case) for name in _of_step(step, every, problems)]
     references += operators
     for call in case.calls:
@@ -211,15 +211,6 @@ def _call(case: Case, call: Call, params: Mapping[str, Any]) -> Call:
     names = {item.name for item in own}
     pairs = [(_put(params, item), _put(changed, item)) for item in case.inputs if item.name not in names]
     return replace(call, inputs=(*own, *(new for old, new in pairs if new != old)))
-
-
-def _inputs(case: Case) -> Iterator[Input]:
-    """The inputs and the state of a case, those of further calls and the items of lists included."""
-    pending = [*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs)]
-    while pending:
-        item = pending.pop()
-        yield item
-        pending += item.items
 
 
 def samples(case: Case) -> Iterator[Case]:

@@ -76,6 +76,15 @@ def map_parts(part: P, change: ValueChange) -> P:
     return replace(part, **{name: changed(getattr(part, name)) for name in names}) if names else part  # type: ignore
 
 
+def inputs_of(case: Case) -> Iterator[Input]:
+    """Yield the inputs and the state of a case, those of further calls and the items of lists included."""
+    pending = [*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs)]
+    while pending:
+        item = pending.pop()
+        yield item
+        pending += item.items
+
+
 def change_value(value: Value, change: ValueChange) -> Value:
     """Return the value with ``change`` applied to its parts first, and then to itself."""
     return change(change_parts(value, change))

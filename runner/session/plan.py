@@ -27,9 +27,7 @@ from runner.cases.model import (
     LAUNCH,
     THREADS,
     Backend,
-    Case,
     Constant,
-    Input,
     Node,
     Suite,
     Tolerance,
@@ -39,7 +37,7 @@ from runner.cases.model import (
 from runner.cases.operator_names import operators_like
 from runner.cases.torch_names import GROUP, PRECISION, hint_for, own_names
 from runner.cases.versions import matches
-from runner.cases.walk import values_of
+from runner.cases.walk import inputs_of, values_of
 from runner.contract.job import Job, Record
 from runner.contract.oracles import INDUCTOR, POLICIES
 from runner.contract.settings import AS_USER, HASH_SEED
@@ -388,7 +386,7 @@ def unclaimed_need(variant: Variant) -> str:
     one."""
     unclaimed, case = variant.backend.unclaimed, variant.case
     dynamic = variant.backend.dynamic if variant.dynamic is None else variant.dynamic
-    devices = (variant.device, *(item.device for item in _inputs(case) if item.device)) if unclaimed.devices else ()
+    devices = (variant.device, *(item.device for item in inputs_of(case) if item.device)) if unclaimed.devices else ()
     needs = itertools.chain(
         ["gradients"] if unclaimed.gradients and variant.grad.mode == "backward" else [],
         ["dynamic shapes"] if unclaimed.dynamic and dynamic else [],
@@ -413,22 +411,13 @@ def unclaimed_by_run(variant: Variant, record: Record) -> str:
     return f"precision of {needs[0]}" if needs and all(needs) else ""
 
 
-def _inputs(case: Case) -> Iterator[Input]:
-    """The inputs and the state of a case, those of further calls and the items of lists included."""
-    pending = [*case.inputs, *case.state, *(item for call in case.calls for item in call.inputs)]
-    while pending:
-        item = pending.pop()
-        yield item
-        pending += item.items
-
-
 def _dtypes(variant: Variant) -> Iterator[str]:
     """The dtype of a variant, and those that its case names: of inputs, state, parameters, autocast and casts."""
     case = variant.case
     yield variant.dtype
     yield from filter(None, (variant.param_dtype, variant.autocast))
     layouts: list[tuple[Node, ...]] = []
-    for item in _inputs(case):
+    for item in inputs_of(case):
         yield from filter(None, [item.dtype])
         layouts.append(item.layout)
     for value in values_of((case.chain, *layouts)):
