@@ -22,7 +22,7 @@ from runner.graphs.folder import Folder, open_folder
 from runner.graphs.grains import GRAINS
 from runner.quote import shell_words
 from runner.session.plan import find_environments
-from runner.text import plural
+from runner.text import in_line, plural
 
 DRAWN, KEPT = "draw", "keep"
 WEIGHTS = ("parameter", "buffer", "constant")
@@ -81,8 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return exit_codes.FAILED
     paths = folder.save()
     console.output("\n".join(shown_path(str(path)) for path in paths))
-    suite = next(path for path in paths if path.name.endswith(".suite.yaml"))
-    console.output(f"next: {shell_words(['runner', 'run', shown_path(str(suite))])}")
+    console.output(f"next: {shell_words(['runner', 'run', shown_path(str(folder.suite))])}")
     return exit_codes.FAILED if answer["error"] else exit_codes.OK
 
 
@@ -114,9 +113,9 @@ def _print(capture: Capture, entry: dict[str, Any]) -> None:
     cases = {name for graph in entry["graphs"] for name in graph["cases"]}
     share = 100 * entry["sayable"] / entry["calls"] if entry["calls"] else 100.0
     console.output(
-        f"{capture.model}: {plural(len(entry['graphs']), 'graph')}, {whole} of them whole; "
+        f"{in_line(capture.model)}: {plural(len(entry['graphs']), 'graph')}, {whole} of them whole; "
         f"{entry['sayable']} of {entry['calls']} calls ({share:.1f} %); {plural(len(cases), 'case')}; "
         f"{plural(len(entry['breaks']), 'graph break')}"
     )
     for fault in entry["faults"]:
-        console.output(f"  left out: {fault['what']}, {fault['count']} times: {fault['reason']}")
+        console.output(in_line(f"  left out: {fault['what']}, {fault['count']} times: {fault['reason']}"))

@@ -91,10 +91,9 @@ def run_import(arguments: argparse.Namespace) -> int:
     if not folder.cases:
         console.message("runner: nothing of these files can be a case")
         return exit_codes.FAILED
-    paths = folder.save()
-    suite = next(path for path in paths if path.name.endswith(".suite.yaml"))
+    folder.save()
     console.output(f"{plural(len(folder.cases), 'case')} in {shown_path(str(folder.path))}")
-    console.output(f"next: {shell_words(['runner', 'run', shown_path(str(suite))])}")
+    console.output(f"next: {shell_words(['runner', 'run', shown_path(str(folder.suite))])}")
     if is_interrupted:
         return exit_codes.INTERRUPTED
     return exit_codes.OK if is_whole or not arguments.strict else exit_codes.FAILED

@@ -24,7 +24,7 @@ from runner.diagnostics import InputError, shown_path
 from runner.engine.local import LocalEngine
 from runner.exit_codes import UsageError
 from runner.files import replace_text
-from runner.graphs.folder import Folder, cell, open_folder
+from runner.graphs.folder import Folder, open_folder
 from runner.record.events import finished_of
 from runner.record.store import output_folder, read_log
 from runner.report.readiness import Readiness, Use, page, readiness, red_calls, render
@@ -55,13 +55,13 @@ def op_by_op(arguments: argparse.Namespace, variants: Sequence[Variant], run: Ca
     typed = {*(arguments.backend or ())}
     backends = {variant.backend.name: variant.backend for variant in variants}
     named = [_plain(backend) for name, backend in backends.items() if name not in typed or ":" not in name]
-    suite = next(path for path in folder.save(named or ["eager"]) if path.name.endswith(".suite.yaml"))
-    code = run(_words(arguments, suite, [name for name in arguments.backend or () if name in backends]))
+    folder.save(named or ["eager"])
+    code = run(_words(arguments, folder.suite, [name for name in arguments.backend or () if name in backends]))
     events = finished_of(read_log("latest").events).values()
     report = readiness(events, _uses(folder), _lost(folder))
     data = report.to_json()
     replace_text(folder.path / DATA, json.dumps(data, indent=1) + "\n")
-    replace_text(folder.path / PAGE, page(report, cell))
+    replace_text(folder.path / PAGE, page(report))
     if hasattr(arguments, "json"):
         show(arguments, json.dumps(data, indent=1), f"\n{render(report)}")
     else:

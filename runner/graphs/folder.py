@@ -25,7 +25,7 @@ from runner.files import link_problem, read_text, replace_text, write_anew
 from runner.graphs.cases import WrittenGraph, fault_of, write_graph
 from runner.graphs.grains import Grain, digest_of, parts_of
 from runner.graphs.text import text_of
-from runner.quote import QuoteError
+from runner.quote import QuoteError, markdown_text
 from runner.session.collect import load
 from runner.text import in_line, one_line
 
@@ -77,6 +77,11 @@ class Folder:
     models: list[dict[str, Any]] = field(default_factory=list)
     cases: dict[str, dict[str, Any]] = field(default_factory=dict)  # by digest
     added: dict[str, list[WrittenGraph]] = field(default_factory=dict)  # by the start of a file's name
+
+    @property
+    def suite(self) -> Path:
+        """The path of the suite over all cases, which ``save`` writes."""
+        return self.path / f"captured{SUITE}"
 
     def add(self, capture: Capture, by: Grain, kind: str = "captured", shrink: Shrink | None = None) -> dict[str, Any]:
         """Add what was captured of one model, and return its entry in the inventory.
@@ -176,14 +181,14 @@ class Folder:
                 replace_text(paths[-1], text_of(graphs[start : start + PER_FILE]))
         self.added.clear()
         name = slug(self.path.name)
-        suite, inventory, page = (self.path / file for file in (f"captured{SUITE}", INVENTORY, PAGE))
+        inventory, page = self.path / INVENTORY, self.path / PAGE
         is_original = any("tag" in case for case in self.cases.values())
         select = {"select": f"not tag:{ORIGINAL}"} if is_original else {}
-        replace_text(suite, emit({"suite": name, "specs": [f"*{SPEC}"], **select, "backends": [*backends]}))
+        replace_text(self.suite, emit({"suite": name, "specs": [f"*{SPEC}"], **select, "backends": [*backends]}))
         data = {"version": VERSION, "models": self.models, "cases": self.cases}
         replace_text(inventory, json.dumps(data, indent=1) + "\n")
         replace_text(page, page_of(self.models, self.cases))
-        return [*paths, suite, inventory, page]
+        return [*paths, self.suite, inventory, page]
 
     def free(self, stem: str, ending: str = SPEC) -> Path:
         """Return the path of a file that is not there yet, and whose name begins so."""
@@ -309,20 +314,19 @@ def page_of(models: Sequence[Mapping[str, Any]], cases: Mapping[str, Any]) -> st
         whole = sum(graph["whole"] for graph in model["graphs"])
         share = f"{100 * model['sayable'] / model['calls']:.1f} %" if model["calls"] else "-"
         rows.append(
-            f"| {cell(model['model'])} | {len(model['graphs'])} | {whole} | {model['calls']} | {share} "
+            f"| {_cell(model['model'])} | {len(model['graphs'])} | {whole} | {model['calls']} | {share} "
             f"| {len(model['breaks'])} |"
         )
     lines += rows
     for model in models:
-        lines += ["", f"## {cell(model['model'])}", ""]
-        lines += [f"* graph break: {cell(b['reason'])} {cell(b['source'])}".rstrip() for b in model["breaks"]]
-        lines += [f"* left out: {cell(f['what'])}, {f['count']} times: {cell(f['reason'])}" for f in model["faults"]]
-        lines += [f"* {cell(note)}" for note in model["notes"]]
+        lines += ["", f"## {_cell(model['model'])}", ""]
+        lines += [f"* graph break: {_cell(b['reason'])} {_cell(b['source'])}".rstrip() for b in model["breaks"]]
+        lines += [f"* left out: {_cell(f['what'])}, {f['count']} times: {_cell(f['reason'])}" for f in model["faults"]]
+        lines += [f"* {_cell(note)}" for note in model["notes"]]
         lines += ["", "| operator | calls |", "| --- | --- |"]
-        lines += [f"| {cell(name)} | {count} |" for name, count in model["operators"].items()]
+        lines += [f"| {_cell(name)} | {count} |" for name, count in model["operators"].items()]
     return "\n".join(lines) + "\n"
 
 
-def cell(text: str) -> str:
-    """Return a text for a place in a table of Markdown: what it obeys is escaped."""
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", one_line(str(text), 300))
+def _cell(text: str) -> str:
+    return markdown_text(one_line(text, 300))

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from tabulate import tabulate
 
+from runner.quote import markdown_text
 from runner.record.events import VariantFinished
 from runner.text import one_line, plural
 
@@ -203,22 +204,22 @@ def model_line(report: Readiness, model: str, backend: str) -> str:
     )
 
 
-def page(report: Readiness, cell: Callable[[str], str]) -> str:
-    """Return the tables in Markdown. ``cell`` escapes a text for a place in a table."""
-    lines = ["# Op by op", ""]
-    lines += [
-        f"* {cell(model_line(report, model, backend))}" for model in report.models() for backend in report.backends()
+def page(report: Readiness) -> str:
+    """Return the tables in Markdown."""
+    pairs = ((model, backend) for model in report.models() for backend in report.backends())
+    lines = ["# Op by op", "", *(f"* {markdown_text(model_line(report, *pair))}" for pair in pairs), ""]
+    rows = [(row.operator, row.distinct, row.uses, *(text for text, _ in row.cells)) for row in operator_rows(report)]
+    lines += _markdown_table(("operator", "calls", "uses", *report.backends()), rows)
+    red = [
+        (r.verdict, r.use.call, r.backend, "" if r.ulp is None else f"{r.ulp:.3g}", sum(r.use.uses.values()), r.id)
+        for r in red_calls(report)
     ]
-    columns = " | ".join(map(cell, report.backends()))
-    lines += ["", f"| operator | calls | uses | {columns} |", f"| --- | --- | --- |{' --- |' * len(report.backends())}"]
-    for row in operator_rows(report):
-        texts = " | ".join(cell(text) for text, _ in row.cells)
-        lines.append(f"| {cell(row.operator)} | {row.distinct} | {row.uses} | {texts} |")
-    red = red_calls(report)
     if red:
-        lines += ["", "| verdict | call | backend | ulp | uses | id |", "| --- | --- | --- | --- | --- | --- |"]
-    for r in red:
-        ulp = "" if r.ulp is None else f"{r.ulp:.3g}"
-        uses = sum(r.use.uses.values())
-        lines.append(f"| {r.verdict} | {cell(r.use.call)} | {cell(r.backend)} | {ulp} | {uses} | {cell(r.id)} |")
+        lines += ["", *_markdown_table(("verdict", "call", "backend", "ulp", "uses", "id"), red)]
     return "\n".join(lines) + "\n"
+
+
+def _markdown_table(headers: Sequence[object], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return the lines of a table."""
+    lines = [f"| {' | '.join(map(markdown_text, row))} |" for row in (headers, *rows)]
+    return [lines[0], f"|{' --- |' * len(headers)}", *lines[1:]]
