@@ -117,16 +117,16 @@ def readiness(events: Iterable[VariantFinished], uses: Mapping[str, Use], lost: 
         lost: how many calls of each model are no cases.
     """
     results = []
+    events = [*events]
+    several = len({event.torch for event in events}) > 1
     for event in events:
         use = uses.get(event.case.rpartition("::")[2])
         if use is not None:
             reason = event.reason or (event.findings[0].message if event.findings else "")
-            results.append(
-                CallResult(
-                    use, event.backend, event.id, state_of(event), event.verdict, one_line(reason, 200),
-                    event.repro, _largest(event, "compiled"), _largest(event, "eager"),
-                )
-            )  # fmt: skip
+            backend = f"{event.backend} {event.torch}" if several else event.backend
+            measured = _largest(event, "compiled"), _largest(event, "eager")
+            outcome = state_of(event), event.verdict, one_line(reason, 200)
+            results.append(CallResult(use, backend, event.id, *outcome, event.repro, *measured))
     return Readiness(results, lost)
 
 

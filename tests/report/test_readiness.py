@@ -85,3 +85,10 @@ def test_the_page_escapes_what_files_say() -> None:
     uses = {"gelu": replace(USES["gelu"], call="F.gelu(<script>)")}
     text = page(readiness(EVENTS[1:2], uses, {}))
     assert "<script>" not in text and r"\<script\>" in text
+
+
+def test_the_same_backend_under_two_torches_is_two_columns() -> None:
+    older = [replace(event, torch="2.6.0") for event in EVENTS]
+    report = readiness([*EVENTS, *older], USES, {})
+    assert report.backends() == [f"acme {EVENTS[0].torch}", "acme 2.6.0"]
+    assert {report.counts("bert", backend)["distinct"] for backend in report.backends()} == {2}
