@@ -195,7 +195,10 @@ WRONG["leaf.spec.yaml"] = spec(LEAF.format("b", "after"))
 def test_a_leaf_behind_a_cast(ran: Result, programs: dict[str, str], refused: str) -> None:
     assert (ran.verdicts["before@aot_eager"], ran.verdicts["after@aot_eager"]) == ("PASS", "PASS")
     assert "    x = x.bfloat16()\n    x.requires_grad_()\n" in programs["after"]
-    assert "leaf.spec.yaml:3:72: error: expected true, false, after_layout or $name of a param, found the text 'after'" in refused
+    assert (
+        "leaf.spec.yaml:3:72: error: expected true, false, after_layout or $name of a param, found the text 'after'"
+        in refused
+    )
 
 
 COMPLEX = """

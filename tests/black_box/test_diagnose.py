@@ -54,7 +54,7 @@ def test_a_wrong_lowering_is_named(wrong_relu: tuple[Result, dict[str, Any]]) ->
     assert diagnosis["stage"] == "inductor" and diagnosis["signature"]["oracle"] == "value"
     assert diagnosis["culprit"] == {
         "backend": "inductor", "subsystem": "lowerings", "number": 1, "name": "relu", "operator": "aten.relu.default",
-        "step": "relu, the first of two", "place": "all.spec.yaml:5",
+        "step": "relu, the first of two", "place": "all.spec.yaml:5", "calls": None, "beside": [],
     }  # fmt: skip
     assert (
         "inductor, subsystem lowerings, the 2nd application: relu (aten.relu.default), of the step relu, the first of two, all.spec.yaml:5\n"
@@ -104,7 +104,9 @@ def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
     assert result.code == 0 and diagnosis["stage"] == "backend"
     assert diagnosis["signature"] == {"oracle": "signal", "stage": "backend", "error": "SIGSEGV", "pattern": ""}
     assert diagnosis["stages"] == {"dynamo": "ok", "backend": "signal"}
-    assert diagnosis["culprit"] is None and "own backends" in diagnosis["bisect_note"]
+    culprit = diagnosis["culprit"]
+    assert (culprit["backend"], culprit["subsystem"], culprit["number"]) == (backend, "graph", 0)
+    assert "without it all others are still wrong" in diagnosis["bisect_note"], "it kills the process with any graph"
 
 
 @pytest.fixture(scope="module")
