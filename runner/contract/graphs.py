@@ -6,7 +6,7 @@ format writes them, such as ``$x``, ``"[:, 0]"`` or ``torch.float16``, so that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
@@ -148,6 +148,41 @@ def arguments_of(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Any:
     """Return the arguments of a call as a step of the format holds them: a list, or a mapping with ``"*"``."""
     values = list(positional)
     return ({"*": values} if values else {}) | dict(keywords) if keywords else values
+
+
+class UnsayableError(Exception):
+    """What the format cannot write, and why."""
+
+
+def index_text(value: Any, reference: Callable[[Any], str | None]) -> str:
+    """Return an index as the text in brackets of the format, such as ``[:, $i, -1]``.
+
+    Args:
+        value: an entry, or a tuple of them; an empty tuple takes all of the tensor.
+        reference: returns how a value of the graph is written, and None for anything else.
+
+    Raises:
+        UnsayableError: the format has no such index.
+    """
+
+    def entry(part: Any) -> str:
+        written = reference(part)
+        if written is not None:
+            return written
+        match part:
+            case slice():
+                parts = ["" if bound is None else entry(bound) for bound in (part.start, part.stop, part.step)]
+                return ":".join(parts if parts[2] else parts[:2])
+            case list() if all(type(item) is int for item in part):
+                return str(part)
+            case None | bool() | int():
+                return str(part)
+        if part is ...:
+            return "..."
+        raise UnsayableError(f"an index holds a {type(part).__name__}")
+
+    entries = value if isinstance(value, tuple) else (value,)
+    return f"[{', '.join(map(entry, entries))}]" if entries else "[...]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runner.builder.operators import constants
+from runner.contract.graphs import UnsayableError, index_text
 
 DTYPES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64", "c32": "complex32", "c64": "complex64",
@@ -25,10 +26,6 @@ _COMPLEX = re.compile(r"[-+0-9.einfa]*j")
 _PYTHON = ("None", "inf", "-inf", "nan")
 _TEXT = re.compile(r"[A-Za-z0-9 .,:>$_-]*", re.ASCII)
 _HOST = ("cpu", "meta")
-
-
-class UnsayableError(Exception):
-    """What the format cannot write, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +95,7 @@ def plain_index(value: Any) -> Any:
     """
     if isinstance(value, str | int) and not isinstance(value, bool):
         return plain(value)
-    entries = value if isinstance(value, tuple) else (value,)
-    return f"[{', '.join(map(_entry, entries))}]" if entries else "[...]"
-
-
-def _entry(value: Any) -> str:
-    match value:
-        case slice():
-            parts = ["" if part is None else _entry(part) for part in (value.start, value.stop, value.step)]
-            return ":".join(parts if parts[2] else parts[:2])
-        case list() if all(type(item) is int for item in value):
-            return str(value)
-        case None | bool() | int():
-            return str(value)
-        case Name():
-            return value.reference
-    if value is ...:
-        return "..."
-    raise UnsayableError(f"an index holds a {type(value).__name__}")
+    return index_text(value, lambda part: part.reference if isinstance(part, Name) else None)
 
 
 def _text(text: str) -> Any:

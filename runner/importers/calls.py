@@ -9,8 +9,8 @@ from typing import Any
 
 from runner.builder.operators import Refusal, resolve
 from runner.cases.operator_names import without_overload
-from runner.contract.graphs import Call, Graph, Operand, Statistics, Tensor
-from runner.importers.arguments import Name, UnsayableError, plain, plain_index
+from runner.contract.graphs import Call, Graph, Operand, Statistics, Tensor, UnsayableError
+from runner.importers.arguments import Name, plain, plain_index
 from runner.importers.ranges import ranges_of
 from runner.importers.twins import Twin, twin_of
 

@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor
+from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor, UnsayableError
 from runner.diagnostics import shown_path
 from runner.files import open_regular
-from runner.importers.arguments import Constant, Device, UnsayableError
+from runner.importers.arguments import Constant, Device
 from runner.importers.foreign_file import LARGEST, ZIP, ForeignFile
 from runner.importers.graph_builder import GraphBuilder
 from runner.importers.types import STEP

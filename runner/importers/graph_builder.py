@@ -12,8 +12,8 @@ from typing import Any
 from runner.builder.operators import Operator, resolve
 from runner.cases.operator_names import BINARY, UNARY, without_overload
 from runner.cases.python_files import OF_MODULES, is_name
-from runner.contract.graphs import Call, Graph, GraphInput, Operand, Statistics, Tensor
-from runner.importers.arguments import Constant, Name, UnsayableError, plain, plain_index
+from runner.contract.graphs import Call, Graph, GraphInput, Operand, Statistics, Tensor, UnsayableError
+from runner.importers.arguments import Constant, Name, plain, plain_index
 from runner.importers.calls import INDEXED, LOCAL, spell
 from runner.importers.names import operator_named
 from runner.importers.ranges import is_integer, ranges_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from runner.contract.graphs import Statistics, Tensor
-from runner.importers.arguments import UnsayableError, constant
+from runner.contract.graphs import Statistics, Tensor, UnsayableError
+from runner.importers.arguments import constant
 from runner.importers.foreign_file import ForeignFile, read_file
 from runner.importers.load_args import Argument
 from runner.importers.python_text import Literals, PythonError, is_sizes, parse

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runner.contract.graphs import Statistics, Tensor
-from runner.importers.arguments import Constant, UnsayableError
+from runner.contract.graphs import Statistics, Tensor, UnsayableError
+from runner.importers.arguments import Constant
 from runner.importers.python_text import Literals, dotted, is_sizes
 from runner.importers.types import Symbols
 

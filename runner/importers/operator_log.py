@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runner.contract.graphs import Capture, Tensor
+from runner.contract.graphs import Capture, Tensor, UnsayableError
 from runner.diagnostics import shown_path
-from runner.importers.arguments import DTYPES, Constant, Device, UnsayableError
+from runner.importers.arguments import DTYPES, Constant, Device
 from runner.importers.calls import Foreign, graphs_of
 from runner.importers.foreign_file import ForeignFile
 from runner.importers.python_text import Literals, PythonError, is_sizes, parse_expression

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor
-from runner.importers.arguments import Name, UnsayableError
+from runner.contract.graphs import Capture, Graph, GraphInput, Role, Tensor, UnsayableError
+from runner.importers.arguments import Name
 from runner.importers.foreign_file import ForeignFile
 from runner.importers.graph_builder import GraphBuilder
 from runner.importers.graphnet import read_metas

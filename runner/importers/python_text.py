@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeGuard
 
-from runner.importers.arguments import Device, UnsayableError, constant
+from runner.contract.graphs import UnsayableError
+from runner.importers.arguments import Device, constant
 
 DEEPEST = 60
 """Brackets within each other that a text may have."""

@@ -11,9 +11,9 @@ from typing import Any
 from runner.cases.limits import Limits
 from runner.cases.yaml.reader import load
 from runner.cases.yaml.values import YamlMapping, YamlNode, YamlSequence, text_of
-from runner.contract.graphs import Capture, Statistics, Tensor
+from runner.contract.graphs import Capture, Statistics, Tensor, UnsayableError
 from runner.diagnostics import InputError, shown_path
-from runner.importers.arguments import Device, UnsayableError, constant
+from runner.importers.arguments import Device, constant
 from runner.importers.calls import INDEXED, Foreign, graphs_of
 from runner.importers.foreign_file import LARGEST, ForeignFile
 from runner.importers.names import operator_named

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from runner.contract.graphs import Tensor
-from runner.importers.arguments import UnsayableError
+from runner.contract.graphs import Tensor, UnsayableError
 
 _TEXTS = {
     "native_batch_norm(x, weight, bias, mean, var, training, momentum, eps)":

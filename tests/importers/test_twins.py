@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from runner.builder.operators import Operator, resolve
-from runner.contract.graphs import Tensor
-from runner.importers.arguments import UnsayableError
+from runner.contract.graphs import Tensor, UnsayableError
 from runner.importers.twins import _TEXTS, twin_of
 
 torch = pytest.importorskip("torch")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from runner.contract.graphs import UnsayableError
 from runner.worker.torch_private.graphs import COMPILED, overload_name
 
 SPACES = (
@@ -26,10 +27,6 @@ SPACES = (
 _TYPES = {torch.Size: "torch.Size"}
 _BUILTINS = (abs, bool, float, int, len, max, min, round, sum)
 _ATTRIBUTE = "getattr"
-
-
-class UnsayableError(Exception):
-    """What the format cannot write, and why."""
 
 
 @cache

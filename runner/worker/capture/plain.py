@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from runner.worker.capture.names import UnsayableError
+from runner.contract.graphs import UnsayableError, index_text
 
 _COMPLEX = re.compile(r"[-+0-9.einfa]*j")
 _PYTHON = ("None", "inf", "-inf", "nan")
@@ -56,23 +56,7 @@ class Arguments:
         """
         if type(value) in (int, str) and not isinstance(value, bool):
             return self.value(value)
-        entries = value if isinstance(value, tuple) else (value,)
-        # A tuple of one is that index, but an empty one takes all of the tensor.
-        return f"[{', '.join(map(self._entry, entries))}]" if entries else "[...]"
-
-    def _entry(self, value: Any) -> str:
-        if isinstance(value, slice):
-            parts = ["" if part is None else self._entry(part) for part in (value.start, value.stop, value.step)]
-            return ":".join(parts if parts[2] else parts[:2])
-        if value is Ellipsis:
-            return "..."
-        if isinstance(value, Node):
-            return str(self._write_node(value))
-        if isinstance(value, list) and all(type(item) is int for item in value):
-            return str(value)
-        if value is None or type(value) in (bool, int):
-            return str(value)
-        raise UnsayableError(f"an index holds a {type(value).__name__}")
+        return index_text(value, lambda part: str(self._write_node(part)) if isinstance(part, Node) else None)
 
     def _text(self, text: str) -> Any:
         is_special = text.startswith(("$", "torch.", "[")) or "${" in text or _COMPLEX.fullmatch(text)

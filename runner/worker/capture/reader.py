@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from runner.contract.graphs import arguments_of
-from runner.worker.capture.names import UnsayableError, operator_of, torch_name, without_private
+from runner.contract.graphs import UnsayableError, arguments_of
+from runner.worker.capture.names import operator_of, torch_name, without_private
 from runner.worker.capture.plain import Arguments
 from runner.worker.torch_private import graphs
 
