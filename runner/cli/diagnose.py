@@ -257,7 +257,7 @@ def run_issue(arguments: argparse.Namespace) -> int:
         small, yaml, steps = _reduce(arguments, engine, folder, progress, diagnosis or _told(failure, variant))
         if small is not variant:
             engines.close()
-            engine = engines.enter_context(_engine(arguments, environments[0], small))
+            engine = engines.enter_context(_engine(arguments, environments[0], small, engine.paths))
             diagnosis = None  # of the larger case
         report = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
         versions = (*report.versions, *_older_versions(arguments, engine, environments[1:], progress))
@@ -302,9 +302,17 @@ def _for_a_package(report: ReportInput, package: Package, checks: Sequence[Check
     return lines + [f"runner: note: {one.rule}: {one.fact}; {one.advice}" for one in checks if not one.met]
 
 
-def _engine(arguments: argparse.Namespace, environment: Environment, variant: Variant) -> VariantEngine:
-    """The engine of a variant under one Python."""
-    return VariantEngine.of(replace(settings_of(arguments), python=(environment.python,)), variant, **slots_of(variant))
+def _engine(
+    arguments: argparse.Namespace, environment: Environment, variant: Variant, paths: Sequence[str] | None = None
+) -> VariantEngine:
+    """The engine of a variant under one Python.
+
+    A smaller case does not know where the suite of its backend lies: ``paths`` are then those of the first engine,
+    which has found the code.
+    """
+    settings = replace(settings_of(arguments), python=(environment.python,))
+    changes = {} if paths is None else {"paths": tuple(paths), "named": None}
+    return VariantEngine.of(settings, variant, **slots_of(variant), **changes)
 
 
 def _passes(event: VariantFinished | Diagnosis) -> Check:
@@ -397,7 +405,7 @@ def _older_versions(
     for environment in environments:
         progress.say(f"running it with torch {environment.torch}")
         try:
-            with _engine(arguments, environment, engine.variant) as other:
+            with _engine(arguments, environment, engine.variant, engine.paths) as other:
                 event = other.verdict()
             yield VersionVerdict(environment.torch, event.verdict, event.reason)
         except (exit_codes.UsageError, InputError) as error:

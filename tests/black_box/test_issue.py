@@ -96,7 +96,7 @@ def vendor(tmp_path: Path) -> Path:
 
 def test_a_profiles_backend_is_reported_to_its_own_package(vendor: Path) -> None:
     case = "p.suite.yaml::a.spec.yaml::fine[float32,cpu]@mine"
-    result = run_in(vendor, "issue", case, "--allow-python", "--no-reduce", "-o", "report.md", "-j", 2)
+    result = run_in(vendor, "issue", case, "--allow-python", "-o", "report.md", "-j", 2)
     assert result.code == 0, result.text
     assert "for the tracker of acme-compiler 1.2: https://acme.example/issues" in result.err
     assert "upstream" not in result.err
