@@ -83,6 +83,7 @@ def _mappings(draw: st.DrawFn, node: Schema, file: str) -> dict[str, Any]:
         data = {draw(st.from_regex(pattern, alphabet=_CHARACTERS)): draw(values(value, file)), **data}
     if further := node.get("additionalProperties", True):
         names = values(node.get("propertyNames", {"type": "string", "pattern": _NAME}), file)
+        least = max(node.get("minProperties", 1) - len(data), 0)
         data |= draw(st.dictionaries(names, values(further if isinstance(further, dict) else {}, file),
-            min_size=0 if data else 1, max_size=2))  # fmt: skip
+            min_size=least, max_size=max(least, 2)))  # fmt: skip
     return data
