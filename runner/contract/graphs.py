@@ -36,7 +36,7 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Of the elements of a real tensor. ``zeros`` is the share of zeros, from 0 to 1; ``distinct`` says whether every
-    element is another one.
+    element is another one, ``ascending`` whether along the last dimension none is less than the one before.
 
     NaN and infinities are left out, and ``finite`` is False where there are any. A tensor without elements has none.
     """
@@ -48,6 +48,7 @@ class Statistics:
     zeros: float = 0.0
     finite: bool = True
     distinct: bool = False
+    ascending: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ ALIGNED = 64
 """Elements after which an offset into a storage says nothing new about alignment."""
 MANY = 8
 """A storage that is larger than its tensor by this factor is not made as a whole."""
+_UNSIGNED = ("uint16", "uint32", "uint64")
+"""Dtypes that ``linspace`` does not make."""
 HUGE = 1e30
 """A float beyond this one stands for infinity."""
 
@@ -104,7 +106,11 @@ def init_of(tensor: Tensor, statistics: Statistics | None) -> Any:
         return "zeros" if low == 0 else "ones" if low == 1 else {"full": rounded(low)}
     if tensor.dtype == "bool":
         return None
-    if not tensor.dtype.startswith(("float", "bfloat")):
+    is_float = tensor.dtype.startswith(("float", "bfloat"))
+    is_one_row = len(tensor.shape) == 1 or tensor.stride is None
+    if statistics.ascending and is_one_row and tensor.dtype not in _UNSIGNED and max(-low, high) <= HUGE:
+        return {"linspace": [rounded(low), rounded(high)] if is_float else [int(low), int(high)]}
+    if not is_float:
         count = math.prod(tensor.shape)
         if statistics.distinct and low == 0 and high == count - 1:
             return "randperm"

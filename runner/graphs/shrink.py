@@ -244,7 +244,9 @@ def _statistics(statistics: Statistics | None, tensor: Tensor, mapping: Mapping[
         return statistics
     count, largest = math.prod(tensor.shape), statistics.largest
     above = min((size for size in mapping if size > largest), default=0)
-    if statistics.distinct:
+    if statistics.ascending and largest in mapping:  # the end of what it divides
+        largest = mapping[int(largest)]
+    elif statistics.distinct:
         largest = min(largest, count - 1)
     elif above and mapping[above] != above:
         largest = min(largest, mapping[above] - 1)

@@ -83,7 +83,8 @@ def _step(call: Foreign) -> tuple[Call, bool]:
     statistics = dict(call.statistics or {})
     for tensor, bounds in ranges_of(target, positional, keywords):
         known = statistics.get(id(tensor))
-        if known is None or bounds.distinct or known.least < bounds.least or known.largest > bounds.largest:
+        is_within = known is not None and known.least >= bounds.least and known.largest <= bounds.largest
+        if not is_within or bounds.distinct or bounds.ascending:
             statistics[id(tensor)] = bounds
     names = _Names(statistics, positional, keywords)
     step = Call(

@@ -206,7 +206,8 @@ class GraphBuilder:
         if not is_integer(item.tensor):
             return item if item.statistics else replace(item, statistics=ranges[0])
         known = item.statistics
-        if known and known.least >= 0 and known.largest <= min(each.largest for each in ranges):
+        is_ascending = any(statistics.ascending for statistics in ranges)
+        if known and not is_ascending and known.least >= 0 and known.largest <= min(each.largest for each in ranges):
             return item
         strictest = min(ranges, key=lambda statistics: statistics.largest)
         count = math.prod(item.tensor.shape)
@@ -214,7 +215,12 @@ class GraphBuilder:
         largest = count - 1 if is_distinct else strictest.largest
         low = max(statistics.least for statistics in ranges)
         mean, deviation = (low + largest) / 2, (largest - low + 1) / 4
-        return replace(item, statistics=Statistics(low, max(low, largest), mean, deviation, distinct=is_distinct))
+        return replace(
+            item,
+            statistics=Statistics(
+                low, max(low, largest), mean, deviation, distinct=is_distinct, ascending=is_ascending
+            ),
+        )
 
 
 def _size_of(operator: str, positional: Sequence[Any]) -> Any:

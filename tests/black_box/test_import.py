@@ -20,6 +20,17 @@ cnt: 1, ((T([1, 2, 2, 2], f32), T([1, 2, 4, 4], f32), [2, 2], [2, 2], [0, 0], [1
 Operator: aten.native_batch_norm.default
 cnt: 1, ((T([2, 3, 4, 4], f32), T([3], f32), T([3], f32), T([3], f32), T([3], f32), True, 0.1, 1e-05), {})
 """
+ORDERED = """\
+Operator: aten._embedding_bag.default
+cnt: 2, ((T([96, 24], f32), T([5482], i64), T([102], i64), False, 0, True, T([5482], f32)), {})
+cnt: 1, ((T([96, 24], f32), T([5482], i64), T([103], i64), False, 1, False, None, True), {})
+Operator: aten._embedding_bag_per_sample_weights_backward.default
+cnt: 2, ((T([102, 24], f32), T([96, 24], f32), T([5482], i64), T([102], i64), T([5482], i64), 0), {})
+Operator: aten.searchsorted.Tensor
+cnt: 1, ((T([3, 96], f32), T([3, 24], f32)), {})
+Operator: aten._grouped_mm.default
+cnt: 1, ((T([33, 16], bf16), T([4, 16, 32], bf16), T([4], i32)), {})
+"""
 BROKEN = "Operator: aten._cudnn_rnn_backward.default\ncnt: 1, ((T([2], f32),), {})\ncnt: 1, ((T([2,\n"
 SPYRE = """\
 tests:
@@ -69,6 +80,15 @@ def test_the_cases_pass(imported: Result, folder: Path) -> None:
     pytest.importorskip("torch")
     run = run_in(folder, "run", "cases/captured.suite.yaml", "--backend", "aot_eager", "--no-confirm")
     assert run.code == 0 and "5 passed" in run.text, run.text
+
+
+def test_offsets_and_boundaries_are_ones_that_eager_takes(folder: Path) -> None:
+    pytest.importorskip("torch")
+    (folder / "ordered.txt").write_text(ORDERED)
+    result = run_in(folder, "import", "ordered.txt", "-o", "ordered", "--shrink")
+    assert result.code == 0 and "7 of 7 calls" in result.text, result.text
+    run = run_in(folder, "run", "ordered", "--backend", "eager", "--no-confirm")
+    assert run.code == 0, run.text
 
 
 def test_what_is_left_out_is_listed_with_its_place(folder: Path) -> None:

@@ -94,6 +94,18 @@ def test_indices_stay_below_what_they_index() -> None:
     assert statistics is not None and statistics.largest == shapes(small)[0][0] - 1
 
 
+def test_offsets_end_where_what_they_divide_ends() -> None:
+    offsets, index = Tensor((5,), "int64"), Tensor((54824,), "int64")
+    small = next(candidates(Graph(
+        "g", "", (GraphInput("t", floats(30, 4)), GraphInput("i", index),
+                  GraphInput("o", offsets, statistics=Statistics(0, 54824, 1, 1, ascending=True))),
+        (Call("y", "F.embedding_bag", ("$i", "$t", "$o")),), "$y",
+    )))  # fmt: skip
+    statistics = small.inputs[2].statistics
+    assert statistics is not None and (statistics.largest, statistics.ascending) == (shapes(small)[1][0], True)
+    assert statistics.largest < 54824
+
+
 def test_texts_of_indices_and_sizes_follow() -> None:
     result = smallest(floats(300, 5), arguments=("[:300, 2]", "${x0.shape[0] - 300}", {"$text": "[300]"}))
     size = shapes(result)[0][0]

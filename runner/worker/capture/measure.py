@@ -14,6 +14,8 @@ SAMPLED = 1 << 16
 """Elements of a floating tensor that are looked at, at most: spread evenly over it."""
 COUNTED = 1 << 16
 """Elements of an integer tensor that are compared with one another, at most."""
+ORDERED = 8
+"""Floats in a row of which ascending order is no chance."""
 SMALL = 256
 """Elements of a tensor whose values may be kept, at most."""
 MASK = 4096
@@ -66,6 +68,7 @@ def _of_floats(value: torch.Tensor) -> Statistics:
     flat = value.reshape(-1)[::step]
     flat = flat if flat.dtype in (torch.float32, torch.float64) else flat.float()
     low, high = torch.aminmax(flat)
+    is_ascending = _is_ascending(flat.reshape(value.shape) if step == 1 else flat, ORDERED)
     is_finite = math.isfinite(float(low)) and math.isfinite(float(high))
     if not is_finite:
         flat = flat[flat.isfinite()]
@@ -74,7 +77,7 @@ def _of_floats(value: torch.Tensor) -> Statistics:
         low, high = torch.aminmax(flat)
     zeros = 1.0 - int(torch.count_nonzero(flat)) / flat.numel()
     deviation, mean = torch.std_mean(flat.double(), correction=0)
-    return Statistics(float(low), float(high), float(mean), float(deviation), zeros, is_finite)
+    return Statistics(float(low), float(high), float(mean), float(deviation), zeros, is_finite, ascending=is_ascending)
 
 
 def _of_integers(value: torch.Tensor) -> Statistics:
@@ -84,7 +87,14 @@ def _of_integers(value: torch.Tensor) -> Statistics:
     deviation, mean = torch.std_mean(floats, correction=0)
     is_distinct = 1 < flat.numel() <= COUNTED and int(flat.unique().numel()) == flat.numel()
     zeros = 1.0 - int(torch.count_nonzero(flat)) / flat.numel()
-    return Statistics(int(low), int(high), float(mean), float(deviation), zeros, True, is_distinct)
+    is_ascending = _is_ascending(flat.reshape(value.shape), 2)
+    return Statistics(int(low), int(high), float(mean), float(deviation), zeros, True, is_distinct, is_ascending)
+
+
+def _is_ascending(rows: torch.Tensor, least: int) -> bool:
+    """Return whether no element of a row is less than the one before; False for rows of fewer elements than
+    ``least``."""
+    return rows.dim() > 0 and rows.shape[-1] >= least and bool((rows[..., 1:] >= rows[..., :-1]).all())
 
 
 def deciding_values(value: torch.Tensor, measured: Statistics | None, role: Role = "input") -> Any:

@@ -26,6 +26,21 @@ def test_infinities_are_left_out_and_said() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "is_ascending"),
+    [
+        (torch.tensor([0, 3, 3, 9]), True), (torch.tensor([[0, 3], [1, 2]], dtype=torch.int32), True),
+        (torch.tensor([0, 3, 2]), False), (torch.tensor([4]), False), (torch.tensor(4), False),
+        (torch.linspace(-1, 1, 9), True), (torch.linspace(-1, 1, 9).to(torch.float8_e5m2), True),
+        (torch.tensor([0.0, 1.0]), False), (torch.linspace(1, -1, 9), False), (torch.arange(8.0 * SAMPLED), True),
+        (torch.arange(9).to(torch.uint16), True), (torch.full((9,), float("nan")), False),
+    ],
+)  # fmt: skip
+def test_ascending_order_is_measured(values: torch.Tensor, is_ascending: bool) -> None:
+    measured = statistics(values)
+    assert measured is not None and measured.ascending == is_ascending
+
+
+@pytest.mark.parametrize(
     ("values", "role", "is_kept"),
     [
         (torch.tensor([0, 1, 2, 3]), "input", True), (torch.tensor([3, 0, 2]), "input", False), (torch.tensor(7), "input", True),
