@@ -13,6 +13,7 @@ from runner.engine import scratch
 from runner.engine.messages import Engine, Outcome
 from runner.files import write_anew
 from runner.graphs.cases import write_graph
+from runner.graphs.grains import digest_of
 from runner.graphs.shrink import candidates
 from runner.graphs.text import text_of
 from runner.quote import QuoteError
@@ -32,6 +33,7 @@ class Shrinker:
         """Start nothing yet."""
         self._engine, self._environment, self._slots, self._bound = engine, environment, slots, bound
         self._jobs = 0
+        self._answers: dict[str, bool] = {}  # whether eager takes a candidate, by its digest
 
     def shrink(self, graphs: Sequence[Graph], tick: Callable[[], None] | None = None) -> list[Graph]:
         """Return each graph with the smallest sizes that eager takes; as it is where it takes none."""
@@ -40,11 +42,19 @@ class Shrinker:
         while waiting:
             tries = {number: next(each, None) for number, each in waiting.items()}
             graphs_to_try = {number: graph for number, graph in tries.items() if graph is not None}
-            taken = self._taken(graphs_to_try, tick)
+            taken = self._accepted(graphs_to_try, tick)
             for number in taken:
                 smaller[number] = graphs_to_try[number]
             waiting = {n: each for n, each in waiting.items() if n in graphs_to_try and n not in taken}
         return smaller
+
+    def _accepted(self, graphs: Mapping[int, Graph], tick: Callable[[], None] | None) -> set[int]:
+        """Return the numbers of the graphs that eager takes. Graphs with one digest are one case, so one is tried."""
+        digests = {number: digest_of(graph) for number, graph in graphs.items()}
+        firsts = {digest: number for number, digest in reversed(digests.items()) if digest not in self._answers}
+        taken = self._taken({number: graphs[number] for number in firsts.values()}, tick)
+        self._answers |= {digest: number in taken for digest, number in firsts.items()}
+        return {number for number, digest in digests.items() if self._answers[digest]}
 
     def _taken(self, graphs: Mapping[int, Graph], tick: Callable[[], None] | None) -> set[int]:
         """Return the numbers of the graphs that eager takes. A batch whose process dies is halved."""

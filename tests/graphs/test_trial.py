@@ -62,3 +62,20 @@ def test_a_candidate_whose_process_dies_is_not_taken(shrinker: Shrinker, monkeyp
 
     monkeypatch.setattr(trial, "_jobs_of", deadly)
     assert shrinker.shrink(large) == large
+
+
+def test_candidates_with_one_digest_are_tried_once(shrinker: Shrinker, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[int] = []
+    real = trial._jobs_of
+
+    def counted(graphs: Any, *arguments: Any) -> dict[int, Any]:
+        tries.append(len(graphs))
+        return real(graphs, *arguments)
+
+    monkeypatch.setattr(trial, "_jobs_of", counted)
+    large = [graph("torch.cos", (300,)), graph("torch.cos", (500,)), graph("torch.nosuch", (300,))]
+    for _ in range(2):
+        first, second, third = shrinker.shrink(large)
+        assert sizes([first]) == sizes([second]) != [(300,)]
+        assert third is large[2]
+    assert sum(tries) == 2
