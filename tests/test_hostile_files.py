@@ -53,7 +53,7 @@ FORMS: dict[str, dict[str, Any]] = {
                  param_dtype="bfloat16", train=False, grad={"cotangent": "ones", "order": 1}, dynamic=True, threads=2, autocast="torch.bfloat16"),
     "settings": case(compile={"fullgraph": True, "mode": "default", "options": {"cpp.simdlen": 1}},
                      config={"torch._inductor.config.cpp.simdlen": 1, "torch._dynamo.config.assume_static_by_default": False}, timeout="60s", memory="1GiB"),
-    "expect": case(expect={"raises": {"type": "IndexError", "match": "out"}, "graphs": 1, "graph_breaks": 0, "recompiles": 0, "kernels": 2, "vectorized": 1},
+    "expect": case(expect={"raises": {"type": "IndexError", "match": "out"}, "graphs": 1, "graph_breaks": 0, "recompiles": 0, "kernels": 2, "vectorized": 1, "delegated": "all"},
                    tolerance={"rtol": 0.1, "atol": 0.1, "reason": "noise"}, ignore={"stride": "known"}),
     "tolerance": case(tolerance={"float32": {"rtol": 0.1}, "exact": False, "reason": "noise"}),
     "ledger": case(known=[{"torch": "<=2.6", "stage": "inductor", "oracle": ["value"], "error": "a|b", "backend": "inductor", "device": "cpu",

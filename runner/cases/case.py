@@ -258,7 +258,7 @@ def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expe
     keys = fields(node)
     return Expect(
         _raises(keys["raises"], problems, has_module) if "raises" in keys else None,
-        **{key: scalar(keys.get(key), int) for key in BUDGETS},
+        **{key: scalar(keys.get(key), str if key == "delegated" else int) for key in BUDGETS},
         constant=scalar(keys.get("constant"), bool, default=False),
     )
 

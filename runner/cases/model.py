@@ -348,7 +348,10 @@ class Raises:
 
 @dataclass(frozen=True, slots=True)
 class Expect:
-    """Expectations besides equality. The numbers are upper bounds, but ``vectorized`` is a lower one."""
+    """Expectations besides equality. The numbers are upper bounds, but ``vectorized`` is a lower one.
+
+    So is ``delegated``: the backend's own code computes all operators of the graphs, or some.
+    """
 
     raises: Raises | None = None
     graphs: int | None = None
@@ -357,6 +360,7 @@ class Expect:
     constant: bool = False
     kernels: int | None = None
     vectorized: int | None = None
+    delegated: str | None = None  # all or some
 
 
 @dataclass(frozen=True, slots=True)

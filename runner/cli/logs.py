@@ -286,6 +286,9 @@ weighed       the same, where a failure keeps a part of a pass: a wrong result
               nothing, since a wrong number that nobody notices harms most
 claim         what the backend claims of all variants
 overall       passes of what was judged or is not claimed
+by the backend
+              passes of which the code of a backend outside torch computed an
+              operator; in the others torch computed all
 
 A known failure (XFAIL) does not count as a pass; VACUOUS, FLAKY and INVALID do not either.
 What is skipped, or has no verdict, counts nowhere but is shown: docs/score.md.

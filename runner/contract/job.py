@@ -137,6 +137,9 @@ class Record:
     kernels: int | None = None  # that Inductor generated; None under another backend
     vectorized: int | None = None  # those of C++ with vector instructions
     replays: int | None = None  # of CUDA graphs
+    delegable: int | None = None  # operators of the graphs; None under torch's own backends and where uncounted
+    delegated: int | None = None  # those of them that the backend's own code computed
+    fallbacks: Mapping[str, int] = field(default_factory=dict)  # what torch ran in the place of the others, by name
     benchmarked: tuple[str, ...] = ()  # what a benchmark of torch chose, of ``oracles.CHOICES``
     stored_graphs: int = 0  # that were loaded: an earlier job had compiled them
     model_runs: int = 0  # how often a model was made and run: in eager, for the float64 reference, compiled

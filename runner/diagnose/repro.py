@@ -31,6 +31,7 @@ from runner.contract.job import Job, defines
 from runner.contract.oracles import EXCEPTIONS, TWIN, is_excuse, row_of
 from runner.contract.settings import Setting
 from runner.diagnose.diagnosis import Diagnosis
+from runner.exit_codes import UsageError
 from runner.quote import (
     QuoteError,
     decimal,
@@ -251,6 +252,8 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
         return replace(base, kind="raises", own_error=name in error.get("bases", ()))
     if oracle == "signal" or error:
         return base
+    if oracle == "delegated":
+        raise UsageError("a script cannot say who computed a graph; runner score counts it")
     if row.budget:
         return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect.get(row.budget) or 0))
     if row.group == "memory-of-kernels":

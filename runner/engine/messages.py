@@ -114,7 +114,7 @@ _NEEDS = {"zygote": "token", "hello": "token", "job": "pid", "exit": "status", "
 """A key, and the one that stands beside it. All messages but the first two kinds have a ticket."""
 _OF_EVENTS = (
     "findings", "labels", "notes", "graphs", "graph_breaks", "recompiles", "break_reasons", "reached", "kernels",
-    "vectorized", "replays", "comparisons", "compared", "accuracy",
+    "vectorized", "replays", "delegable", "delegated", "fallbacks", "comparisons", "compared", "accuracy",
 )  # fmt: skip
 """Keys of a record that the event of its variant takes over."""
 

@@ -134,6 +134,9 @@ class VariantFinished(_Variant):
     kernels: int | None = None  # that Inductor generated: C++ on the CPU, Triton on a GPU
     vectorized: int | None = None  # those of them with vector instructions, of C++
     replays: int | None = None  # of CUDA graphs
+    delegable: int | None = None  # operators of the graphs; None under torch's own backends and where uncounted
+    delegated: int | None = None  # those of them that the backend's own code computed
+    fallbacks: Mapping[str, int] = field(default_factory=dict)  # what torch ran in the place of the others, by name
     stored_graphs: int | None = None  # that were loaded, because an earlier job had compiled them
     model_runs: int | None = None  # in all its jobs: eager, references, compiled; None where nothing ran
     reached: tuple[str, ...] = ()  # with --coverage: parts of the compiler, as KIND NAME

@@ -17,6 +17,7 @@ from runner.contract.oracles import rank_of
 from runner.diagnostics import Span, caret, shown_file, source_line
 from runner.quote import command_words
 from runner.record.events import VariantFinished, grouped
+from runner.report.delegation import delegation_of
 from runner.text import MESSAGE_LIMIT, clean, head_lines, indent, number, one_line, plural, tail_lines
 from runner.verdict.policy import AS_USER
 from runner.verdict.signature import assess
@@ -132,6 +133,7 @@ def properties_of(event: VariantFinished) -> list[tuple[str, str]]:
         ("labels", ", ".join(event.labels)),
         ("graphs", ", ".join(graphs)),
         ("kernels", kernels),
+        ("delegated", delegation_of(event)),
         *(("break", reason) for reason in event.break_reasons[:3]),
         *(("note", note) for note in event.notes),
     )

@@ -11,6 +11,7 @@ Of the variants of a backend, or of one family or dtype of them::
     weighed      (passed + the credit of each failure) / judged
     claim        (planned - unclaimed - passed in the forward alone) / planned
     overall      passed, gradients included / (judged + unclaimed)
+    delegated    passed of which the backend's own code computed an operator / passed of which this was counted
 
 ``unclaimed`` variants are SKIP because the backend does not claim what they need. Other SKIP and NOT-RUN variants, and
 those without a result, are in ``planned`` alone. A known failure (XFAIL) is a failure. A result that proves nothing
@@ -46,6 +47,7 @@ from runner.record.events import (
     start_of,
     variants_of,
 )
+from runner.report.delegation import delegated_passes
 from runner.report.price import price_lines
 from runner.report.table import wrap_id
 from runner.templates import render_template
@@ -115,6 +117,8 @@ class Tally:
 
     outcomes: Mapping[str, int]
     credit: int = 0
+    delegated: Share = Share(0, 0)
+    """Passes of which the backend's own code computed something; of a backend of torch's own nothing is counted."""
 
     def count(self, *outcomes: str) -> int:
         """Return how many variants have one of these outcomes."""
@@ -303,17 +307,18 @@ def _column(
 def _tallies(
     events: Iterable[VariantPlanned | VariantFinished], key: Callable[[VariantPlanned | VariantFinished], str]
 ) -> dict[str, Tally]:
-    return {name: _tally(members) for name, members in grouped(events, key).items()}
+    return {name: _tally([*members]) for name, members in grouped(events, key).items()}
 
 
-def _tally(events: Iterable[VariantPlanned | VariantFinished]) -> Tally:
+def _tally(events: Sequence[VariantPlanned | VariantFinished]) -> Tally:
     counts: Counter[str] = Counter()
     credit = 0
     for event in events:
         counts[outcome_of(event)] += 1
         if isinstance(event, VariantFinished) and event.verdict in FAILED:
             credit += CREDITS.get(_severity(event), 0)
-    return Tally(dict(counts), credit)
+    passes = [event for event in events if outcome_of(event) in PASSED]
+    return Tally(dict(counts), credit, Share(*delegated_passes(passes)))
 
 
 def _severity(event: VariantFinished) -> str:
@@ -362,8 +367,9 @@ conformance: passes of what was judged; \
 weighed: a failure keeps a part of a pass (a wrong result 0/7, a graph too many 6/7), \
 since a wrong number that nobody notices harms most; \
 claim: what the backend claims of all variants;
-overall: passes of what was judged or is not claimed. Shares are rounded down. \
-2/3 of 5: two of three pass, two more are not claimed.
+overall: passes of what was judged or is not claimed; \
+by the backend: passes of which its own code computed an operator; in the others torch computed all. \
+Shares are rounded down. 2/3 of 5: two of three pass, two more are not claimed.
 The formula: docs/score.md"""
 
 
@@ -394,6 +400,8 @@ def tables(score: Score) -> list[Table]:
     columns = score.columns
     totals = [column.total for column in columns]
     shares = [(name, [str(share(tally)) for tally in totals]) for name, share in _SHARES.items()]
+    if any(tally.delegated.whole for tally in totals):
+        shares.append(("by the backend", [_of(tally.delegated) for tally in totals]))
     outcomes = [
         (name, [str(tally.count(name)) for tally in totals])
         for name in OUTCOMES
@@ -433,6 +441,10 @@ def _share(tally: Tally | None) -> str:
         return UNCLAIMED if tally and tally.count(UNCLAIMED) else _NONE
     text = f"{tally.conformance} {tally.conformance.part}/{tally.conformance.whole}"
     return f"{text} of {tally.overall.whole}" if tally.count(UNCLAIMED) else text
+
+
+def _of(share: Share) -> str:
+    return f"{share} {share.part}/{share.whole}" if share.whole else _NONE
 
 
 def _counts(parts: Sequence[Mapping[str, Failures]], key: Callable[[str], Any]) -> list[tuple[str, list[str]]]:
@@ -566,6 +578,7 @@ def _tally_dict(tally: Tally) -> dict[str, Any]:
         "planned": tally.planned,
         "judged": tally.judged,
         "outcomes": dict(tally.outcomes),
+        **({"delegated": asdict(tally.delegated)} if tally.delegated.whole else {}),
         **{
             name: {"part": share.part, "whole": share.whole, "percent": share.percent} for name, share in shares.items()
         },

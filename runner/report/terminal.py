@@ -36,6 +36,7 @@ from runner.record.events import (
     VariantPlanned,
     variants_of,
 )
+from runner.report.delegation import delegation_lines
 from runner.report.failure import Group, groups_of, headline, next_lines, render_failure, render_groups, span
 from runner.report.past_verdicts import rate_lines
 from runner.report.price import price_lines
@@ -562,7 +563,11 @@ class Reporter:
         if len(blocks) > 1:
             self._line("\n" + render_groups(blocks, width))
         self._line("\n" + self._summary(event))
-        for line in (*price_lines(self._finished), *rate_lines(self._finished, self._several)):
+        for line in (
+            *price_lines(self._finished),
+            *delegation_lines(self._finished),
+            *rate_lines(self._finished, self._several),
+        ):
             self._line(line)
         if self.reports:
             is_wide = self._live and len("reports: " + ", ".join(self.reports)) > width

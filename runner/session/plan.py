@@ -57,6 +57,7 @@ from runner.verdict.stages import stage_of
 INTERPRET = {"TRITON_INTERPRET": "1"}
 """What makes Triton run kernels in its interpreter. It is read while Triton is imported, and so is set before."""
 
+_LATER_BOUNDS = ("kernels", "vectorized", "delegated")  # left out of a job where not set, so that older keys stay
 TIMEOUT = 120.0
 """Seconds that one process may take unless the case says otherwise."""
 
@@ -173,7 +174,11 @@ def job(
             "graphs": expect.graphs,
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
-            **{key: bound for key in ("kernels", "vectorized") if (bound := getattr(expect, key)) is not None},
+            **{
+                key: bound
+                for key in ("kernels", "vectorized", "delegated")
+                if (bound := getattr(expect, key)) is not None
+            },
             **({"constant": True} if expect.constant else {}),
         },
         tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),

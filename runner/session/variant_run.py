@@ -54,7 +54,8 @@ NO_ANSWER = ("INVALID", "SKIP", "BROKEN")
 _STACK = 1 << 16
 """Characters of a worker's traceback that are kept, as of the stacks of one that died."""
 
-_COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs")
+_COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs", "delegable",
+    "delegated", "fallbacks")  # fmt: skip
 """What a job counts and its event repeats."""
 
 _TORCH = ("eager", "eager-again", "float64", "backend")

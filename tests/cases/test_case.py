@@ -56,6 +56,7 @@ def test_defaults(files: Files) -> None:
         ("expect: {raises: torch.OutOfMemoryError}", "expect", Expect(Raises("torch.OutOfMemoryError"))),
         ("expect: {graphs: 1, graph_breaks: 0, recompiles: 2}", "expect", Expect(None, 1, 0, 2)),
         ("expect: {kernels: 1, vectorized: 2}", "expect", Expect(kernels=1, vectorized=2)),
+        ("expect: {delegated: some}", "expect", Expect(delegated="some")),
         ("expect: {constant: true}", "expect", Expect(constant=True)), ("expect: {constant: false, graphs: 1}", "expect", Expect(graphs=1)),
         ("twin: [split, mask, split]", "twin", ("split", "mask")), ("strides: exact", "strides", "exact"), ("strides: significant", "strides", "significant"),
         ("ignore: {value: random}", "ignore", {"value": "random"}), ("timeout: 2m", "timeout", 120.0), ("timeout: 90", "timeout", 90.0), ("timeout: 1e-5", "timeout", 1e-5),

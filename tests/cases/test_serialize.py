@@ -101,7 +101,7 @@ EVERYTHING = """
     requires: {torch: ">=2.6", device: [cpu], package: [numpy]}
     compile: {fullgraph: true, mode: max-autotune, options: {max_fusion_size: 3}, timeout: 1m}
     config: {torch._inductor.config.epilogue_fusion: false}
-    expect: {raises: {type: IndexError, match: "of \\"x\\""}, graphs: 3, graph_breaks: 0, recompiles: 1, kernels: 2, vectorized: 1, constant: true}
+    expect: {raises: {type: IndexError, match: "of \\"x\\""}, graphs: 3, graph_breaks: 0, recompiles: 1, kernels: 2, vectorized: 1, delegated: all, constant: true}
     tolerance: {rtol: 1e-3, float64: {atol: 0.0}, exact: true, values: deterministic, gradients: {rtol: 0.5}, "output['z']": {rtol: 1, atol: 0}, reason: a test}
     strides: exact
     twin: [mask, split]

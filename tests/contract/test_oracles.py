@@ -111,8 +111,8 @@ def test_the_page_has_each_oracle_under_its_severity() -> None:
 
 def test_budgets_are_keys_of_expect() -> None:
     assert oracles.BUDGETS.keys() <= DEFINITIONS["case.expect"]["properties"].keys()
-    assert set(oracles.BUDGETS.values()) == {"graphs", "graph-break", "recompile", "kernels", "vectorized"}
-    assert named(lambda row: row.floor) == {"vectorized"}
+    assert set(oracles.BUDGETS.values()) == {"graphs", "graph-break", "recompile", "kernels", "vectorized", "delegated"}
+    assert named(lambda row: row.floor) == {"vectorized", "delegated"}
 
 
 def test_a_limit_is_named_as_its_key() -> None:

@@ -119,7 +119,7 @@ def test_kinds_of_inputs(tmp_path: Path, text: str, kinds: set[str]) -> None:
 
 
 ALWAYS = {row.name for row in ORACLES} - {
-    "missing-error", "error-type", "graph-break", "graphs", "recompile", "kernels", "vectorized", "out-of-bounds", "race",
+    "missing-error", "error-type", "graph-break", "graphs", "recompile", "kernels", "vectorized", "delegated", "out-of-bounds", "race",
     "unwritten", "sign-of-zero", "grad", "determinism", "batch-invariance", "twin",
 }  # fmt: skip
 

@@ -41,6 +41,7 @@ from runner.record.events import (
     start_of,
 )
 from runner.record.journal import parse_line
+from runner.report.delegation import delegation_lines
 from runner.report.diagnosis import cause_parts, finding_parts, stage_steps
 from runner.report.failure import Group, commands_of, headline, properties_of, shown_rows, span
 from runner.report.handlers import EndFile, Options
@@ -121,7 +122,7 @@ def render_overview(events: Sequence[Event], results: Results, declared: Declare
         "sections": (),
         "is_long": len(rows) > _MANY,
         "left_out": 0,
-        "stars": star_lines(results.finished),
+        "stars": [*star_lines(results.finished), *delegation_lines(results.finished)],
         "problem": one_line(declared.problem, 600),
     }
     for most in (GROUPS, GROUPS // 10, 1):  # markup makes hostile text longer

@@ -461,6 +461,9 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
     for key, bound in evidence.job.expect.items():
         if key not in BUDGETS or bound is None:
             continue
+        if key == "delegated":
+            yield from _delegation(str(bound), evidence)
+            continue
         row, count, noun = ROWS[BUDGETS[key]], getattr(evidence.compiled, key), _COUNTED.get(key, key.replace("_", " "))
         if uncounted := _why_uncounted(key, evidence):
             evidence.leave_out(f"expect: {key}", uncounted, row.name)
@@ -471,6 +474,22 @@ def budgets(evidence: Evidence) -> Iterator[Finding]:
             cause = f": {reasons}" if reasons and key == "graph_breaks" else ""
             limit = f"at least {bound} expected" if row.floor else f"at most {bound} allowed"
             yield Finding(row.name, f"{count} {noun}, {limit}{cause}", numbers={"count": count, "bound": bound})
+
+
+def _delegation(bound: str, evidence: Evidence) -> Iterator[Finding]:
+    """Check who computed the graphs: of a backend outside torch, whose graphs have operators that compute something."""
+    counts = evidence.compiled.delegation
+    if counts is None:
+        reason = "only what backends outside torch compute is counted, where their graphs compute something"
+        evidence.leave_out("expect: delegated", reason, "delegated")
+        return
+    evidence.comparisons += 1
+    if counts.delegated < (counts.calls if bound == "all" else 1):
+        names = ", ".join(f"{name} ({count})" for name, count in counts.fallbacks.most_common(5))
+        least = counts.calls if bound == "all" else 1
+        message = f"the backend computes {counts.delegated} of {counts.calls} operators, {bound} expected"
+        message += f"; torch runs {names}"
+        yield Finding("delegated", message, numbers={"count": counts.delegated, "bound": least})
 
 
 _COUNTED = {"vectorized": "kernels with vector instructions"}

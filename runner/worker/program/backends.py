@@ -16,6 +16,7 @@ import torch
 
 from runner.worker.kernels.launches import Launches, launch_as_operators, launch_plainly
 from runner.worker.program.cut import Cutter
+from runner.worker.program.delegation import Watched
 from runner.worker.program.errors import BackendNotFound, BrokenCompilerError, InvalidCase, package_of
 from runner.worker.torch_private.registry import backend_names, backend_of, inductor_of
 
@@ -49,6 +50,8 @@ def build(backend: Mapping[str, Any]) -> Compile:
         arguments["mode"] = backend["mode"]
     if backend.get("options"):
         arguments["options"] = dict(backend["options"])
+    if "compiled" not in backend and packages(name):
+        target = Watched(backend_of(target) if isinstance(target, str) else target)
     if "compiled" in backend:
         target = Cutter(_function_of(target, arguments), tuple(map(tuple, backend["compiled"])))
 

@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 from runner.contract.job import Job
 from runner.worker.kernels.launches import Launches
 from runner.worker.program import global_state, modules
+from runner.worker.program.delegation import Delegation
 from runner.worker.program.errors import ErrorRecord, describe
 from runner.worker.program.load import LoadedCase, Source, in_stance, seed_all
 from runner.worker.program.memory import (
@@ -135,6 +136,7 @@ class Observation:
     kernels: int | None = 0  # that Inductor generated: C++ on the CPU, Triton on a GPU
     vectorized: int | None = 0  # those of them with vector instructions, of C++
     replays: int = 0  # of CUDA graphs
+    delegation: Delegation | None = None  # of a backend that is not torch's own
     notes: list[str] = field(default_factory=list)
     launches: Launches | None = None  # where Triton kernels were launched plainly
     compilations: list[str] = field(default_factory=list)  # of an eager run

@@ -23,7 +23,7 @@ from runner.worker.judge.evidence import Evidence
 from runner.worker.judge.judge import judge, judge_defined
 from runner.worker.judge.validity import note_autocast, vacuity_reason, varied_output
 from runner.worker.processes import temporary_folder
-from runner.worker.program import backends
+from runner.worker.program import backends, delegation
 from runner.worker.program.eager import eagers_numbers, observe_eager, observe_further
 from runner.worker.program.errors import InvalidCase, refutation
 from runner.worker.program.graph_cache import count_loaded, stored_graphs
@@ -180,6 +180,7 @@ def observe_backend(
         Unavailable: the interpreter cannot do what a kernel asks of it.
     """
     counters.start_counting()
+    delegation.start_counting()
     settings = replace(Settings.of(job), roots=eager.roots)
     loaded = source.load(settings.seed, launching=True, twin=twin)
     validate_distributions(False)
@@ -196,6 +197,7 @@ def observe_backend(
     validate_distributions(True)
     read_counts(compiled)
     compiled.replays = counted.count
+    compiled.delegation = delegation.counts()
     if isinstance(target, backends.PlainLaunch):
         compiled.launches = target.launches
         compiled.notes += target.launches.notes
@@ -263,6 +265,11 @@ class _Run:
             )  # fmt: skip
             if not compiled.replays and backends.makes_graphs(self.job.backend, self.settings.device):
                 compiled.notes.append(backends.missing_note(self.job.backend["mode"], len(compiled.calls)))
+
+        if (counts := compiled.delegation) is not None:
+            self.record = replace(
+                self.record, delegable=counts.calls, delegated=counts.delegated, fallbacks=dict(counts.fallbacks)
+            )
 
         again = self._vary(eager, compiled, compile_module) if place is None else []
         self.phases.begin("judge")

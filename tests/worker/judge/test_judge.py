@@ -1254,3 +1254,16 @@ def test_a_write_that_autograd_does_not_see():
     assert finding["oracle"] == "mutation" and "moves the version" in finding["message"]
     for body in ("x.add_(1)", "x.data.add_(1)"):
         assert passes(run(source(f"{body}\nreturn x * 2"), "aot_eager", **OFF))
+
+
+def test_expected_delegation_is_held_against_what_torch_runs():
+    record = run(PLUS, "runner.worker.planted:wrong_element", expect={"delegated": "some"})
+    assert "delegated" in oracles(record)
+    record = run(PLUS, "runner.worker.planted:wrong_element", expect={"delegated": "all"}, ignore=["delegated"])
+    assert "delegated" not in oracles(record)
+    assert (record["delegable"], record["delegated"]) == (1, 0) and record["fallbacks"]
+
+
+def test_delegation_to_torchs_own_backends_is_not_counted():
+    record = run(PLUS, "eager", expect={"delegated": "all"})
+    assert passes(record) and record["labels"] == ["not-compared"] and record["delegable"] is None
