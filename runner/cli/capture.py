@@ -72,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     captures = [Capture.from_json(item) for item in answer["captures"]]
     with shrinking(arguments, arguments.python) as shrink:
         entries = [folder.add(capture, arguments.by, shrink=shrink) for capture in captures]
-    for capture, entry in zip(captures, entries, strict=True):
-        _print(capture, entry)
+    for entry in entries:
+        _print(entry)
     if answer["error"]:
         console.message("runner: what was compiled before your code raised is kept")
     if not captures:
@@ -108,12 +108,12 @@ def _record(python: str, kind: str, arguments: argparse.Namespace, output: Folde
         return json.loads(read_text(answer))  # type: ignore[no-any-return]
 
 
-def _print(capture: Capture, entry: dict[str, Any]) -> None:
+def _print(entry: dict[str, Any]) -> None:
     whole = sum(graph["whole"] for graph in entry["graphs"])
     cases = {name for graph in entry["graphs"] for name in graph["cases"]}
     share = 100 * entry["sayable"] / entry["calls"] if entry["calls"] else 100.0
     console.output(
-        f"{in_line(capture.model)}: {plural(len(entry['graphs']), 'graph')}, {whole} of them whole; "
+        f"{in_line(entry['model'])}: {plural(len(entry['graphs']), 'graph')}, {whole} of them whole; "
         f"{entry['sayable']} of {entry['calls']} calls ({share:.1f} %); {plural(len(cases), 'case')}; "
         f"{plural(len(entry['breaks']), 'graph break')}"
     )

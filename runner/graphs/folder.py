@@ -5,13 +5,15 @@ A folder may be written into again: a case that it already has is counted, and w
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import os
 import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +88,11 @@ class Folder:
     def add(self, capture: Capture, by: Grain, kind: str = "captured", shrink: Shrink | None = None) -> dict[str, Any]:
         """Add what was captured of one model, and return its entry in the inventory.
 
-        With ``shrink`` the smaller graphs that it returns take the place of others, which are kept with a tag.
+        The entry takes the place of an earlier one of the same model in the same configuration. With ``shrink`` the
+        smaller graphs that it returns take the place of others, which are kept with a tag.
         """
+        digest = _digest(capture)
+        capture = replace(capture, model=self._name(capture.model, digest))
         parts: _Parts
         parts = [(graph, [(digest_of(part), part) for part in parts_of(graph, by)]) for graph in capture.graphs]
         if shrink is not None:
@@ -100,6 +105,7 @@ class Folder:
             faults.update(_faults_of(graph, own, written, by))
         entry = {
             "model": capture.model,
+            "digest": digest,
             "torch": capture.torch,
             "seconds": round(capture.seconds, 3),
             "graphs": graphs,
@@ -113,6 +119,16 @@ class Folder:
         }
         self.models = [model for model in self.models if model["model"] != capture.model] + [entry]
         return entry
+
+    def _name(self, model: str, digest: str) -> str:
+        """Return a model's name in the inventory: with a free number where the name is that of another configuration.
+
+        An entry without a digest was written before entries had one.
+        """
+        digests = {entry["model"]: entry.get("digest", digest) for entry in self.models}
+        stem = re.sub(r" \d+$", "", model)
+        names = itertools.chain([model], (f"{stem} {n}" for n in itertools.count(2)))
+        return next(name for name in names if digests.get(name, digest) == digest)
 
     def _shrunk(self, parts: _Parts, capture: Capture, by: Grain, kind: str, shrink: Shrink) -> _Parts:
         """Return the smaller parts, and write those that became smaller with a tag."""
@@ -257,6 +273,12 @@ def _problem(path: Path, graphs: Sequence[WrittenGraph]) -> str:
         return str(error)
     errors = [d for d in load([str(path)], everything=True).diagnostics if d.severity == "error"]
     return one_line(errors[0].message) if errors else ""
+
+
+def _digest(capture: Capture) -> str:
+    """Return what is equal for captures of a model in one configuration, with inputs of the same metadata."""
+    graphs = [replace(g, inputs=tuple(replace(each, values=None) for each in g.inputs)) for g in capture.graphs]
+    return hashlib.sha256("".join(map(digest_of, graphs)).encode()).hexdigest()[:16]
 
 
 def _faults_of(

@@ -44,6 +44,19 @@ def test_a_folder_grows_and_writes_a_case_once(tmp_path: Path) -> None:
     assert "suite: mine" in (path / "captured.suite.yaml").read_text()
 
 
+def test_each_configuration_of_a_model_has_an_entry(tmp_path: Path) -> None:
+    wide = replace(SINE, inputs=(GraphInput("x", replace(T, shape=(2, 9))),))
+    for graph in (SINE, wide, SINE, wide):
+        folder = open_folder(tmp_path / "mine")
+        folder.add(Capture("Model", (graph,), torch="2.13.0"), "graph")
+        folder.save()
+    inventory = json.loads((tmp_path / "mine" / "inventory.json").read_text())
+    assert sorted(model["model"] for model in inventory["models"]) == ["Model", "Model 2"]
+    assert [(case["name"], case["uses"]) for case in inventory["cases"].values()] == [
+        ("model", {"Model": 2}), ("model_2", {"Model 2": 2}),
+    ]  # fmt: skip
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     with pytest.raises(UsageError, match=r"there is something in it, and no inventory\.json"):
