@@ -16,9 +16,12 @@ from runner.builder.operators import Refusal, is_plain, resolve
 from runner.contract.graphs import Call, Graph, GraphInput, Tensor, arguments_of
 from runner.graphs.inputs import main_dtype, plain_input, shared_inputs
 from runner.graphs.names import references, renamed, replaced
+from runner.session.plan import TIMEOUT
 
 _STATE = ("parameter", "buffer", "constant")
 _IN_PLACE = "operator.i"
+SECONDS_PER_CALL = 2
+"""Seconds for each call that a case of many calls may take: compilers take time in proportion to the calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ class _Writer:
             case["state"] = state
         if dtype != "float32":
             case["dtypes"] = [dtype]
+        if (seconds := SECONDS_PER_CALL * len(self.calls)) > TIMEOUT:
+            case["timeout"] = f"{seconds}s"
         case["chain"] = chain
         case["return"] = result[0] if len(result) == 1 else result
         _shorten(case)
