@@ -154,6 +154,38 @@ def test_the_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(hasattr(runner, name) for name in runner.__all__)
 
 
+@pytest.mark.slow
+def test_a_block_and_a_function_are_captured(tmp_path: Path) -> None:
+    """``torch.compile`` records within them alone, what was recorded before an exception is kept, and a folder grows."""
+    import torch
+
+    compile_before, folder = torch.compile, tmp_path / "mine"
+    with pytest.raises(KeyError, match="of the user"), runner.capture(folder) as captured:
+        torch.compile(torch.nn.Linear(3, 2))(torch.ones(1, 3))
+        raise KeyError("of the user")
+    assert torch.compile is compile_before and captured.inventory[0]["model"] == "Linear"
+    assert [path.name for path in captured.paths] == [
+        "linear.spec.yaml", "captured.suite.yaml", "inventory.json", "inventory.md",
+    ]  # fmt: skip
+
+    capture = runner.capture(folder, by="operator")
+
+    @capture
+    def double(count: int) -> torch.Tensor:
+        return torch.compile(lambda x: x * 2)(torch.ones(count))
+
+    assert double(3).tolist() == [2.0] * 3 and torch.compile is compile_before
+    assert [path.name for path in capture.paths if path.name.endswith(".spec.yaml")] != []
+    names = [case.name for case in {v.case.name: v.case for v in runner.collect([folder]).variants}.values()]
+    assert sorted(names) == ["linear", "operator_mul"]
+    torch.compiler.reset()
+
+
+def test_a_grain_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected one of graph, module, operator"):
+        runner.capture(tmp_path, by="layer")  # type: ignore[arg-type]
+
+
 def test_the_package_imports_little() -> None:
     code = "import sys, runner; print(sorted(n for n in sys.modules if n.startswith('runner.')))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True).stdout == "[]\n"

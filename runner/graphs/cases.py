@@ -7,7 +7,7 @@ calls before and after it are still compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -106,7 +106,7 @@ class _Writer:
         if tags:
             case["tags"] = list(tags)
         if self.graph.dynamic is not None:
-            case["dynamic"] = self.graph.dynamic
+            case["dynamic"] = self._dynamic(inputs, has_replacements=bool(faults))
         if self.graph.grad and self._has_gradients():
             case["grad"] = "backward"
         if self.graph.autocast:
@@ -140,7 +140,7 @@ class _Writer:
         for item in self.inputs:
             if item.name in shared:
                 continue
-            if item.role in _STATE and has_input:
+            if item.role in _STATE and has_input and not (item.tensor and item.tensor.dynamic):
                 state[item.name] = plain_input(item, dtype)
                 self.names[item.name] = f"self.{item.name}"
             else:
@@ -153,6 +153,18 @@ class _Writer:
         grads = {call.name for call in self.calls if any(result.requires_grad for result in call.results)}
         given = any(item.tensor is not None and item.tensor.requires_grad for item in self.inputs)
         return given and bool(grads.intersection(references(self.result)))
+
+    def _dynamic(self, inputs: Mapping[str, Any], has_replacements: bool) -> Any:
+        """Return ``dynamic:``: the dimensions whose sizes vary, or True where all do or it is not known which.
+
+        A compiler may take them for constants, as it may what Dynamo finds to vary. A size of 0 or 1 never varies.
+        """
+        tensors = {item.name: item.tensor for item in self.inputs if item.tensor is not None and item.name in inputs}
+        vary = {name: list(tensor.dynamic) for name, tensor in tensors.items() if tensor.dynamic}
+        can = {name: [n for n, size in enumerate(tensor.shape) if size > 1] for name, tensor in tensors.items()}
+        if not self.graph.dynamic or not vary or has_replacements or all(vary.get(n, []) == d for n, d in can.items()):
+            return self.graph.dynamic
+        return {name: {"maybe": dimensions} for name, dimensions in vary.items()}
 
     def _chain(self) -> list[Any]:
         chain: list[Any] = []

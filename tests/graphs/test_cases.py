@@ -116,3 +116,29 @@ def test_gradients_are_asked_for_where_they_can_be_had() -> None:
 def test_values_that_nothing_reads_are_left_out() -> None:
     case = case_of(call("unread", "torch.cos", "$x"), call("z", "torch.sin", "$x"), inputs=(X,))
     assert case["chain"] == [{"torch.sin": ["$x"]}]
+
+
+def test_only_the_sizes_that_vary_are_marked() -> None:
+    def dynamic_of(first: tuple[int, ...], second: tuple[int, ...], **more: Any) -> Any:
+        inputs = (
+            GraphInput("x", replace(T, dynamic=first)), GraphInput("y", replace(T, shape=(2, 1), dynamic=second)), W,
+        )  # fmt: skip
+        step = call("u", "torch.add", "$x", "$y")
+        return case_of(step, call("z", "torch.mul", "$u", "$w"), inputs=inputs, **more).get("dynamic")
+
+    assert dynamic_of((0,), (), dynamic=True) == {"x": {"maybe": [0]}}
+    assert dynamic_of((0, 1), (0,), dynamic=True) is True, "a size of 1 never varies, nor do those of parameters"
+    assert dynamic_of((), (), dynamic=True) is True and dynamic_of((), ()) is None
+    cached = replace(X, tensor=replace(T, dynamic=(0,)), role="buffer")
+    case = case_of(call("z", "torch.mul", "$x", "$y"), inputs=(GraphInput("y", T), cached), dynamic=True)
+    assert "state" not in case and case["dynamic"] == {"x": {"maybe": [0]}}, "no mark of a state is possible"
+
+
+def test_a_case_of_many_calls_has_time_for_each() -> None:
+    def timeout_of(count: int) -> Any:
+        calls = [
+            call(f"y{n}", "torch.add", f"$y{n - 1}" if n else "$x", f"$y{n - 1}" if n else 1) for n in range(count)
+        ]
+        return case_of(*calls, inputs=(X,), result=[f"$y{count - 1}"]).get("timeout")
+
+    assert [timeout_of(count) for count in (2, 60, 61, 300)] == [None, None, "122s", "600s"]

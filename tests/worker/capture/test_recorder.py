@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ torch = pytest.importorskip("torch")
 
 import torch.nn.functional as F  # noqa: E402
 
+from runner.builder.source import build  # noqa: E402
 from runner.contract.graphs import Call, Capture, Graph  # noqa: E402
 from runner.graphs.cases import write_graph  # noqa: E402
+from runner.graphs.text import text_of  # noqa: E402
+from runner.session.collect import load  # noqa: E402
 from runner.worker.capture.recorder import Recorder  # noqa: E402
 from runner.worker.capture.session import Session  # noqa: E402
 
@@ -104,6 +108,26 @@ def test_sizes_that_vary_are_written_as_sizes() -> None:
     assert graph.inputs[0].tensor.dynamic == (0, 1)  # type: ignore[union-attr]
     add = next(call for call in graph.calls if call.operator == "operator.add" and 1 in call.positional)
     assert add.numbers == {"${x.shape[0]}": 6}
+
+
+def test_the_case_of_sizes_that_vary_has_the_same_ones(tmp_path: Path) -> None:
+    recorder = Recorder("model")
+    compiled = torch.compile(lambda x, y: torch.cat([x, x + y]) * x.shape[0], backend=recorder)
+    for count in (4, 6):
+        compiled(torch.randn(count, 3), torch.randn(3))
+    graph = recorder.capture().graphs[1]
+    assert [item.tensor.dynamic for item in graph.inputs] == [(0,), ()]  # type: ignore[union-attr]
+    written = write_graph(graph, "case")
+    assert written.case is not None and written.case["dynamic"] == {"x": {"maybe": [0]}}
+    (tmp_path / "a.spec.yaml").write_text(text_of([written]), encoding="utf-8")
+    (variant,) = {each.id: each for each in load([str(tmp_path)], everything=True).variants}.values()
+    names: dict[str, Any] = {}
+    exec(build(variant).text, names)
+    torch._dynamo.reset()
+    again = graph_of(names["Model"](), *names["make_inputs"]())
+    assert [item.tensor for item in again.inputs] == [item.tensor for item in graph.inputs]
+    assert [call.operator for call in again.calls] == [call.operator for call in graph.calls]
+    assert again.calls[-1].positional[1] == graph.calls[-1].positional[1] == "${x.shape[0]}"
 
 
 def test_regions_are_contexts() -> None:
