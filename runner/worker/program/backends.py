@@ -34,8 +34,9 @@ def build(backend: Mapping[str, Any]) -> Compile:
     Args:
         backend: ``backend`` (a name that torch knows, or ``package:function``), and optionally ``dynamic``,
             ``fullgraph``, ``mode``, ``options``, which go to torch.compile as they are. With ``compiled``, ranges of
-            the graphs' calls, the others run in eager (``Cutter``). LAUNCH compiles nothing; what it gives back has
-            ``launches``. Under every other backend kernels are operators (``torch.library.triton_op``).
+            the graphs' calls, the others run in eager; with ``together`` those of a graph are one part (``Cutter``).
+            LAUNCH compiles nothing; what it gives back has ``launches``. Under every other backend kernels are
+            operators (``torch.library.triton_op``).
 
     Raises:
         BackendNotFound: torch does not know the name, or the package has no such function.
@@ -53,7 +54,8 @@ def build(backend: Mapping[str, Any]) -> Compile:
     if "compiled" not in backend and packages(name):
         target = Watched(backend_of(target) if isinstance(target, str) else target)
     if "compiled" in backend:
-        target = Cutter(_function_of(target, arguments), tuple(map(tuple, backend["compiled"])))
+        compiled = tuple(map(tuple, backend["compiled"]))
+        target = Cutter(_function_of(target, arguments), compiled, bool(backend.get("together")))
 
     def compile_module(model: torch.nn.Module) -> Callable[..., Any]:
         make_operators(model)

@@ -8,6 +8,7 @@ they are handed over.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,10 +46,13 @@ class Cutter:
     """The backend. ``compiled`` are the numbers of the calls that it compiles, as ranges without their ends.
 
     ``calls`` are all calls that it was handed, in order. The whole of a graph is compiled as it is, and not as a part.
+    With ``together`` the compiled calls of a graph are one part: those between them run before or after it, where that
+    gives the same values, and are compiled too elsewhere.
     """
 
     compile_graph: Compile
     compiled: Sequence[tuple[int, int]]
+    together: bool = False
     calls: list[CutCall] = field(default_factory=list)
 
     def __call__(self, graph: GraphModule, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
@@ -59,27 +63,44 @@ class Cutter:
         self.calls += [_call_of(node) for node in nodes]
         _WATCH[0](self.calls)
         chosen = {node for node, number in numbers.items() if any(a <= number < b for a, b in self.compiled)}
+        if self.together and chosen:
+            chosen = _bring_together(graph, nodes, chosen)
         if len(chosen) == len(nodes):
             return self.compile_graph(graph, examples, **options)
         if not chosen:
             return graph.forward  # type: ignore[no-any-return,unused-ignore]
         parts = _parts(graph, chosen)
-        whole = split_module(graph, graph, lambda node: parts[node], keep_original_order=True, tuple_return=True)
+        # A backend may name nodes in its messages, and a message tells one failure from another.
+        whole = split_module(
+            graph, graph, lambda node: parts[node], keep_original_order=True, keep_original_node_name=True
+        )
         for name, part in whole.named_children():
             if isinstance(part, GraphModule) and int(name.rpartition("_")[2]) % 2:
-                setattr(whole, name, _Compiled(self.compile_graph(part, _examples(part), **options)))
+                is_single = _return_tuple(part)
+                setattr(whole, name, _Compiled(self.compile_graph(part, _examples(part), **options), is_single))
         return whole.forward  # type: ignore[no-any-return,unused-ignore]
 
 
 class _Compiled(torch.nn.Module):  # type: ignore[misc,unused-ignore]
-    """What a backend made of a part."""
+    """What a backend made of a part. With ``is_single`` the caller wants the only value, without its tuple."""
 
-    def __init__(self, run: Callable[..., Any]) -> None:
+    def __init__(self, run: Callable[..., Any], is_single: bool) -> None:
         super().__init__()
-        self.run = run
+        self.run, self.is_single = run, is_single
 
     def forward(self, *values: Any) -> Any:
-        return self.run(*values)
+        results = self.run(*values)
+        return results[0] if self.is_single else results
+
+
+def _return_tuple(part: GraphModule) -> bool:
+    """Let a part return a tuple, as every graph of Dynamo does; return whether it had one bare value."""
+    node = next(iter(reversed(part.graph.nodes)))
+    if isinstance(node.args[0], tuple | list):
+        return False
+    node.args = ((node.args[0],),)
+    part.recompile()
+    return True
 
 
 def _is_call(node: Node) -> bool:
@@ -117,6 +138,54 @@ def _gather(graph: GraphModule) -> None:
                 last.append(node)
             places[node] = places.get(last, -1)
     graph.recompile()
+
+
+def _bring_together(graph: GraphModule, nodes: Sequence[Node], chosen: set[Node]) -> set[Node]:
+    """Move the calls between chosen ones out of their midst, and return the chosen ones with all that cannot move."""
+    places = [place for place, node in enumerate(nodes) if node in chosen]
+    window = nodes[places[0] : places[-1] + 1]
+    span = [*graph.graph.nodes]
+    span = span[span.index(window[0]) : span.index(window[-1]) + 1]
+    if not all(_may_move(node) for node in span):
+        return {*window}
+    readers: set[Node] = set()  # the chosen calls, and what needs their values
+    for node in span:
+        if node in chosen or readers.intersection(node.all_input_nodes):
+            readers.add(node)
+    needed = set(chosen)  # these, and what lies on a way from one to another
+    for node in reversed(span):
+        if node in readers and needed.intersection(node.users):
+            needed.add(node)
+    last = window[0].prev
+    for node in sorted(span, key=lambda node: (node in readers) + (node in readers and node not in needed)):
+        last.append(node)
+        last = node
+    _gather(graph)
+    return {node for node in needed if _is_call(node)}
+
+
+_IN_PLACE = {
+    getattr(operator, name)
+    for name in dir(operator)
+    if name.startswith("i") and any(hasattr(operator, name[1:] + end) for end in ("", "_"))
+} | {operator.setitem, operator.delitem}
+_NOT_PURE = re.compile(r"[^_]_$|rand|dropout|bernoulli|multinomial|normal|poisson")
+"""Names of calls that write, draw, or may do so."""
+
+
+def _may_move(node: Node) -> bool:
+    """Return whether a node gives the same before and after its neighbours, as far as its name and arguments tell."""
+    if node.op not in _CALLS or _goes_along(node):
+        return True
+    flags = (*node.args, *map(node.kwargs.get, ("inplace", "training")))
+    return (
+        _is_call(node)
+        and node.op != "call_module"
+        and node.target not in _IN_PLACE
+        and not _NOT_PURE.search(_call_of(node).target)
+        and node.kwargs.get("out") is None
+        and not any(flag is True for flag in flags)
+    )
 
 
 def _parts(graph: GraphModule, chosen: set[Node]) -> dict[Node, int]:

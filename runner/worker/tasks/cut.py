@@ -1,14 +1,15 @@
 """Which operators of the captured graphs a failure needs, for any backend: the graphs are cut.
 
 The first calls are compiled and the others run in eager; the fewest first calls that show the failure end with the
-guilty one. A call that is right alone needs others before it, and those are searched in the same way. Each question is
-a whole judgement, so that errors, hangs, deaths, aliases, strides and gradients are found like wrong values.
+guilty one. A call that is right alone needs others before it: the last call from which on it fails is searched in the
+same way, and then those between the two that it needs as well. Each question is a whole judgement, so that errors,
+hangs, deaths, aliases, strides and gradients are found like wrong values.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runner.contract.job import Job
@@ -82,7 +83,7 @@ class _Search:
             self.note = "the failure is there although the backend compiles nothing"
             return
         last = self._last(count)
-        if not self._is_right(((last, last + 1),), f"call {last + 1} alone"):
+        if not self._is_right(_only([last]), f"call {last + 1} alone"):
             self.guilty, self.is_alone = [last], True
         else:
             first = self._first(last)
@@ -117,13 +118,45 @@ class _Search:
         return low
 
     def _needed(self, first: int, last: int) -> list[int]:
-        """Return the two ends where they fail without what is between them, as graphs of their own; else all of it."""
-        between = [*range(first, last + 1)]
-        self.guilty = [first, last]
-        self.is_alone = len(between) == 2 or not self._is_right(
-            ((first, first + 1), (last, last + 1)), f"calls {first + 1} and {last + 1} alone"
-        )
-        return [first, last] if self.is_alone else between
+        """Return the two ends, which are both needed, with the calls between them that are needed too."""
+        self.guilty, between = [first, last], [*range(first + 1, last)]
+        ends = f"calls {first + 1} and {last + 1}"
+        self.is_alone = not between or not self._is_right(_only(self.guilty), f"{ends} alone")
+        if self.is_alone:
+            return self.guilty
+
+        def fails(kept: Sequence[int]) -> bool:
+            text = f"{ends} in one graph with {len(kept)} of the {len(between)} between"
+            return not self._is_right_together([first, *kept, last], text)
+
+        return [first, *smallest(between, fails), last]
+
+    def _is_right_together(self, numbers: Sequence[int], text: str) -> bool:
+        backend = {**self.question.job.backend, "compiled": _only(numbers), "together": True}
+        return self.question.is_right(text, backend)
+
+
+def smallest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """Return items that fail together, by halving: log2 of their number of questions for each (Junker, 2004).
+
+    Where more items never mend a failure, none of them can be left out.
+
+    Args:
+        items: known to fail, in order.
+        fails: whether some of them do.
+    """
+    kept: list[int] = []
+    while items and not fails(kept):
+        low, high = 0, len(items)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fails([*items[:middle], *kept]) else (middle, high)
+        kept, items = [items[high - 1], *kept], items[: high - 1]
+    return kept
+
+
+def _only(numbers: Sequence[int]) -> Ranges:
+    return tuple((number, number + 1) for number in numbers)
 
 
 def _without(numbers: Sequence[int], count: int) -> Ranges:

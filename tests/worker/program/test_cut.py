@@ -8,8 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from runner.worker.program.cut import Cutter
+from runner.worker.program.cut import Cutter, _call_of, _is_call
 from runner.worker.torch_private.registry import backend_of
+
+
+def name_of(node: torch.fx.Node) -> str:
+    return _call_of(node).target.rpartition(".")[2]
 
 
 class Mixed(torch.nn.Module):
@@ -77,6 +81,71 @@ def test_the_backend_gets_the_chosen_calls_alone() -> None:
     torch.compile(chain, backend=cutter)(torch.ones(2))
     assert handed == [["exp", "cos"]]
     assert [call.target.rpartition(".")[2] for call in cutter.calls] == ["relu", "exp", "cos", "sin"]
+
+
+def test_parts_keep_the_names_of_nodes() -> None:
+    torch._dynamo.reset()
+    whole: list[str] = []
+    parts: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        parts.extend(node.name for node in graph.graph.nodes if node.op == "call_function")
+        return graph.forward
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        y = torch.sin(x)
+        z = torch.sin(y)
+        return torch.sin(z + y)
+
+    cutter = Cutter(backend, [(1, 4)])
+    torch.compile(chain, backend=cutter)(torch.ones(2))
+    whole = [call.name for call in cutter.calls]
+    assert parts == whole[1:] and len(set(whole)) == 4
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    a = torch.sin(x)
+    b = torch.sigmoid(x)
+    first, second = torch.exp(b).chunk(2, -1)
+    c = torch.cos(a)
+    return torch.cat([first + 1, second * 2], -1) + torch.tanh(c)
+
+
+def branches_with_a_write(x: torch.Tensor) -> torch.Tensor:
+    a = torch.sin(x)
+    b = torch.sigmoid(x)
+    b.add_(1)
+    return b + torch.tanh(torch.cos(a))
+
+
+@pytest.mark.parametrize(
+    ("function", "ends", "expected"),
+    [
+        (branches, ("sin", "tanh"), ["sin", "cos", "tanh"]),
+        (branches, ("sigmoid", "cat"), ["sigmoid", "exp", "chunk", "add", "mul", "cat"]),
+        (branches_with_a_write, ("sin", "tanh"), ["sin", "sigmoid", "add_", "cos", "tanh"]),
+    ],
+    ids=["branch", "several-results", "write"],
+)
+def test_calls_that_are_not_needed_between_two_move_out_of_their_midst(
+    function: Callable[[torch.Tensor], torch.Tensor], ends: tuple[str, str], expected: list[str]
+) -> None:
+    torch._dynamo.reset()
+    handed: list[list[str]] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        handed.append([name_of(node) for node in graph.graph.nodes if node.op.startswith("call") and _is_call(node)])
+        return graph.forward
+
+    x = torch.randn(4, 6)
+    cutter = Cutter(backend, ())
+    torch.compile(function, backend=cutter)(x)
+    calls = [call.target.rpartition(".")[2] for call in cutter.calls]
+    torch._dynamo.reset()
+    places = [calls.index(end) for end in ends]
+    cutter = Cutter(backend, [(place, place + 1) for place in places], together=True)
+    torch.testing.assert_close(torch.compile(function, backend=cutter)(x), function(x))
+    assert handed == [expected]
 
 
 def test_calls_are_numbered_through_all_graphs() -> None:

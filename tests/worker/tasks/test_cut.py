@@ -14,7 +14,7 @@ import torch
 import worker_jobs
 from worker_jobs import run, source
 
-from runner.worker.tasks.cut import run_cut
+from runner.worker.tasks.cut import run_cut, smallest
 
 CHAIN = source(
     "x = torch.sin(x)\nx = torch.relu(x)\nx = x.t()\nx = torch.exp(x)\nx = x * 2\nx = torch.tanh(x)\nx = x + 1\nreturn x"
@@ -66,6 +66,19 @@ def wrong_pair(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable
     return graph.forward
 
 
+def wrong_three(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """Three calls are wrong where one graph holds them all."""
+    if {"sin", "cos", "exp"} <= {*names(graph)}:
+        return lambda *values: tuple(value + 1 for value in graph(*values))
+    return graph.forward
+
+
+BRANCHES = source(
+    "a = torch.sin(x)\nb = torch.sigmoid(x)\nc = torch.cos(x)\nd = torch.abs(x)\nb = b * d\na = a + b\n"
+    "e = torch.exp(c)\nreturn torch.tanh(a) + e"
+)
+
+
 PLANTED = (wrong_tanh, dense_transpose, no_exp, dead_by_exp, stuck_in_relu, wrong_pair)
 
 
@@ -74,10 +87,12 @@ def warm() -> None:
     run(CHAIN, "eager", threads=1)
 
 
-def cut(backend: Callable[..., Any], mark: tuple[str, str, str], seconds: float = 60) -> dict[str, Any]:
+def cut(
+    backend: Callable[..., Any], mark: tuple[str, str, str], seconds: float = 60, text: str = CHAIN
+) -> dict[str, Any]:
     record = run_cut(
         worker_jobs.job(
-            name="case", source=CHAIN, backend={"backend": f"{__name__}:{backend.__name__}"}, threads=1, task="cut",
+            name="case", source=text, backend={"backend": f"{__name__}:{backend.__name__}"}, threads=1, task="cut",
             arguments={"wanted": [list(mark)], "seconds": seconds, "budget": 200}, paths=[str(Path(__file__).parent)],
         ),
         lambda message: None,
@@ -110,6 +125,32 @@ def test_two_calls_that_are_wrong_together_alone_are_both_named() -> None:
     record = cut(wrong_pair, ("value", "", ""))
     assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["exp", "mul"]
     assert record["confirmed"]
+
+
+def test_two_calls_with_others_between_them_are_named_alone() -> None:
+    record = cut(wrong_pair, ("value", "", ""), text=source(
+        "y = torch.exp(x)\nz = torch.relu(x)\ny = torch.sin(y)\nz = torch.abs(z)\nz = z * 2\nreturn torch.tanh(y) + z"
+    ))  # fmt: skip
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["exp", "mul"]
+    assert (record["alone"], record["confirmed"]) == (False, True)
+
+
+def test_of_calls_between_the_two_ends_those_are_named_that_it_needs() -> None:
+    record = cut(wrong_three, ("value", "", ""), text=BRANCHES)
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["sin", "cos", "exp"]
+    assert (record["alone"], record["confirmed"]) == (False, True)
+
+
+def test_a_smallest_set_is_found_by_halving() -> None:
+    asked: list[Sequence[int]] = []
+
+    def fails(kept: Sequence[int]) -> bool:
+        asked.append(kept)
+        return {3, 17, 40} <= {*kept}
+
+    assert smallest(range(64), fails) == [3, 17, 40]
+    assert len(asked) <= 3 * 6 + 4
+    assert smallest([5], fails) == [5] and smallest([5], lambda kept: True) == []
 
 
 def test_a_failure_that_the_backend_does_not_cause_is_said() -> None:
