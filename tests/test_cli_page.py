@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import SUPPRESS
 from pathlib import Path
 
@@ -23,8 +24,33 @@ def test_the_page_is_fresh() -> None:
 
 def section(command: str) -> str:
     """Return the page's text about one command, with the options that several commands share."""
-    shared = PAGE.partition("## Options of several commands")[2].partition("\n## ")[0]
-    return shared + PAGE.partition(f"\n### {command}\n")[2].partition("\n##")[0]
+    shared = PAGE.partition("## Options of most commands")[2].partition("\n## Run and judge\n")[0]
+    return shared + own(command)
+
+
+def own(command: str) -> str:
+    """Return the page's section of one command."""
+    return PAGE.partition(f"\n### {command}\n")[2].partition("\n##")[0]
+
+
+def shared_words(command: str) -> set[str]:
+    """Return the options that the page says a command shares: its own list, with that of the command it refers to."""
+    line = next((line for line in own(command).splitlines() if line.startswith("Shared: ")), "")
+    above = re.search(r"\(#(\w+)\)", line)
+    words = set(re.findall(r"`(--?[\w-]+)`", line))
+    return words | shared_words(above[1]) if above else words
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_that_a_command_shares_are_its_own_and_no_others(command: str) -> None:
+    most = PAGE.partition("All commands but ")[2].partition("\n## ")[0]
+    but, _, everywhere = most.partition(" have these:")
+    words = shared_words(command)
+    if f"`{command}`" not in but:
+        words |= set(re.findall(r"^\* `(--[\w-]+)", everywhere, re.MULTILINE))
+    listed = set(re.findall(r"^\* `(--?[\w-]+)", own(command), re.MULTILINE))
+    options = [action for action in COMMANDS[command]._actions if action.help != SUPPRESS and action.dest != "help"]
+    assert words | listed == {action.option_strings[0] for action in options if action.option_strings}
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -30,7 +30,7 @@ HEAD = """\
 # The command line
 
 `python tools/cli_page.py` writes this page from the parsers; do not edit it.
-`runner COMMAND --help` prints the same options, and examples. The terms are explained in the [glossary](glossary.md).
+`runner COMMAND --help` prints the same options, and examples. The [glossary](glossary.md) explains the terms.
 
 ## Exit codes
 
@@ -59,9 +59,11 @@ These commands give 0 and 1 another meaning:
 | `why` | the case passes | it does not |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |
 
-The last row in detail: `explain`, `debug` and `repro` make their result also of a case that passes. `diagnose`, `reduce` and `issue` end with 1
-if the case does not fail, `issue` also if a rule of upstream for reports is not met, and `reduce --minifier` if no script fails alike.
-`debug --record` ends with 1 if Dynamo itself raised nothing that it records, and `debug --replay` if Dynamo no longer raises.
+Of the last row, `explain`, `debug` and `repro` take a case that passes too. These end with 1:
+
+* `diagnose`, `reduce` and `issue` if the case does not fail; `issue` also if a rule of upstream for reports is not met;
+* `reduce --minifier` if no script fails alike;
+* `debug --record` if Dynamo itself raised nothing that it records, and `debug --replay` if it no longer raises.
 """
 
 MORE = {
@@ -97,6 +99,9 @@ TABLES = {"--profile": "what is drawn more often: [the profiles](generate.md#wha
 SHARED_BY = 2
 """An argument or an option that as many commands have in the same words is described once, in the words of most."""
 
+FURTHER = 2
+"""A command that shares the options of another one above it, and at most so many further ones, refers to that one."""
+
 Row = tuple[str, str]
 """How an argument or an option is written, and its meaning with its values or default."""
 
@@ -130,13 +135,34 @@ def _parts(parsers: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     counts = Counter(row for parser in parsers.values() for row in [*_arguments(parser), *_options(parser)])
     common = {row[0]: row for row, count in reversed(counts.most_common()) if count >= SHARED_BY}
     shared = [row for row in counts if common.get(row[0]) == row]
+    most = [row for row in shared if counts[row] == max(counts.values())]
+    without = [f"`{name}`" for name, parser in parsers.items() if not set(most) & set(_options(parser))]
     yield HEAD
+    yield f"\n## Options of most commands\n\nAll commands but {', '.join(without)} have these:\n\n"
+    yield _list(most)
     yield "\n## Options of several commands\n\n"
-    yield _list(shared)
+    yield _list(row for row in shared if row not in most)
+    written_out: dict[str, list[str]] = {}
     for group, names in GROUPS.items():
         yield f"\n## {TITLES[group]}\n"
         for name in [typed for typed in parsers if typed.split()[0] in names]:
             yield from _command(name, parsers[name], shared)
+            words = [_word(row) for row in _options(parsers[name]) if row in shared and row not in most]
+            if words:
+                yield f"\nShared: {', '.join(_shared(name, words, written_out))}.\n"
+
+
+def _shared(name: str, words: list[str], written_out: dict[str, list[str]]) -> list[str]:
+    """Return the shared options of a command: a link to a command that has most of them, and the further ones.
+
+    ``written_out`` has the options of the commands above that refer to no command; this one is added, if it refers to none.
+    """
+    for above, options in written_out.items():
+        if len(options) > FURTHER and set(options) <= set(words) and len(words) - len(options) <= FURTHER:
+            return [f"those of [`{above}`](#{above})", *(word for word in words if word not in options)]
+    if " " not in name:
+        written_out[name] = words
+    return words
 
 
 def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> Iterator[str]:
@@ -146,8 +172,11 @@ def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> I
     for rows in (_arguments(parser), _options(parser)):
         if own := [row for row in rows if row not in shared]:
             yield "\n" + _list(own)
-    if common := [f"`{row[0].split()[0].strip('`,')}`" for row in _options(parser) if row in shared]:
-        yield f"\nShared: {', '.join(common)}.\n"
+
+
+def _word(row: Row) -> str:
+    """Return the first spelling of an option, without its value."""
+    return f"`{row[0].split()[0].strip('`,')}`"
 
 
 def _usage(name: str, parser: argparse.ArgumentParser) -> str:
@@ -179,7 +208,8 @@ def _written(action: argparse.Action) -> str:
     """An option with the name of its value, or an argument's name, in code marks."""
     if not action.option_strings:
         return f"`{_place(action)}`"
-    value = "" if action.nargs == 0 else f" {action.metavar or 'WORD'}"
+    values = action.metavar if isinstance(action.metavar, tuple) else (action.metavar or "WORD",)
+    value = "" if action.nargs == 0 else f" {' '.join(values)}"
     return ", ".join(f"`{word}{value}`" for word in action.option_strings)
 
 
@@ -199,7 +229,9 @@ def _values(action: argparse.Action) -> str:
 def _code(text: str) -> str:
     """Return text with what Markdown would read as a tag or as emphasis in code marks."""
     return re.sub(
-        r"--[a-z][\w-]*|\b(?:tag|case|file|dtype|backend|device|op):x\*?|\b(?:known|module):", r"`\g<0>`", text
+        r"--[a-z][\w-]*|\b(?:tag|case|file|dtype|backend|device|op):x\*?|(?<!\.)\b(?:known|module):(?!\w)",
+        r"`\g<0>`",
+        text,
     )
 
 
