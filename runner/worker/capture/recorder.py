@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Interpreter, Node
 from runner.contract.graphs import Break, Call, Capture, Graph, GraphInput, Operand, Role
 from runner.worker.capture import measure
 from runner.worker.capture.reader import GraphReader, ReadCall, origin_of
+from runner.worker.capture.rewrite import make_public
 from runner.worker.torch_private import graphs
 from runner.worker.torch_private.doors import absences
 
@@ -58,6 +59,7 @@ class Recorder:
         self._count_breaks()
         name = f"graph_{self._count}"
         self._count += 1
+        self._notes.update(dict.fromkeys(make_public(graph)))
         reader = GraphReader(graph, _device(examples))
         self.seconds += time.perf_counter() - start
         is_recorded = False

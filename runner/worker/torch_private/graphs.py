@@ -17,6 +17,12 @@ _CHECKPOINT = Door(
 )
 _IS_WRAPPED = Door("torch._C._functorch:is_functorch_wrapped_tensor", "tensors within vmap and grad are read as others")
 _LOG_USAGE = Door("torch._C:_log_api_usage_once", "a call that only counts who uses torch is captured as an operator")
+_WEIGHT_NORM = Door("torch:_weight_norm", "weight norms are left out of captured graphs")
+_ENTER_VMAP, _EXIT_VMAP, _ADD_BATCH, _REMOVE_BATCH, _LOAD = (
+    Door(f"torch._functorch.predispatch:{name}", "a vmap is left out of captured graphs", ("2.9", "2.13"))
+    for name in ("_vmap_increment_nesting", "_vmap_decrement_nesting", "_add_batch_dim", "_remove_batch_dim",
+                 "lazy_load_decompositions")
+)  # fmt: skip
 _COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
 
 COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse")
@@ -30,7 +36,32 @@ def is_grad_switch(target: Any) -> bool:
 
 def is_without_effect(target: Any) -> bool:
     """Return whether a graph's call neither gives nor changes anything."""
-    return target is _LOG_USAGE.find()
+    return target is not None and target in (_LOG_USAGE.find(), _LOAD.find())
+
+
+def is_weight_norm(target: Any) -> bool:
+    """Return whether a graph's call is ``torch._weight_norm``, which the old ``weight_norm`` and the new one call."""
+    return target is not None and target is _WEIGHT_NORM.find()
+
+
+def is_vmap_start(target: Any) -> bool:
+    """Return whether a graph's call begins what ``vmap`` maps."""
+    return target is not None and target is _ENTER_VMAP.find()
+
+
+def is_vmap_end(target: Any) -> bool:
+    """Return whether a graph's call ends it."""
+    return target is not None and target is _EXIT_VMAP.find()
+
+
+def is_batch_start(target: Any) -> bool:
+    """Return whether a graph's call takes a dimension of a tensor as the one that is mapped over."""
+    return target is not None and target is _ADD_BATCH.find()
+
+
+def is_batch_end(target: Any) -> bool:
+    """Return whether a graph's call gives that dimension back."""
+    return target is not None and target is _REMOVE_BATCH.find()
 
 
 def is_transformed(value: torch.Tensor) -> bool:
