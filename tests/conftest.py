@@ -21,6 +21,27 @@ GATE = (
     "black_box/test_bad_input", "black_box/test_every_verdict", "black_box/test_result_codes", "black_box/test_run",
 )  # fmt: skip
 """Beginnings of the paths of tests that ``make gate`` runs, but for those that are slow."""
+REST = "not gate and not nightly"
+"""What ``make test`` runs after it."""
+
+
+def lacks(place: str, text: str, expression: str) -> bool:
+    """Return whether a test file can have no test that ``-m EXPRESSION`` chooses. Importing it takes longer than this.
+
+    Args:
+        place: its path from this folder.
+        text: what it says.
+    """
+    if expression == "gate":
+        return not place.startswith(GATE)
+    return expression == REST and place.startswith(GATE) and not ("mark.slow" in text or "mark.nightly" in text)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not collection_path.name.startswith("test_") or config.option.markexpr not in ("gate", REST):
+        return None
+    place = collection_path.relative_to(Path(__file__).parent).as_posix()
+    return lacks(place, collection_path.read_text(encoding="utf-8"), config.option.markexpr) or None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
