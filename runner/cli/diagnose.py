@@ -37,6 +37,7 @@ from runner.cli.arguments import (
     settings_of,
     yes_no,
 )
+from runner.cli.drift import show_drift
 from runner.cli.reduce import earlier_reduction
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
@@ -69,6 +70,11 @@ MOST = 20
     argument("--html", metavar="FILE", help="also a page with the error over the tensor and its histogram"),
     JSON,
     *yes_no("bisect", "run CompilerBisector, which takes up to a minute (default: yes)"),
+    argument(
+        "--drift",
+        action="store_true",
+        help="instead: where an error enters the graphs of a case, and how it grows; also of one that passes",
+    ),
     epilog=RESULT_CODES,
 )
 def run(arguments: argparse.Namespace) -> int:
@@ -78,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError, InputError: the variant cannot run, or a file cannot be written.
     """
     variant = first_variant(arguments)
+    if arguments.drift:
+        return show_drift(arguments, variant)
     page = None
     with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **slots_of(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")

@@ -46,7 +46,7 @@ def op_by_op(arguments: argparse.Namespace, variants: Sequence[Variant], run: Ca
     Raises:
         UsageError: no graph could be recorded, or the folder cannot be used.
     """
-    captures = _record(arguments, variants)
+    captures = record_graphs(arguments, variants)
     folder = open_folder(output_folder(getattr(arguments, "output", None), "ops"))
     for capture in captures:
         folder.add(capture, "operator", "op-by-op")
@@ -71,7 +71,7 @@ def op_by_op(arguments: argparse.Namespace, variants: Sequence[Variant], run: Ca
     return code
 
 
-def _record(arguments: argparse.Namespace, variants: Sequence[Variant]) -> list[Capture]:
+def record_graphs(arguments: argparse.Namespace, variants: Sequence[Variant]) -> list[Capture]:
     """Return what Dynamo makes of each variant, once for all backends."""
     settings = settings_of(arguments)
     environments = checked_environments(settings, variants)

@@ -182,10 +182,13 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
         findings, doubt = outcomes.read(outcome, self.source)
         return Answer(tuple(findings), doubt)
 
-    def verdict(self, tick: Callable[[], None] | None = None) -> VariantFinished:
-        """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels."""
+    def verdict(self, tick: Callable[[], None] | None = None, accuracy: bool = False) -> VariantFinished:
+        """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels.
+
+        With ``accuracy`` it says of each output how far it is from float64.
+        """
         context = RunContext(
-            RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports),
+            RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports, accuracy=accuracy),
             slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits,
         )  # fmt: skip
         return drive(self.local_engine, run_variant(self.planned, context), tick).event

@@ -93,3 +93,14 @@ def test_a_run_may_go_on_op_by_op_with_what_failed(here: Path) -> None:
     assert "under eager" not in result.out, "eager was right, so its calls are not run"
     suites = json.loads((here / ".runner/latest/events.jsonl").read_text(encoding="utf-8").splitlines()[0])["suites"]
     assert [*suites] == ["block"], "the latest run is the one that was typed"
+
+
+def test_the_drift_says_where_the_error_enters(here: Path) -> None:
+    (here / "drift.spec.yaml").write_text(SPEC.replace("torch.softmax: [$_, -1]", "torch.sigmoid"), encoding="utf-8")
+    words = ["diagnose", "drift.spec.yaml::block", "--drift", "--json", "drift.json", "--backend"]
+    result = run_in(here, *words, "acme:compile")
+    assert result.code == 0 and "The error enters at F.gelu" in result.out, result.err
+    drift = json.loads((here / "drift.json").read_text(encoding="utf-8"))[0]
+    assert [row["operator"] for row in drift["rows"]][drift["enters"]] == "F.gelu" and drift["enters"] == 1
+    sound = run_in(here, *words, "eager")
+    assert "No error enters at one call" in sound.out, sound.err

@@ -1,0 +1,56 @@
+"""``runner diagnose --drift``: where an error enters the graphs of a case, and how it grows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+
+from runner import console, exit_codes
+from runner.cases.model import Variant
+from runner.cases.suites import SPEC
+from runner.cli import outputs
+from runner.cli.arguments import settings_of
+from runner.cli.op_by_op import record_graphs
+from runner.contract.graphs import Graph
+from runner.diagnose.harness import Progress, VariantEngine
+from runner.diagnostics import shown_path
+from runner.exit_codes import UsageError
+from runner.graphs.drift import Drift, drift_of, write_exposed
+from runner.record.store import output_folder
+from runner.report.drift import render
+from runner.text import one_line
+
+
+def show_drift(arguments: argparse.Namespace, variant: Variant) -> int:
+    """Record the graphs of a variant, run each with all its results as outputs, and print how far they are off.
+
+    Raises:
+        UsageError, InputError: no graph can be recorded or written, or it cannot run.
+    """
+    folder = output_folder(None, "drift")
+    drifts = []
+    graphs = [graph for capture in record_graphs(arguments, [variant]) for graph in capture.graphs]
+    if not graphs:
+        raise UsageError("Dynamo captures no graph of it", exit_codes.NOTHING)
+    folder.mkdir(parents=True, exist_ok=True)
+    with Progress() as progress:
+        for number, graph in enumerate(graphs, 1):
+            progress.say(f"running graph {number} of {len(graphs)} with all its results")
+            drifts.append(_measure(arguments, graph, folder / f"graph_{number}{SPEC}", variant))
+    width = shutil.get_terminal_size((120, 24)).columns
+    text = json.dumps([drift.to_json() for drift in drifts], indent=2)
+    outputs.show(arguments, text, render(drifts, width))
+    console.message(f"runner: the cases with all results are kept in {shown_path(str(folder))}")
+    return exit_codes.OK
+
+
+def _measure(arguments: argparse.Namespace, graph: Graph, path: Path, variant: Variant) -> Drift:
+    """Run a graph with all its results under the variant's backend. What is raised is said, and has no rows."""
+    written, each = write_exposed(graph, path, variant.backend)
+    with VariantEngine.of(settings_of(arguments), each) as engine:
+        event = engine.verdict(accuracy=True)
+    if event.verdict not in ("PASS", "FAIL") or not event.accuracy:
+        console.message(f"runner: {one_line(graph.name)}: {event.verdict}: {one_line(event.reason, 300)}")
+    return drift_of(graph, written, event.accuracy)
