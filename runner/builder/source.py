@@ -22,6 +22,7 @@ from runner.builder.callers import CallerWriter
 from runner.builder.chain import REORDER, ChainWriter, Line, Modules, functions_of, launcher, names_made, reference
 from runner.builder.inputs import Arrangement, TensorWriter, arrange, called_function
 from runner.builder.names_and_values import READ_TENSOR, Scope, call, python_name, temporary
+from runner.builder.stored_tensors import READER
 from runner.cases import expressions
 from runner.cases.expressions import LAUNCH_FUNCTIONS
 from runner.cases.limits import Limits
@@ -128,7 +129,7 @@ class _Builder:
             model += [Line(f"import {module}") for module in modules if f"{module}." in text]
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions, *more, *callers.lines]
         if any(f"{READ_TENSOR}(" in line.text for line in body):
-            body += map(Line, _READER.split("\n"))
+            body += map(Line, READER.split("\n"))
         lists = {
             "CALLS": calls if len(calls) > 1 else [],
             "COTANGENTS": cotangents,
@@ -546,20 +547,6 @@ def launch(kernel, grid, arguments, new):
     """Launch a kernel; ``new`` are the arguments that hold nothing yet."""
     kernel[grid](**arguments)
 '''
-
-
-_READER = f"""
-
-def {READ_TENSOR}(path, start, size, digest, dtype, shape):
-    import hashlib
-
-    with open(path, "rb") as file:
-        file.seek(start)
-        data = bytearray(file.read(size))
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ValueError(f"{{path}} has changed since this was written")
-    return torch.frombuffer(data, dtype=dtype).reshape(shape).clone() if size else torch.empty(shape, dtype=dtype)"""
-"""The function that reads a tensor of a safetensors file. Control has read its header."""
 
 
 def _kernel_files(kernels: Sequence[Kernel], problems: Problems) -> list[Line]:

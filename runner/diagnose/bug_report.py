@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runner.builder.stored_tensors import tensor_files
 from runner.cases.model import Step, Variant
 from runner.cases.torch_names import is_of_package
 from runner.cases.versions import release_of
@@ -535,6 +536,8 @@ def run_script(text: str, engine: VariantEngine, tick: Callable[[], None] | None
         environment["PYTHONPATH"] = os.pathsep.join(engine.paths)
     with scratch.folder() as folder:
         write_anew(folder / "repro.py", text)
+        for file in tensor_files(engine.variant.case):
+            (folder / file.name).symlink_to(file)
         try:
             done = interpreters.run_process_tree(
                 [engine.environment.python, "repro.py"], cwd=folder, env=environment, timeout=limit, tick=tick,

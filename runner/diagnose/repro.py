@@ -24,6 +24,7 @@ from runner.builder.callers import setting_of
 from runner.builder.inputs import Arrangement, arrange
 from runner.builder.names_and_values import python_name
 from runner.builder.source import FUTURE, Source, build, placed
+from runner.builder.stored_tensors import movable
 from runner.cases.model import COMPILED_LAUNCH, LAUNCH, THREADS, Variant
 from runner.cases.python_files import is_name
 from runner.contract.finding import Finding
@@ -494,7 +495,7 @@ def _script(variant: Variant, result: Result | None, seed: int, first: Sequence[
     has_twin = lead is not None and lead.oracle == TWIN
     if not has_twin:
         variant = replace(variant, case=replace(variant.case, twin=()))
-    text = build(variant).text
+    text = movable(build(variant).text, variant.case)
     request = job(Planned(variant, Environment("", "", "", "", "")), Source(text, ()), seed=seed)
     aim = aim_at(variant, request, text, result)
     aim = replace(aim, backward=aim.backward or defines(text, "STEPS"))
