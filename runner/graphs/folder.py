@@ -138,7 +138,10 @@ class Folder:
         new = {digest: part for digest, part in kept.items() if digest not in self.cases}
         self._write(new, capture, by, kind, ORIGINAL)
         digests = {digest: digest_of(part) for digest, part in small.items()}
-        return [(graph, [(digests[digest], small[digest]) for digest, _ in own]) for graph, own in parts]
+        return [
+            (graph, [(digests[digest], _counted_like(small[digest], part)) for digest, part in own])
+            for graph, own in parts
+        ]
 
     def _add_graph(
         self,
@@ -293,6 +296,12 @@ def _faults_of(
     else:
         faults.update((call.operator, reason) for call in graph.calls if (reason := fault_of(call)))
     return faults
+
+
+def _counted_like(small: Graph, part: Graph) -> Graph:
+    """Return a smaller graph with the counts of one that it stands for: several may have its digest."""
+    pairs = zip(small.calls, part.calls, strict=True)
+    return replace(small, calls=tuple(replace(call, count=own.count) for call, own in pairs))
 
 
 def call_text(part: Graph) -> str:

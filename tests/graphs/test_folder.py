@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.contract.graphs import Break, Call, Capture, Graph, GraphInput, Tensor
+from runner.contract.graphs import Break, Call, Capture, Graph, GraphInput, Operand, Tensor
 from runner.exit_codes import UsageError
 from runner.graphs.cases import WrittenGraph
 from runner.graphs.folder import open_folder, slug
@@ -55,6 +55,20 @@ def test_each_configuration_of_a_model_has_an_entry(tmp_path: Path) -> None:
     assert [(case["name"], case["uses"]) for case in inventory["cases"].values()] == [
         ("model", {"Model": 2}), ("model_2", {"Model 2": 2}),
     ]  # fmt: skip
+
+
+def test_calls_of_one_digest_are_counted_each_also_where_smaller_ones_stand_for_them(tmp_path: Path) -> None:
+    calls = tuple(replace(SINE.calls[0], name=f"y{n}", operands=(Operand("x", T),), count=n) for n in (3, 5))
+    for name, shrink in (("large", None), ("small", list), ("other", lambda graphs: [halved(g) for g in graphs])):
+        folder = open_folder(tmp_path / name)
+        folder.add(Capture("Model", (Graph("calls", "a.txt", calls=calls),)), "operator", shrink=shrink)
+        assert sum(case["count"] for case in folder.cases.values()) == 8, name
+
+
+def halved(graph: Graph) -> Graph:
+    small = Tensor((1, 1), "float32")
+    call = replace(graph.calls[0], operands=(Operand("x", small),))
+    return replace(graph, inputs=(GraphInput("x", small),), calls=(call,))
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
