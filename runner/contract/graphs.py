@@ -36,7 +36,8 @@ class Tensor:
 @dataclass(frozen=True, slots=True)
 class Statistics:
     """Of the elements of a real tensor. ``zeros`` is the share of zeros, from 0 to 1; ``distinct`` says whether every
-    element is another one, ``ascending`` whether along the last dimension none is less than the one before.
+    element is another one, ``ascending`` whether along the last dimension none is less than the one before. ``init`` is
+    how elements are drawn where the other numbers say too little, as the format writes it.
 
     NaN and infinities are left out, and ``finite`` is False where there are any. A tensor without elements has none.
     """
@@ -49,6 +50,7 @@ class Statistics:
     finite: bool = True
     distinct: bool = False
     ascending: bool = False
+    init: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,8 @@ def init_of(tensor: Tensor, statistics: Statistics | None) -> Any:
     """Return the ``init:`` that draws values with these statistics; None for the format's own choice."""
     if statistics is None or tensor.dtype.startswith("complex"):
         return None
+    if statistics.init:
+        return statistics.init
     low, high = statistics.least, statistics.largest
     if low == high:
         return "zeros" if low == 0 else "ones" if low == 1 else {"full": rounded(low)}

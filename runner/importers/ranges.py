@@ -37,6 +37,9 @@ _INDICES: Mapping[str, tuple[Sequence[str], str, str, Any]] = {
 
 _OPEN = Statistics(-2.0, 2.0, 0.0, 1.0)
 """Boundaries for numbers that are normally distributed."""
+_WHOLE = Statistics(-8.0, 8.0, 0.0, 4.9, init="integer")
+_NONFINITE = Statistics(-2.0, 2.0, 0.0, 1.0, finite=False, init="special")
+_FAR = 1e4
 _SHARES = Statistics(0.0, 1.0, 0.5, 0.29)
 _Values = Mapping[str, Any]
 _Bound = Callable[[Tensor, _Values], Statistics | None]
@@ -56,8 +59,40 @@ def _boundaries(tensor: Tensor, _: _Values) -> Statistics:
     return _ascending(_SMALL - 1) if is_integer(tensor) else replace(_OPEN, ascending=True)
 
 
+def _is_float(tensor: Tensor) -> bool:
+    return tensor.dtype.startswith(("float", "bfloat"))
+
+
 def _share(tensor: Tensor, _: _Values) -> Statistics | None:
-    return None if is_integer(tensor) else _SHARES
+    return _SHARES if _is_float(tensor) else None
+
+
+def _equalled(tensor: Tensor, values: _Values) -> Statistics | None:
+    """Bound what is compared with a number, or with another tensor, so that some elements are equal."""
+    number = values.get("other")
+    if is_integer(tensor) and type(number) is int:
+        return _around(tensor, number, 2)
+    is_near = isinstance(number, Tensor) or (isinstance(number, int | float) and number in range(-8, 9))
+    return _WHOLE if _is_float(tensor) and is_near else None
+
+
+def _ordered(tensor: Tensor, values: _Values) -> Statistics | None:
+    """Bound what is compared with a number that the format's own choice seldom reaches."""
+    number = values.get("other")
+    if isinstance(number, Tensor | bool) or not isinstance(number, int | float) or not 1 < abs(number) < _FAR:
+        return None
+    if is_integer(tensor):
+        return _around(tensor, math.ceil(number), _SMALL // 2)
+    return Statistics(number - 1.0, number + 1.0, float(number), 1.0) if _is_float(tensor) else None
+
+
+def _around(tensor: Tensor, number: int, distance: int) -> Statistics:
+    least = 0 if tensor.dtype.startswith("uint") else number - distance
+    return _between(max(least, number - distance), max(least, number) + distance + 1)
+
+
+def _special(tensor: Tensor, _: _Values) -> Statistics | None:
+    return _NONFINITE if _is_float(tensor) else None
 
 
 def _groups(_: Tensor, values: _Values) -> Statistics | None:
@@ -144,6 +179,11 @@ _ARGUMENTS: Mapping[str, tuple[Sequence[str], Mapping[str, _Bound]]] = {
     **dict.fromkeys(("bernoulli", "multinomial", "poisson"), (("self",), {"self": _share})),
     "quantile": (("self", "q"), {"q": _share}),
     "nanquantile": (("self", "q"), {"q": _share}),
+    **dict.fromkeys(("eq", "ne"), (("self", "other"), {"self": _equalled, "other": _equalled})),
+    **dict.fromkeys(("lt", "le", "gt", "ge"), (("self", "other"), {"self": _ordered})),
+    **dict.fromkeys(
+        ("isnan", "isinf", "isfinite", "isposinf", "isneginf", "nan_to_num"), (("self",), {"self": _special})
+    ),
     "binary_cross_entropy": (("self", "target"), {"self": _share, "target": _share}),
 }  # fmt: skip
 """For each operator its parameters, and what bounds those of them that an operator refuses or reads in no order."""

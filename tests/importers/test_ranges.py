@@ -119,6 +119,29 @@ def test_probabilities_lie_from_0_to_1(operator: str, positional: tuple[Any, ...
     assert [(s.least, s.largest) for s in ranges(operator, *positional)] == [(0.0, 1.0)]
 
 
+@pytest.mark.parametrize(
+    ("operator", "positional", "init"),
+    [("aten.eq.Scalar", (X, 0), "integer"), ("aten.ne.Scalar", (X, -3.0), "integer"), ("torch.eq", (X, X), "integer"),
+     ("aten.isnan.default", (X,), "special"), ("torch.isfinite", (X,), "special")],
+)  # fmt: skip
+def test_floats_that_are_tested_have_some_that_pass(operator: str, positional: tuple[Any, ...], init: str) -> None:
+    assert {s.init for s in ranges(operator, *positional)} == {init}
+
+
+@pytest.mark.parametrize(
+    ("operator", "number", "least", "largest"),
+    [("aten.eq.Scalar", -100, -102, -98), ("aten.eq.Scalar", 0, -2, 2), ("aten.lt.Scalar", 400, 395, 405)],
+)
+def test_integers_that_are_compared_lie_around_the_number(operator: str, number: int, least: int, largest: int) -> None:
+    assert [(s.least, s.largest) for s in ranges(operator, index(3), number)] == [(least, largest)]
+    unsigned = ranges(operator, Tensor((3,), "uint8"), number)[0]
+    assert unsigned.least == max(least, 0) and unsigned.largest >= largest
+
+
+def test_floats_that_are_compared_with_a_large_number_lie_around_it() -> None:
+    assert [(s.least, s.largest) for s in ranges("aten.gt.Scalar", X, 20.0)] == [(19.0, 21.0)]
+
+
 def test_divisors_are_no_zeros() -> None:
     assert ranges("aten.floor_divide.default", index(3), index(3))[0].least == 1
     assert ranges("aten.floor_divide.default", index(3), 2) == []
@@ -133,7 +156,9 @@ def test_a_variance_is_positive() -> None:
     [("aten.add.Tensor", (index(3), index(3))), ("aten.gather.default", (X, 5, index(3))), ("aten.index.Tensor", (X,)),
      ("F.embedding", (X, X)), ("aten.gather.default", (X, "1", index(3))), ("F.embedding_bag", (X, X, None)),
      ("F.grouped_mm", (X, index(3), index(3))), ("torch.sparse_csr_tensor", (None, index(3), X, [5, "9"])),
-     ("aten.one_hot.default", (index(3), -1)), ("aten.ctc_loss.Tensor", (index(3), index(3), index(3), index(3)))],
+     ("aten.one_hot.default", (index(3), -1)),
+     ("aten.eq.Scalar", (X, 0.3)), ("aten.lt.Scalar", (X, 0.5)), ("aten.lt.Scalar", (X, -1e30)),
+     ("aten.lt.Tensor", (X, X)), ("aten.isnan.default", (index(3),)), ("aten.eq.Scalar", (Tensor((2,), "bool"), 1)), ("aten.ctc_loss.Tensor", (index(3), index(3), index(3), index(3)))],
 )  # fmt: skip
 def test_nothing_else_is_bounded(operator: str, positional: tuple[Any, ...]) -> None:
     assert ranges(operator, *positional) == []
