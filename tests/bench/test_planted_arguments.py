@@ -67,6 +67,7 @@ PLANTED = (
 )
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_the_cases_of_the_operator_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = script_module("planted_arguments")

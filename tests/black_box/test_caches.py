@@ -93,6 +93,7 @@ def test_no_file_that_somebody_else_wrote_is_loaded(caches: Caches) -> None:
     assert notice.startswith(f"{count} files of compiled code went") and "info: " in result.text
 
 
+@pytest.mark.nightly
 def test_files_that_were_cut_short_are_made_anew(caches: Caches) -> None:
     kernels = [path for path in caches.files() if path.suffix == ".so"]
     graphs = [path for path in caches.files() if "fxgraph" in path.parts]
@@ -105,6 +106,7 @@ def test_files_that_were_cut_short_are_made_anew(caches: Caches) -> None:
     assert not result.of("good@inductor")["stored_graphs"]
 
 
+@pytest.mark.nightly
 def test_a_run_after_one_that_was_killed(caches: Caches) -> None:
     """Another case than that of the first run, as the headers and the graphs of the start need not be made again."""
     write(caches.folder, {"b.spec.yaml": CASE.replace("F.relu", "torch.sigmoid")})
@@ -123,6 +125,7 @@ def test_a_run_after_one_that_was_killed(caches: Caches) -> None:
     assert not notices(caches.run("b.spec.yaml"))
 
 
+@pytest.mark.nightly
 def test_a_blank_or_a_quote_in_the_folders_makes_no_case_red(tmp_path: Path) -> None:
     """Torch could not compile in these folders."""
     place = tmp_path / "it's a folder"

@@ -178,6 +178,7 @@ def in_small_disk(
                           capture_output=True, text=True, timeout=LIMIT, stdin=subprocess.DEVNULL)  # fmt: skip
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_full_disk_under_the_kernels_is_no_compiler_bug(tmp_path: Path) -> None:
     write(tmp_path, {"a.spec.yaml": cases(1)})

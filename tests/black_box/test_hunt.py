@@ -125,6 +125,7 @@ def test_an_interrupted_hunt_has_done_no_half_of_a_round(first: Result, tmp_path
     assert [line["round"] for line in state(tmp_path) if "round" in line] == [0]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_killed_hunt_goes_on(first: Result, tmp_path: Path) -> None:
     shutil.copytree(first.cwd, tmp_path, dirs_exist_ok=True)
@@ -168,6 +169,7 @@ MUTANTS = (
 """Only the model and its mutants call ``sin``, so that there is one group."""
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_mutants_of_a_model_in_python_take_it_along(tmp_path: Path) -> None:
     write(tmp_path, {"model.py": MODEL, "model.spec.yaml": SPEC, "no_sin.py": NO_SIN})

@@ -215,6 +215,7 @@ def test_a_references_strides_are_its_own_matter_and_its_values_are_not(
     assert (event["verdict"], event["oracles"]) == (verdict, oracles), event["reason"]
 
 
+@pytest.mark.nightly
 def test_a_fault_is_reduced_and_diagnosed(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     fault = FAULTS["off_by_one_mask"]

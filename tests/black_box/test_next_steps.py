@@ -51,6 +51,7 @@ def test_a_wide_terminal_also_shows_what_the_group_is(result: Result, folder: Pa
     assert commands_of(again)[1:] == commands_of(result)[1:]
 
 
+@pytest.mark.nightly
 def test_what_it_names_can_be_typed(result: Result, folder: Path) -> None:
     why, _ = (shlex.split(command, comments=True)[1:] for command in commands_of(result))
     explained = run_in(folder, *why, "-j", 2)

@@ -97,8 +97,14 @@ def show_again(folder: Path, way: str, below: str) -> Result:
     return result
 
 
-@pytest.mark.parametrize("below", ["", "vendor"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "below"),
+    [
+        *((way, "") for way in WAYS),
+        ("registered", "vendor"),
+        *(pytest.param(way, "vendor", marks=pytest.mark.nightly) for way in WAYS if way != "registered"),
+    ],
+)
 def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> None:
     """Also by the button of a page, which copies the text of its block."""
     result = show_again(tmp_path, way, below)
@@ -111,16 +117,18 @@ def test_what_shows_a_failure_again(tmp_path: Path, way: str, below: str) -> Non
 
 
 @pytest.mark.usefixtures("real_torch")
-@pytest.mark.parametrize(("way", "below"), [("project", ""), ("registered", "vendor")])
+@pytest.mark.parametrize(
+    ("way", "below"), [("project", ""), pytest.param("registered", "vendor", marks=pytest.mark.nightly)]
+)
 def test_what_shows_a_failure_again_with_torch(tmp_path: Path, way: str, below: str) -> None:
     show_again(tmp_path, way, below)
 
 
-LONG = [pytest.param(way, marks=pytest.mark.nightly) for way in ("profile", "profile of code")]
+LONG = [pytest.param(way, marks=pytest.mark.nightly) for way in ("profile", "profile of code", "project left out")]
 
 
 @pytest.mark.usefixtures("real_torch")
-@pytest.mark.parametrize("way", ["profile elsewhere", "project left out", *LONG])
+@pytest.mark.parametrize("way", ["profile elsewhere", *LONG])
 def test_what_may_be_done_next(tmp_path: Path, way: str) -> None:
     folder = folder_of(tmp_path, "")
     if way in PROJECTS:

@@ -99,7 +99,9 @@ def result(request: pytest.FixtureRequest, folder: Path, plain: Result) -> Resul
     return run_pytest(folder, "suites", "-rA", "--junitxml", "j.xml", *request.param)
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), id="alone"), pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.nightly)]
+)
 def test_the_page_s_command_line_loads_nothing_of_a_folder(options: tuple[str, ...], tmp_path: Path) -> None:
     page = (REPOSITORY / "docs" / "pytest.md").read_text(encoding="utf-8")
     (line,) = [line for line in page.splitlines() if "pytest -c /dev/null" in line]

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.script_modules import script_module
 
 from . import stand_in
@@ -123,6 +125,7 @@ def test_a_backend_is_qualified(tmp_path: Path) -> None:
     assert "gelu" in (tmp_path / "acme.ledger.yaml").read_text(), known.text
 
 
+@pytest.mark.nightly
 def test_a_model_is_brought(tmp_path: Path) -> None:
     run, explained, timed = walk(tmp_path, "Bring my model")
     assert (run.code, run.verdicts) == (0, {"mine@inductor": "PASS"}), run.text

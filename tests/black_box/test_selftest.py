@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+
 from runner.selftest import BUGS
 
 from .driver import Result
 
 
+@pytest.mark.nightly
 def test_every_planted_bug_is_caught_and_every_twin_is_quiet(run_runner: Callable[..., Result]) -> None:
     ran = run_runner("selftest", "-j", "2", limit=400)
     assert ran.code == 0, ran.text

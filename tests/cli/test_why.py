@@ -41,6 +41,7 @@ def test_what_is_left_out_is_named_with_the_command_that_does_it(
     assert "stage     backend" in text and Path("own/repro.py").is_file()
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_what_is_cut_goes_on_where_it_was(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

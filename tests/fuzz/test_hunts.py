@@ -17,11 +17,16 @@ EXAMPLES = 2000
 """At most. Which one shows a fault depends on the shipped files, so a bound that is just met breaks with the next of them."""
 
 
-def _marks(oracle: str) -> tuple[pytest.MarkDecorator, ...]:
-    return (pytest.mark.nightly,) if oracle == "time" else ()  # what takes too long takes 11 seconds each time
+LATE = ("a marked text is written bare", "any text is code", "JSON of any depth", "control characters are printed")
+"""Faults that take hundreds of examples."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(row[2])) for name, row in HUNTS.items()])
+def _marks(name: str, oracle: str) -> tuple[pytest.MarkDecorator, ...]:
+    is_long = oracle == "time" or name in LATE  # what takes too long takes 11 seconds each time
+    return (pytest.mark.nightly,) if is_long else ()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_marks(name, row[2])) for name, row in HUNTS.items()])
 def test_a_planted_fault_is_found(commands: Commands, name: str) -> None:
     edits, words, oracle, fault = HUNTS[name]
 
