@@ -55,6 +55,13 @@ def test_tables_and_messages_are_made_from_the_template() -> None:
     assert "did you mean 'F.gelu'?" in changed
 
 
+def test_an_item_that_stands_again_is_a_link_to_the_first_one() -> None:
+    long, short = "* `mode` (text): " + "word " * format_page.SHORT + "end.\n", "* `name` (text): A name.\n"
+    again = format_page._once(f"## Cases, all\n{long}{short}## Suites\n{long}{short}{long.replace('end', 'stop')}")
+    link = "* `mode`: as in [Cases, all](#cases-all)\n"
+    assert again == f"## Cases, all\n{long}{short}## Suites\n{link}{short}{long.replace('end', 'stop')}"
+
+
 def rows(part: str) -> list[str]:
     """The names that a generated list is about, without their code marks."""
     assert part in format_page.parts(TEMPLATE), f"the page has no part {part}"

@@ -50,11 +50,17 @@ FLAG_EXAMPLES: tuple[tuple[str, object], ...] = (
     ("torch.backends.mkldnn.enabled", False),
     ("torch._inductor.config.cpp.cxx", "g++"),
     ("torch._inductor.config.trace.enabled", True),
-    ("torch.nn.functional.relu", 1),
 )
 """Flags, each with a value that a case might give it."""
 
+SWITCH = "true or false"
+"""What most settings of torch take."""
+
+SHORT = 12
+"""Words of an item that stands again wherever it belongs."""
+
 _PART = re.compile(r"<!-- generated: (?P<name>[^>]*?) -->\n")
+_KEY = re.compile(r"\* `[^`]*`(?= \()")
 _BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(
     r"\$\{[^}]*\}|\$[\w.]*(?:<\w+>)?|--[a-z][a-z-]*|(?:\w+\.)?<[\w<>.]+>|[A-Za-z_]+_[a-z_0-9]+|\{\}|\*\*?"
@@ -93,7 +99,7 @@ def page() -> str:
 
 def filled(template: str) -> str:
     """Return a template with its tables, and with the messages behind the examples that are refused."""
-    text = _PART.sub(lambda part: table(part["name"]), template)
+    text = _once(_PART.sub(lambda part: table(part["name"]), template))
     with tempfile.TemporaryDirectory() as folder:
         files = examples(text)
         write(files, Path(folder))
@@ -102,6 +108,24 @@ def filled(template: str) -> str:
                 shown = f"{example.text}```\n"
                 text = text.replace(shown, f"{shown}\n```text\n{messages(Path(folder), example.name)}```\n")
     return text
+
+
+def _once(text: str) -> str:
+    """Return a page whose repeated items of many words have a link to the section in which they stand first."""
+    section, first, lines = "", dict[str, str](), []
+    for line in text.splitlines(keepends=True):
+        if line.startswith("#"):
+            section = line.strip("# \n")
+        item = _KEY.match(line) if len(line.split()) > SHORT else None
+        if item and (before := first.setdefault(line, section)) != section:
+            line = f"{item[0]}: as in [{before}](#{_anchor(before)})\n"
+        lines.append(line)
+    return "".join(lines)
+
+
+def _anchor(heading: str) -> str:
+    """Return GitHub's anchor of a heading."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def parts(template: str) -> list[str]:
@@ -302,8 +326,11 @@ def _flags() -> str:
 
 
 def _settings() -> str:
-    items = [_item(f"`{name}`", flag.expected) for name, (flag, _) in case.FUNCTIONS.items()]
-    return "".join([*items, *(_item(f"`{name}`", "true or false") for name in torch_names.SWITCHES)])
+    """An item for each setting that takes more than true or false, and a block of the names of all others."""
+    flags = {name: flag.expected for name, (flag, _) in case.FUNCTIONS.items()}
+    switches = [*(name for name, expected in flags.items() if expected == SWITCH), *torch_names.SWITCHES]
+    items = [_item(f"`{name}`", expected) for name, expected in flags.items() if expected != SWITCH]
+    return "".join([*items, f"\nThese are {SWITCH}:\n\n", _block(switches)])
 
 
 _OTHERS: dict[str, Callable[[], str]] = {
