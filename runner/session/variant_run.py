@@ -55,7 +55,7 @@ _STACK = 1 << 16
 """Characters of a worker's traceback that are kept, as of the stacks of one that died."""
 
 _COUNTS = ("graphs", "graph_breaks", "recompiles", "kernels", "vectorized", "replays", "stored_graphs", "delegable",
-    "delegated", "fallbacks")  # fmt: skip
+    "delegated")  # fmt: skip
 """What a job counts and its event repeats."""
 
 _TORCH = ("eager", "eager-again", "float64", "backend")
@@ -528,6 +528,7 @@ class _Attempt:
             reached=record.reached,
             comparisons=record.comparisons,
             compared=record.compared,
+            fallbacks=record.fallbacks,
             accuracy=record.accuracy,
             known=verdict.known,
             unclaimed=verdict.unclaimed,

@@ -1261,7 +1261,7 @@ def test_expected_delegation_is_held_against_what_torch_runs():
     assert "delegated" in oracles(record)
     record = run(PLUS, "runner.worker.planted:wrong_element", expect={"delegated": "all"}, ignore=["delegated"])
     assert "delegated" not in oracles(record)
-    assert (record["delegable"], record["delegated"]) == (1, 0) and record["fallbacks"]
+    assert (record["delegable"], record["delegated"]) == (2, 0) and record["fallbacks"]
 
 
 def test_delegation_to_torchs_own_backends_is_not_counted():
