@@ -13,6 +13,7 @@ import functools
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,8 +44,9 @@ from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
 from runner.diagnose.bug_report import Check, Package, ReportInput, VersionVerdict, find_blame, gather
-from runner.diagnose.diagnosis import PARTS, Diagnosis, diagnose, find_kept, keep, of_verdict, path_of
+from runner.diagnose.diagnosis import BUDGET, PARTS, Diagnosis, diagnose, find_kept, keep, of_verdict, path_of
 from runner.diagnose.harness import Progress, VariantEngine, refuse_launches, run_heat_map
+from runner.diagnose.kept import INTERRUPTED, OutOfTime
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError
 from runner.engine import scratch
@@ -56,9 +58,12 @@ from runner.report.diagnosis import render, taken_over
 from runner.report.issue import write
 from runner.session.plan import Environment, Planned, find_environments, order_words, worker_paths
 from runner.session.settings import RunSettings
-from runner.text import one_line, plural
+from runner.text import duration, one_line, plural
 from runner.verdict.policy import applying, explains
 from runner.verdict.signature import main_signature, signature_of
+
+BISECTING = 0.8
+"""Part of the budget that torch's bisector or the cut may take."""
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -75,24 +80,41 @@ MOST = 20
         action="store_true",
         help="instead: where an error enters the graphs of a case, and how it grows; also of one that passes",
     ),
+    argument(
+        "--budget",
+        type=seconds,
+        default=600.0,
+        metavar="TIME",
+        help="then, or at Ctrl-C, what is known is printed; the same command goes on from it (default: 10m)",
+    ),
     epilog=RESULT_CODES,
 )
 def run(arguments: argparse.Namespace) -> int:
     """``runner diagnose``: 0 if there was a failure to diagnose, else 1.
 
     Raises:
-        UsageError, InputError: the variant cannot run, or a file cannot be written.
+        UsageError, InputError: the variant cannot run, a file cannot be written, or there is no verdict in time.
     """
     variant = first_variant(arguments)
     if arguments.drift:
         return show_drift(arguments, variant)
-    page = None
+    page, end = None, time.monotonic() + arguments.budget
     with Progress() as progress, VariantEngine.of(settings_of(arguments), variant, **slots_of(variant)) as engine:
         progress.say(f"diagnosing {variant.id}")
         path = path_of(engine) if arguments.bisect else None
-        diagnosis = diagnose(engine, arguments.bisect, lambda part: progress.say(_doing(engine, part)))
+
+        def tick(part: str) -> None:
+            progress.say(_doing(engine, part))
+            if time.monotonic() > end:
+                raise OutOfTime
+
+        try:
+            diagnosis = diagnose(engine, arguments.bisect, tick, budget=min(BUDGET, BISECTING * arguments.budget))
+        except OutOfTime:
+            text = f"no verdict within {duration(arguments.budget)}: give it more --budget"
+            raise exit_codes.UsageError(text, exit_codes.NO_RESULT) from None
         keep(path, diagnosis)
-        if arguments.html and diagnosis.signature is not None:
+        if arguments.html and diagnosis.signature is not None and not diagnosis.stopped:
             from runner.report.diagnosis import page as write_page
 
             progress.say("drawing the error")
@@ -105,7 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
     if page is not None:
         outputs.write("--html", arguments.html, page)
     elif arguments.html:
-        console.message(f"runner: no failure, so no page in {arguments.html}")
+        reason = "the diagnosis was stopped" if diagnosis.stopped else "no failure"
+        console.message(f"runner: {reason}, so no page in {arguments.html}")
+    if diagnosis.stopped == INTERRUPTED:
+        return exit_codes.INTERRUPTED
     return exit_codes.NO_RESULT if diagnosis.signature is None else exit_codes.OK
 
 
@@ -133,6 +158,8 @@ def diagnose_run(
             ) as engine:  # fmt: skip
                 path = path_of(engine)
                 diagnosis = diagnose(engine, tick=functools.partial(_say, progress, title, engine))
+                if diagnosis.stopped:
+                    raise KeyboardInterrupt
                 keep(path, diagnosis)
                 picture = run_heat_map(engine) if draw and diagnosis.signature is not None else None
         except (exit_codes.UsageError, InputError) as error:
@@ -167,6 +194,9 @@ def _say(progress: Progress, title: str, engine: VariantEngine, part: str) -> No
     progress.say(f"{title}, {_doing(engine, part)}")
 
 
+_SEARCHES = ("bisecting", "cutting")
+
+
 def _doing(engine: VariantEngine, part: str) -> str:
     """What runs now, in one line: the part, and the bisector's question.
 
@@ -174,10 +204,10 @@ def _doing(engine: VariantEngine, part: str) -> str:
     """
     text = f"part {PARTS.index(part) + 1} of {len(PARTS)}, {part}"
     running = engine.local_engine.running()
-    bisecting = next((phase for _, _, phase in running if phase.startswith("bisecting")), "")
+    bisecting = next((phase for _, _, phase in running if phase.startswith(_SEARCHES)), "")
     if not sys.stderr.isatty():
         return f"{text}: {bisecting.partition(': ')[2]}" if bisecting else text
-    jobs = [str(job.backend.get("backend")) for job, _, phase in running if not phase.startswith("bisecting")]
+    jobs = [str(job.backend.get("backend")) for job, _, phase in running if not phase.startswith(_SEARCHES)]
     others = f"{plural(len(jobs), 'run')} under changed settings" if jobs else ""
     others = ", ".join(dict.fromkeys(jobs)) if part == PARTS[0] else others
     return f"{text}: {' · '.join(filter(None, (bisecting, others)))}".rstrip(": ")

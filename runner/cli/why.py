@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -34,6 +35,7 @@ from runner.cli.variants import first_variant
 from runner.diagnose.bug_report import run_script, script_shows
 from runner.diagnose.diagnosis import Diagnosis, diagnose, find_kept, keep, of_verdict, path_of
 from runner.diagnose.harness import Progress, VariantEngine
+from runner.diagnose.kept import INTERRUPTED, OutOfTime
 from runner.diagnose.repro import script
 from runner.diagnostics import InputError, shown_path
 from runner.exit_codes import UsageError
@@ -62,10 +64,6 @@ _EPILOG = """\
 exit codes: 0 the case passes, 1 it does not, and what the time allowed is explained,
 2 interrupted, 3 internal error, 4 bad arguments or files, 5 nothing selected.
 """
-
-
-class _Late(Exception):
-    """The time of a step is up."""
 
 
 @command(
@@ -167,7 +165,11 @@ class _Explainer:
         found.known = known_report(self.engine, event.findings)
         self._write(VERDICT, f"{render_failure(event)}\n")
         found.diagnosis = self._diagnosis(found)
-        interrupted = self._reduce(found)
+        interrupted = found.diagnosis.stopped == INTERRUPTED
+        if interrupted:
+            found.rest.append((STEPS[2], self._command("reduce")))
+        else:
+            interrupted = self._reduce(found)
         if not interrupted:
             self._script(found)
         found.commands = self._next(found)
@@ -193,7 +195,7 @@ class _Explainer:
         def tick(text: str) -> None:
             self._say(step, text)
             if time.monotonic() > end:
-                raise _Late
+                raise OutOfTime
 
         return tick
 
@@ -211,7 +213,7 @@ class _Explainer:
         tick = self._until(0, self.deadline)
         try:
             return self.engine.verdict(lambda: tick("running it"))
-        except _Late:
+        except OutOfTime:
             text = f"no verdict within {duration(self.budget)}: give it more --budget; {self._command('run')}"
             raise UsageError(text, exit_codes.NO_RESULT) from None
 
@@ -233,18 +235,16 @@ class _Explainer:
             self._write(DIAGNOSIS, _json(kept.diagnosis))
             return kept.diagnosis
         share = DIAGNOSING * self._left()
-        diagnosis, cut = found.diagnosis, "there was no time to ask what is to blame"
+        diagnosis, cut = found.diagnosis, "there was no time"
         if share > LEAST:
             path, tick = path_of(self.engine), self._until(1, time.monotonic() + share)
-            try:
-                diagnosis = diagnose(self.engine, tick=tick, event=found.event, budget=BISECTING * share)
-                cut = diagnosis.bisect_note if "the time for bisecting was up" in diagnosis.bisect_note else ""
-            except _Late:
-                self.engine.cancel()
+            diagnosis = diagnose(self.engine, tick=tick, event=found.event, budget=BISECTING * share)
+            is_late = re.search("the time for (bisecting|cutting) was up", diagnosis.bisect_note)
+            cut = diagnosis.stopped or (diagnosis.bisect_note if is_late else "")
             if not cut:
                 keep(path, diagnosis)
         if cut:
-            found.rest.append((cut, self._command("diagnose")))
+            found.rest.append((f"{STEPS[1]}: {cut}; this goes on from what is known", self._command("diagnose")))
         self._write(DIAGNOSIS, _json(diagnosis))
         return diagnosis
 
@@ -259,7 +259,7 @@ class _Explainer:
         tick = self._until(2, self.deadline)
         try:
             reduced = reduce_into(journal, self.engine, share, tick, found.diagnosis)
-        except _Late:
+        except OutOfTime:
             self.engine.cancel()
             found.rest.append(("reducing took too long", self._go_on()))
             return False
@@ -285,13 +285,13 @@ class _Explainer:
                 text = script(found.variant, found.event, self.engine.seed, self.engine.imports)
                 (self.journal.write if self.journal else self._write)(SCRIPT, text)
             if self._left() < LEAST / 2:
-                raise _Late
+                raise OutOfTime
             tick = self._until(3, self.deadline)
             done = run_script(read_text(self.folder / SCRIPT), self.engine, lambda: tick("running it"))
         except InputError as error:
             found.script = f"it cannot be written: {one_line(str(error), 200)}"
             return
-        except _Late:
+        except OutOfTime:
             found.script = path
             found.rest.append(
                 (

@@ -485,7 +485,10 @@ Say = Callable[[str], None]
 def find_blame(engine: VariantEngine, say: Say) -> Diagnosis:
     """Return the whole diagnosis of the engine's variant."""
     say("looking for what is to blame")
-    return diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"))
+    diagnosis = diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"))
+    if diagnosis.stopped:
+        raise KeyboardInterrupt  # no report comes of half a diagnosis; what is known is kept
+    return diagnosis
 
 
 def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> ReportInput:

@@ -3,43 +3,33 @@
 An ablation is the same case under one changed setting: which of them make a failure go away? The bisector is told what
 to look for, and its answer becomes the step of the chain.
 
-Diagnoses are kept in ``.runner``, for the commands that go on from there. One is found again under a key of all that
-decides about it: id, case, the bytes of its file, suite, torch, this machine, and the code of ``runner``. One that
-anything else may decide about is not kept. It counts only with this user's signature.
+Diagnoses are kept in ``.runner``, for the commands that go on from there (``kept.py``). One that the key does not name
+the whole of is not kept.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import hashlib
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import runner
 from runner.builder.source import Source
 from runner.cases.model import LAUNCH, THREADS, Case, Grad, Variant
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.job import Job
 from runner.contract.oracles import row_of
+from runner.diagnose import kept
 from runner.diagnose.harness import Answer, VariantEngine
 from runner.diagnostics import Span, shown_file
-from runner.engine.caches import evict, is_cacheable, make_cache_key, read_answer, write_answer
-from runner.engine.fingerprint import code_digest, take_fingerprints
+from runner.engine.caches import read_answer
 from runner.engine.messages import Outcome
-from runner.files import read_bytes
 from runner.record.events import VariantFinished
-from runner.record.signing import NoKey
-from runner.record.store import FOLDER
-from runner.session.plan import Planned, job, skip_reason
-from runner.session.shards import plan_hash
+from runner.session.plan import Planned, skip_reason
 from runner.text import of_several, plural
 from runner.verdict import outcomes
 from runner.verdict.explained import EMULATE_CASTS, RANDOM
@@ -93,7 +83,7 @@ class Culprit:
 class Diagnosis:
     """Everything found out. ``stages`` is the ladder (stage to ``ok`` or oracles); ``culprit`` is None where
     ``bisect_note`` says why. ``run_seconds`` is the time of the variant's own run, ``seconds`` that of the whole
-    diagnosis.
+    diagnosis. ``stopped`` says why it was ended before its time, empty where it was not.
     """
 
     id: str
@@ -110,6 +100,7 @@ class Diagnosis:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     run_seconds: float = 0.0
+    stopped: str = ""
 
     @property
     def stage(self) -> str | None:
@@ -121,10 +112,6 @@ class Diagnosis:
         return {"stage": self.stage, **dataclasses.asdict(self)}
 
 
-SIZE = 16 << 20
-"""Bytes that they may take; beyond, the oldest go."""
-
-
 @dataclass(frozen=True, slots=True)
 class Kept:
     """A diagnosis of an earlier command, and when it was made, such as ``2026-01-02 03:04``."""
@@ -134,16 +121,13 @@ class Kept:
 
 
 def keep(path: Path | None, diagnosis: Diagnosis) -> None:
-    """Keep the whole diagnosis of a failure. A folder that cannot be written costs only time later.
+    """Keep the whole diagnosis of a failure.
 
     Args:
         path: what ``path_of`` said before the diagnosis began: files may have changed since. With None nothing is kept.
     """
-    if path is None or diagnosis.signature is None:
-        return
-    with contextlib.suppress(OSError, NoKey):
-        write_answer(path, datetime.now().strftime("%Y-%m-%d %H:%M"), diagnosis.to_dict())
-        evict(path.parent.parent, SIZE)
+    if path is not None and diagnosis.signature is not None and not diagnosis.stopped:
+        kept.write(path, diagnosis.to_dict())
 
 
 def find_kept(engine: VariantEngine) -> Kept | None:
@@ -155,27 +139,9 @@ def find_kept(engine: VariantEngine) -> Kept | None:
 
 
 def path_of(engine: VariantEngine) -> Path | None:
-    """Return where the diagnosis of an engine's variant lies; None where a key cannot name all that decides about it.
-
-    What the code of a foreign backend loads is known only after it ran.
-    """
-    question = job(engine.planned, engine.source, seed=engine.seed, imports=engine.imports, paths=engine.paths)
-    python = engine.environment.python
-    fingerprint = take_fingerprints([python])[python]
-    if question.foreign or not is_cacheable(question, fingerprint):
-        return None
-    parts = [
-        make_cache_key(question, fingerprint),
-        plan_hash([engine.planned]),
-        engine.variant.id,
-        engine.variant.case.file,
-        engine.environment.build,
-        repr(engine.limits),
-        hashlib.sha256(read_bytes(engine.variant.case.file)).hexdigest(),
-        code_digest(Path(runner.__file__).parent),
-    ]
-    digest = hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
-    return Path(FOLDER, "diagnoses", digest[:2], f"{digest}.json")
+    """Return where the diagnosis of an engine's variant lies; None where a key cannot name all that decides about
+    it."""
+    return kept.whole_path(engine, "diagnoses")
 
 
 def diagnosis_of(data: Mapping[str, Any]) -> Diagnosis:
@@ -460,7 +426,8 @@ def diagnose(
     Args:
         engine: of the variant, entered.
         bisect: ask torch's bisector too, which takes up to some minutes.
-        tick: told several times a second which of ``PARTS`` is done.
+        tick: told several times a second which of ``PARTS`` is done. Once the verdict is there it may raise OutOfTime,
+            and a person may interrupt: what is known by then is returned.
         ablations: try changed settings too.
         event: the variant's verdict where it is known; else the variant runs first.
         budget: seconds of torch's bisector.
@@ -471,29 +438,35 @@ def diagnose(
     if signature is None:
         return replace(plain, seconds=round(time.monotonic() - begun, 1))
     changes = changes_for(engine.variant, signature, engine.source.text) if ablations else []
+    lower = kept.gather(engine, _jobs_below(engine, signature) if bisect else [], lambda: tick(PARTS[0]))
     task: Job | Bisected = Bisected(note="not asked for")
-    if bisect:
-        task = bisection_job(engine, signature, _findings_below(engine, signature, lambda: tick(PARTS[0])), budget)
+    if bisect and not lower.stopped:
+        findings = {str(signature.stage): engine.read(outcome).findings for outcome in lower.outcomes if outcome}
+        task = bisection_job(engine, signature, findings, budget)
     cross = engine.job(backend=CROSSREF) if stage_of(engine.variant.backend.backend) == "inductor" else None
     trials = ablation_jobs(engine, changes)
     # The bisector first, which takes longest.
     jobs = [*([] if isinstance(task, Bisected) else [task]), *([cross] if cross else []), *filter(None, trials)]
-    answered = dict(zip((job.key for job in jobs), engine.ask(jobs, lambda: tick(PARTS[1])), strict=True))
-    bisected = (
-        task if isinstance(task, Bisected) else read_bisection(answered[task.key], engine.variant.case, engine.source)
-    )
-    crossed = engine.read(answered[cross.key]) if cross else None
+    gathered = lower if lower.stopped else kept.gather(engine, jobs, lambda: tick(PARTS[1]))
+    answered = {outcome.job.key: outcome for outcome in gathered.outcomes if outcome is not None}
+    bisected = task if isinstance(task, Bisected) else Bisected(note=f"not answered: {gathered.stopped}")
+    if isinstance(task, Job) and task.key in answered:
+        bisected = read_bisection(answered[task.key], engine.variant.case, engine.source)
+    crossed = engine.read(answered[cross.key]) if cross and cross.key in answered else None
     answers = [
-        (change, engine.read(answered[job.key])) for change, job in zip(changes, trials, strict=True) if job is not None
+        (change, engine.read(answered[job.key]))
+        for change, job in zip(changes, trials, strict=True)
+        if job is not None and job.key in answered
     ]
     return replace(
         plain,
         stages=_with_crossref(plain.stages, crossed),
         culprit=bisected.culprit,
         bisect_note=bisected.note,
-        ablations=tuple(_ablations(engine, signature, answers, lambda: tick(PARTS[1]))),
+        ablations=tuple(_ablations(engine, signature, answers, lambda: tick(PARTS[1]), bool(gathered.stopped))),
         notes=(*plain.notes, *_crossref_notes(plain.stages, crossed)),
         seconds=round(time.monotonic() - begun, 1),
+        stopped=gathered.stopped,
     )
 
 
@@ -513,15 +486,10 @@ def of_verdict(event: VariantFinished, variant: Variant) -> Diagnosis:
     )
 
 
-def _findings_below(
-    engine: VariantEngine, signature: FailureSignature, tick: Callable[[], None]
-) -> Mapping[str, Sequence[Finding]]:
-    """Return what the guilty stage's own backend shows, where that is not the variant's."""
+def _jobs_below(engine: VariantEngine, signature: FailureSignature) -> list[Job]:
+    """Return the job under the guilty stage's own backend, where that is not the variant's."""
     backend = dict(below(engine.variant.backend.backend)).get(str(signature.stage))
-    if backend is None or whole_stage(signature) is not None:
-        return {}
-    (outcome,) = engine.ask([engine.job(backend=backend)], tick)
-    return {str(signature.stage): engine.read(outcome).findings}
+    return [engine.job(backend=backend)] if backend is not None and whole_stage(signature) is None else []
 
 
 def _ablations(
@@ -529,9 +497,12 @@ def _ablations(
     signature: FailureSignature,
     answers: Sequence[tuple[Change, Answer]],
     tick: Callable[[], None],
+    is_stopped: bool,
 ) -> list[Ablation]:
-    """What became of the failure; what failed for want of a helping flag is run again without it."""
+    """What became of the failure; what failed for want of a helping flag is run again without it, unless stopped."""
     repeated = [change for change, answer in answers if lacks(answer, change.helpers)]
+    answers = [(change, answer) for change, answer in answers if not is_stopped or change not in repeated]
+    repeated = [] if is_stopped else repeated
     jobs = [job for job in ablation_jobs(engine, repeated, helpers=False) if job is not None]
     later = map(engine.read, engine.ask(jobs, tick) if jobs else ())
     ablations = (

@@ -168,6 +168,11 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             if job.began is not None and job.outcome is None
         ]
 
+    def known(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return what long tasks that run now know so far, by the keys of their jobs."""
+        jobs = (job for server in self._servers.values() for job in server.running_jobs)
+        return {job.task.job.key: job.known for job in jobs if job.known}
+
     def hello(self, environment: str) -> Mapping[str, Any]:
         """Return what the environment's server said of itself (torch, python, devices, gpus, ...); empty before it is
         up."""

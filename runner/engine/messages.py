@@ -1,9 +1,9 @@
 """What goes over the wire between control and worker: one JSON object a line, both ways, through sockets.
 
-Control to worker: a ``Job``. Worker to control: ``{"phase": name}`` whenever a new part begins, then
-exactly one ``{"outcome": {...}}``. A job with a ``compile_timeout`` also says ``{"compiling": null}`` when torch begins
-to compile, and ``{"compiling": seconds}``, all so far, when it has ended. A worker that ends without an outcome is an
-error, whatever its exit status.
+Control to worker: a ``Job``. Worker to control: ``{"phase": name}`` whenever a new part begins, ``{"known": ...}``
+where a long task knows more than before, then exactly one ``{"outcome": {...}}``. A job with a ``compile_timeout``
+also says ``{"compiling": null}`` when torch begins to compile, and ``{"compiling": seconds}``, all so far, when it has
+ended. A worker that ends without an outcome is an error, whatever its exit status.
 
 What a worker says is checked: a case runs in the process that says it, and may write anything to its connection.
 """
@@ -103,6 +103,7 @@ _MESSAGE = {
         "status": {"type": "integer"},
         "pid": {"type": "integer"},
         "phase": {"type": "string"},
+        "known": {"type": "object"},
         "compiling": {"type": ["number", "null"], **_SECONDS},
         "outcome": {"type": "object"},
         "kin": {"type": "boolean"},

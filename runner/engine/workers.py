@@ -62,6 +62,7 @@ class RunningJob:
     earlier_jobs: tuple[str, ...] = ()
     base_memory: int | None = None
     phase: str = "load"
+    known: Mapping[str, Any] = field(default_factory=dict)
     outcome: Mapping[str, Any] | None = None
     broken: str | None = None
     detail: str = ""
@@ -84,6 +85,8 @@ class RunningJob:
             self._note_compiling(message["compiling"])
         elif "phase" in message:
             self.phase = message["phase"]
+        elif "known" in message:
+            self.known = message["known"]
         elif self.outcome is None and self.broken is None and {"outcome", "broken"} & message.keys():
             self._spoke = time.monotonic()
             self.outcome, self.broken = message.get("outcome"), message.get("broken")

@@ -178,6 +178,9 @@ def render(diagnosis: Diagnosis, run: Sequence[str] = ()) -> str:
     lines += ["", "to blame", f"  {blame(diagnosis)}"]
     if diagnosis.ablations:
         lines += ["", "under one changed setting", *_table(diagnosis.ablations)]
+    if diagnosis.stopped:
+        run = run or ("runner", "run", shell_word(operand(diagnosis.id)))
+        lines += ["", f"{diagnosis.stopped}; this goes on from what is known", f"  {command_of('diagnose', run)}"]
     lines += ["", "go on with", *(f"  {command}  # {why}" for command, why in _commands(diagnosis, run, _COMMANDS))]
     return "\n".join([*lines, "", f"diagnosed in {duration(diagnosis.seconds)}"])
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .driver import Result, run_in, spec, write
+from .driver import Result, command, environment, run_in, spec, write
 
 RELU = "torch._inductor.config.cpp.inject_relu_bug_TESTING_ONLY"
 FLIPPED = "torch.fx.experimental._config.inject_EVALUATE_EXPR_flip_equality_TESTING_ONLY"
@@ -107,6 +109,46 @@ def test_a_backend_of_ones_own_that_kills_the_process(folder: Path) -> None:
     culprit = diagnosis["culprit"]
     assert (culprit["backend"], culprit["subsystem"], culprit["number"]) == (backend, "graph", 0)
     assert "without it all others are still wrong" in diagnosis["bisect_note"], "it kills the process with any graph"
+
+
+STUCK = """
+import os, time, torch
+
+def compile_graph(graph, examples):
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        node.target = torch.sigmoid if node.target is torch.tanh else node.target
+    if len(calls) == 4 and os.path.exists("stuck"):
+        time.sleep(600)
+    graph.recompile()
+    return graph.forward
+"""
+
+
+@pytest.mark.nightly  # two diagnoses: about a minute
+def test_an_interrupted_diagnosis_says_what_is_known_and_the_next_one_goes_on_from_it(tmp_path: Path) -> None:
+    chain = "[torch.sin, torch.exp, F.relu, torch.cos, torch.abs, torch.neg, torch.tanh, torch.sin]"
+    write(tmp_path, {"a.spec.yaml": spec(f"name: wrong\n{SMALL}\nchain: {chain}"), "acme.py": STUCK, "stuck": ""})
+    words = ("diagnose", "a.spec.yaml::wrong", "--backend", "acme:compile_graph", "--allow-python", "--json", "-")
+    process = subprocess.Popen(
+        command(*words), cwd=tmp_path, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "the first 4 of 8 calls" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    diagnosis = json.loads(out)
+    assert (diagnosis["stage"], diagnosis["stopped"], diagnosis["culprit"]) == ("backend", "interrupted", None)
+    assert diagnosis["bisect_note"] == "interrupted; the last call that it needs is one of 1 to 8 of 8"
+    (tmp_path / "stuck").unlink()
+    result = run_in(tmp_path, *words)
+    assert "no call" not in result.err and "the first 4 of 8 calls" in result.err, "the first was answered before"
+    diagnosis = json.loads(result.out)
+    assert (diagnosis["stopped"], diagnosis["culprit"]["number"]) == ("", 6)
 
 
 @pytest.fixture(scope="module")

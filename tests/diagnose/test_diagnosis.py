@@ -15,7 +15,7 @@ import pytest
 from runner.cases.model import Backend, Variant
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Trust
-from runner.diagnose import diagnosis
+from runner.diagnose import diagnosis, kept
 from runner.diagnose.diagnosis import (
     BUDGET,
     HANG_SECONDS,
@@ -301,7 +301,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer_with(monkeypatch: pytest.MonkeyPatch, fingerprint: Fingerprint) -> None:
-    monkeypatch.setattr(diagnosis, "take_fingerprints", lambda pythons: dict.fromkeys(pythons, fingerprint))
+    monkeypatch.setattr(kept, "take_fingerprints", lambda pythons: dict.fromkeys(pythons, fingerprint))
 
 
 def kept_engine(tmp_path: Path, **changes: object) -> VariantEngine:
@@ -363,7 +363,7 @@ def test_under_other_files_of_torch_or_other_code_of_ours_it_is_not_found(
         answer_with(patch, Fingerprint("another torch"))
         assert diagnosis.find_kept(kept_engine(tmp_path)) is None
     with monkeypatch.context() as patch:
-        patch.setattr(diagnosis, "code_digest", lambda folder: "other code")
+        patch.setattr(kept, "code_digest", lambda folder: "other code")
         assert diagnosis.find_kept(kept_engine(tmp_path)) is None
     assert diagnosis.find_kept(kept_engine(tmp_path)) is not None
 

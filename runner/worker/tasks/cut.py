@@ -9,6 +9,7 @@ hangs, deaths, aliases, strides and gradients are found like wrong values.
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,11 +22,15 @@ Ranges = tuple[tuple[int, int], ...]
 EVERYTHING = 1 << 30
 """A number that no graph's call has."""
 
+COUNT = "calls"
+"""The key of answers under which their graphs' number of calls is kept."""
+
 
 def run_cut(job: Job, send: Send) -> dict[str, Any]:
     """Cut the graphs that Dynamo hands to the job's backend.
 
-    ``job.arguments``: as for ``Question``.
+    ``job.arguments``: as for ``Question``. ``answers`` may hold those of an earlier search, which guide this one: what
+    it ends with is asked anew. After each question ``known`` is sent: ``answers``, and ``result`` as returned.
 
     Returns:
         ``operators``: the guilty calls, each with ``number`` (from 0, through all graphs), ``target`` (what torch calls
@@ -36,28 +41,24 @@ def run_cut(job: Job, send: Send) -> dict[str, Any]:
     """
     send({"phase": "backend"})
     search = _Search(job, send)
-    note = ""
     try:
         search.run()
     except Stop as stop:
-        note = str(stop)
-    return {
-        "operators": [{"number": number, **search.calls[number]} for number in search.guilty],
-        "within": [*search.within] if search.within else None,
-        "calls": len(search.calls),
-        "runs": search.question.runs,
-        "alone": search.is_alone,
-        "confirmed": search.is_confirmed,
-        "note": note or search.note,
-        "error": None,
-    }
+        search.note = str(stop)
+    return search.result()
 
 
 class _Search:
     """What is known so far. ``within`` is the range that holds the last guilty call."""
 
     def __init__(self, job: Job, send: Send) -> None:
-        self.question = Question(job, send, "cutting")
+        self.question, self._send = Question(job, send, "cutting"), send
+        self._earlier: dict[str, Any] = dict(job.arguments.get("answers") or {})
+        self._answers: dict[str, Any] = {}
+        self._remaining = 0
+        self._begin()
+
+    def _begin(self) -> None:
         self.calls: Sequence[dict[str, Any]] = ()
         self.guilty: list[int] = []
         self.within: tuple[int, int] | None = None
@@ -65,33 +66,73 @@ class _Search:
         self.is_confirmed: bool | None = None
         self.note = ""
 
+    def result(self) -> dict[str, Any]:
+        """Return what ``run_cut`` returns."""
+        return {
+            "operators": [{"number": number, **self.calls[number]} for number in self.guilty],
+            "within": [*self.within] if self.within else None,
+            "calls": len(self.calls),
+            "runs": self.question.runs,
+            "alone": self.is_alone,
+            "confirmed": self.is_confirmed,
+            "note": self.note,
+            "error": None,
+        }
+
     def run(self) -> None:
-        """Search until the calls are known.
+        """Search until the calls are known. Where answers of an earlier search lead astray, search without them.
 
         Raises:
             Stop: no further question is answered; what is known stays.
         """
-        if self._is_right(((0, EVERYTHING),), "all calls"):
+        if self._is_right(((0, EVERYTHING),), "all calls", anew=True):
             self.note = "the failure did not show again"
             return
         self.calls = [dict(call) for call in self.question.answer.calls]
         count = len(self.calls)
+        if self._earlier.pop(COUNT, count) != count:
+            self._earlier = {}
+        self._answers[COUNT] = count
         if not count:
             self.note = "no graph was handed to the backend"
             return
+        self._remaining = count.bit_length() + 2
+        self.within = (0, count)
         if not self._is_right((), "no call"):
+            self.within = None
             self.note = "the failure is there although the backend compiles nothing"
             return
         last = self._last(count)
-        if not self._is_right(_only([last]), f"call {last + 1} alone"):
+        self._remaining = 2
+        if not self._is_right(_only([last]), f"call {last + 1} alone", anew=True):
             self.guilty, self.is_alone = [last], True
         else:
+            self._remaining = last.bit_length() + 3
             first = self._first(last)
+            self._remaining = 3
             self.guilty = self._needed(first, last)
-        self.is_confirmed = self._is_right(_without(self.guilty, count), "all others")
+        self._remaining = 1
+        self.is_confirmed = self._is_right(_without(self.guilty, count), "all others", anew=True)
+        if self._earlier and not self.is_confirmed:
+            self._earlier = {}
+            self._begin()
+            self.run()
 
-    def _is_right(self, compiled: Ranges, text: str) -> bool:
-        return self.question.is_right(text, {**self.question.job.backend, "compiled": compiled})
+    def _is_right(self, compiled: Ranges, text: str, together: bool = False, anew: bool = False) -> bool:
+        """Return whether the failure does not show where these calls are compiled.
+
+        An earlier search may know, unless it is asked ``anew``.
+        """
+        key = json.dumps([compiled, together])
+        if anew or key not in self._earlier:
+            backend = {**self.question.job.backend, "compiled": compiled, **({"together": True} if together else {})}
+            more = f", at most {self._remaining} more" if self._remaining else ""
+            self._answers[key] = self.question.is_right(f"{text}{more}", backend)
+        else:
+            self._answers[key] = bool(self._earlier[key])
+        self._remaining = max(self._remaining - 1, 0)
+        self._send({"known": {"answers": self._answers, "result": self.result()}})
+        return bool(self._answers[key])
 
     def _last(self, count: int) -> int:
         """Return the last call that the failure needs: with it among the first calls it shows, and without it not."""
@@ -127,13 +168,9 @@ class _Search:
 
         def fails(kept: Sequence[int]) -> bool:
             text = f"{ends} in one graph with {len(kept)} of the {len(between)} between"
-            return not self._is_right_together([first, *kept, last], text)
+            return not self._is_right(_only([first, *kept, last]), text, together=True)
 
         return [first, *smallest(between, fails), last]
-
-    def _is_right_together(self, numbers: Sequence[int], text: str) -> bool:
-        backend = {**self.question.job.backend, "compiled": _only(numbers), "together": True}
-        return self.question.is_right(text, backend)
 
 
 def smallest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:

@@ -88,14 +88,20 @@ def warm() -> None:
 
 
 def cut(
-    backend: Callable[..., Any], mark: tuple[str, str, str], seconds: float = 60, text: str = CHAIN
+    backend: Callable[..., Any],
+    mark: tuple[str, str, str],
+    seconds: float = 60,
+    text: str = CHAIN,
+    send: Callable[[dict[str, Any]], None] = lambda message: None,
+    **arguments: Any,
 ) -> dict[str, Any]:
     record = run_cut(
         worker_jobs.job(
             name="case", source=text, backend={"backend": f"{__name__}:{backend.__name__}"}, threads=1, task="cut",
-            arguments={"wanted": [list(mark)], "seconds": seconds, "budget": 200}, paths=[str(Path(__file__).parent)],
+            arguments={"wanted": [list(mark)], "seconds": seconds, "budget": 200, **arguments},
+            paths=[str(Path(__file__).parent)],
         ),
-        lambda message: None,
+        send,
     )  # fmt: skip
     assert record["error"] is None
     return record
@@ -159,11 +165,25 @@ def test_a_failure_that_the_backend_does_not_cause_is_said() -> None:
 
 
 def test_what_is_known_stays_when_the_time_is_up() -> None:
-    record = run_cut(
-        worker_jobs.job(
-            name="case", source=CHAIN, backend={"backend": f"{__name__}:wrong_tanh"}, threads=1, task="cut",
-            arguments={"wanted": [["value", "", ""]], "seconds": 60, "budget": 1e-3}, paths=[str(Path(__file__).parent)],
-        ),
-        lambda message: None,
-    )  # fmt: skip
+    record = cut(wrong_tanh, ("value", "", ""), budget=1e-3)
     assert record["operators"] == [] and "the time for cutting was up" in record["note"]
+
+
+def test_a_search_goes_on_from_the_answers_of_an_earlier_one() -> None:
+    said: list[dict[str, Any]] = []
+    whole = cut(wrong_tanh, ("value", "", ""), send=said.append)
+    answers = [message["known"]["answers"] for message in said if "known" in message][-1]
+    phases = [message["phase"] for message in said if "run 3" in str(message.get("phase"))]
+    assert phases and "at most" in phases[0]
+    guided = cut(wrong_tanh, ("value", "", ""), answers=answers)
+    assert guided["operators"] == whole["operators"] and guided["confirmed"]
+    assert guided["runs"] == 3, "all calls, the guilty one alone, and all others are asked anew"
+
+
+def test_answers_that_lead_astray_are_dropped() -> None:
+    said: list[dict[str, Any]] = []
+    cut(no_exp, ("compile-error", "BackendCompilerFailed", "NotImplementedError: no exp"), send=said.append)
+    answers = [message["known"]["answers"] for message in said if "known" in message][-1]
+    record = cut(wrong_tanh, ("value", "", ""), answers=answers)
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["tanh"]
+    assert (record["alone"], record["confirmed"]) == (True, True)
