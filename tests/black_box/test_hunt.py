@@ -95,8 +95,9 @@ def test_a_planted_bug_is_found_reduced_and_reported(first: Result) -> None:
     assert script.returncode == 1
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "name"), [(2, "reduce"), pytest.param(3, "issue", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("count", "name"), [(2, "reduce"), (3, "issue")])
 def test_a_hunt_that_ends_before_prints_how_to_go_on(first: Result, count: int, name: str) -> None:
     cut = first.cwd / f"cut {count}"
     shutil.copytree(first.cwd / "h", cut)

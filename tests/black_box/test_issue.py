@@ -105,6 +105,7 @@ def test_a_profiles_backend_is_reported_to_its_own_package(vendor: Path) -> None
     assert "acme-compiler 1.2, https://acme.example/issues" in text and str(vendor) not in text
 
 
+@pytest.mark.nightly
 def test_what_a_package_declines_is_no_report_to_pytorch(vendor: Path) -> None:
     backend = ("--backend", "acme.backends:declines")
     result = run_in(vendor, "issue", "a.spec.yaml::fine", *backend, "--no-reduce", "-j", 2)

@@ -76,7 +76,7 @@ def minify(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Result]:
         pytest.param("wrong", 3, "aten.relu", "AccuracyError", marks=pytest.mark.nightly),
         pytest.param("backend", 3, "torch.relu", "ReluCompileError", marks=pytest.mark.nightly),
         ("custom", 3, "torch.", "AccuracyError"),  # a wrong gradient, which any of the three shows
-        ("death", 3, "torch.relu", "SIGABRT"),
+        pytest.param("death", 3, "torch.relu", "SIGABRT", marks=pytest.mark.nightly),
     ],
 )
 def test_one_operator_is_left_and_fails_alike(

@@ -219,6 +219,7 @@ def test_a_folder_of_another_variant_is_left_alone(reduced: Result, folder: Path
     assert {path: path.read_bytes() for path in (folder / "out").iterdir()} == old_files
 
 
+@pytest.mark.nightly
 def test_a_folder_of_the_same_variant_is_used_anew(reduced: Result, folder: Path, tmp_path: Path) -> None:
     write(tmp_path, {"all.spec.yaml": CASES})
     shutil.copytree(folder / "out", tmp_path / "out")

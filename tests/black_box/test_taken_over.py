@@ -35,6 +35,7 @@ def test_reduce_takes_it_over(folder: Path) -> None:
     assert "running the case as it is" not in result.err
 
 
+@pytest.mark.nightly
 def test_issue_takes_it_over_whole(folder: Path) -> None:
     result = run_in(folder, "issue", *WORDS, "--no-reduce")
     assert result.code == 0 and result.out.startswith("# [inductor] torch.tanh, torch.relu"), result.text

@@ -114,6 +114,7 @@ def test_a_folder_of_something_else_is_left_alone(result: Result, folder: Path) 
     assert other.code == 4 and "case.spec.yaml there is not as runner reduce wrote it" in other.err
 
 
+@pytest.mark.nightly
 def test_commands_of_a_profile_in_another_folder_work(folder: Path) -> None:
     case = "vendor/acme.suite.yaml::a.spec.yaml::fine[float32,cpu]@acme"
     result = run_in(folder, "why", case, "--allow-python", "-o", "profiled", "-j", 2)
