@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +152,15 @@ def test_weights_and_values_are_kept_in_a_file(folder: Path) -> None:
     }  # fmt: skip
     judged = run_in(folder, "run", "kept", "--backend", "aot_eager", "--no-confirm", limit=600)
     assert judged.code == 0 and "1 passed" in judged.out, judged.out
+    script = run_in(folder, "repro", "kept::perceptron", "--backend", "eager").out
+    assert '"kept/values.safetensors"' in script and str(folder) not in script
+    moved = folder / "moved"
+    moved.mkdir()
+    (moved / "repro.py").write_text(script, encoding="utf-8")
+    shutil.copy(folder / "kept" / "values.safetensors", moved)
+    for words, below in ((["moved/repro.py"], folder), (["repro.py"], moved)):
+        done = subprocess.run([sys.executable, *words], cwd=below, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_code_that_raises_and_a_missing_script_are_said(tmp_path: Path) -> None:

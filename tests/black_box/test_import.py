@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,6 +91,29 @@ def test_offsets_and_boundaries_are_ones_that_eager_takes(folder: Path) -> None:
     assert result.code == 0 and "7 of 7 calls" in result.text, result.text
     run = run_in(folder, "run", "ordered", "--backend", "eager", "--no-confirm")
     assert run.code == 0, run.text
+
+
+@pytest.mark.nightly
+def test_the_commands_for_failures_take_imported_cases(imported: Result, folder: Path) -> None:
+    pytest.importorskip("torch")
+    (folder / "planted.py").write_text(
+        "def wrong(graph, inputs):\n    return lambda *args: tuple(o + 1 for o in graph(*args))\n"
+    )
+    words = ("cases::f_batch_norm", "--backend", "planted:wrong", "--allow-python")
+    assert run_in(folder, "validate", "cases").code == 0
+    diagnosed = run_in(folder, "diagnose", *words, limit=600)
+    assert "to blame\n  planted:wrong: call 1 of 1" in diagnosed.out, diagnosed.text
+    reduced = run_in(folder, "reduce", *words, "-o", "reduced", limit=600)
+    assert reduced.code == 0 and "F.batch_norm" in (folder / "reduced" / "case.spec.yaml").read_text(), reduced.text
+    assert run_in(folder, "validate", "reduced/case.spec.yaml").code == 0
+    script = folder / "repro.py"
+    script.write_text(run_in(folder, "repro", *words).out)
+    done = subprocess.run([sys.executable, "repro.py"], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and "AssertionError" in done.stderr, done.stderr
+    report = run_in(folder, "issue", *words, "--no-reduce", limit=600)
+    assert report.code == 0 and "4 of 4 are met" in report.out, report.text
+    explained = run_in(folder, "why", *words, limit=600)
+    assert explained.code == 1 and "operator  F.batch_norm" in explained.out, explained.text
 
 
 def test_what_is_left_out_is_listed_with_its_place(folder: Path) -> None:
