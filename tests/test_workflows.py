@@ -98,7 +98,7 @@ def test_each_night_tries_the_oldest_torch_that_is_supported() -> None:
     commands = [step.get("run", "") for step in steps]
     (version,) = re.findall(r"\btorch==([\d.]+)\.\d+ ", " ".join(commands))
     assert version == BOTH[0] and f'"torch>={version}"' in (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
-    assert "pytest -q tests/worker/torch_private" in commands
+    assert "pytest -q tests/worker/torch_private tests/worker/capture" in commands
     assert any(command.startswith("runner run suites/regressions.suite.yaml") for command in commands)
 
 

@@ -163,11 +163,13 @@ def test_what_cannot_be_said_is_a_fault_and_runs_as_before() -> None:
     result = torch.compile(lambda x: Square.apply(x) + 1, backend=recorder)(x)
     assert torch.equal(result, x * x + 1)
     (graph,) = recorder.capture().graphs
-    assert [bool(call.fault) for call in graph.calls] == [True, False, False]
-    assert graph.calls[0].several and graph.calls[0].results[0].shape == (3,)
+    (apply,) = (call for call in graph.calls if call.fault and call.results)  # torch 2.6 makes the context by a call
+    assert apply.results[0].shape == (3,) and not graph.calls[-1].fault
     case = write_graph(graph, "cut").case
-    assert case is not None and case["chain"] == [{"operator.add": ["$getitem", 1], "out": "add"}], case
-    assert case["return"] == ["$add", "$x"] and [*case["inputs"]] == ["x", "getitem"]
+    assert case is not None
+    _, given = case["inputs"]  # what the function gave: torch 2.13 has it in a tuple
+    assert given == ("getitem" if apply.several else apply.name)
+    assert case["chain"] == [{"operator.add": [f"${given}", 1], "out": "add"}] and case["return"] == ["$add", "$x"]
 
 
 def test_the_first_call_writes_and_draws_as_eager_does() -> None:
