@@ -30,6 +30,7 @@ def text_of(graphs: Sequence[WrittenGraph]) -> str:
     for line in emit({"cases": cases}, _BLOCKS).split("\n"):
         match = re.match(r"\s*- " + _MARK.pattern, line)
         comment = comments[int(match[1])] if match else ""
+        said = "" if line.startswith("  - name: ") else said  # each case names its first line
         if comment and comment != said:
             lines.append(f"{line[: len(line) - len(line.lstrip())]}# {comment}")
         said = comment or said

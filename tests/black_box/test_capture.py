@@ -38,6 +38,49 @@ cases:
   - {name: mine, inputs: {x: [2, 8]}, module: {file: models.py, name: Perceptron}, grad: backward}
 """
 
+TRANSFORMER = '''
+"""A causal transformer of two layers, trained for three steps with batches of two sizes."""
+
+import torch
+import torch.nn.functional as F
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.LayerNorm(16), torch.nn.LayerNorm(16)
+        self.qkv, self.out = torch.nn.Linear(16, 48), torch.nn.Linear(16, 16)
+        self.up, self.down = torch.nn.Linear(16, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.first(x)).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.second(x))))
+
+
+class Transformer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(20, 16)
+        self.place = torch.nn.Parameter(torch.randn(6, 16))
+        self.blocks = torch.nn.Sequential(Block(), Block())
+        self.norm = torch.nn.LayerNorm(16)
+
+    def forward(self, ids):
+        return F.linear(self.norm(self.blocks(self.embed(ids) + self.place)), self.embed.weight)
+
+
+torch.manual_seed(0)
+model = Transformer()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+compiled = torch.compile(model)
+for batch in (2, 3, 3):
+    ids = torch.randint(0, 20, (batch, 6))
+    F.cross_entropy(compiled(ids).flatten(0, 1), ids.flatten()).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+'''
+
 NAMES = ("attention", "broken", "checkpointed", "convolution", "dynamic", "mixed", "perceptron", "scale_in_place", "tied",
          "write_a_view")  # fmt: skip
 
@@ -113,6 +156,27 @@ def test_captured_cases_are_valid_and_pass(folder: Path) -> None:
 def test_captured_cases_pass_under_inductor(folder: Path) -> None:
     judged = run_in(folder, "run", "captured", "--backend", "inductor", limit=1200)
     assert judged.code == 0 and "11 passed" in judged.out, judged.out
+
+
+@pytest.mark.nightly
+def test_a_trained_transformer_passes_under_inductor_and_fails_under_a_wrong_backend(tmp_path: Path) -> None:
+    """Its second batch has another size, so that Dynamo makes a second graph, in which that one size varies."""
+    (tmp_path / "train.py").write_text(TRANSFORMER, encoding="utf-8")
+    (tmp_path / "broken.py").write_text(BROKEN, encoding="utf-8")
+    captured = run_in(tmp_path, "capture", "train.py")
+    assert captured.code == 0 and "76 of 76 calls (100.0 %); 2 cases" in captured.out, captured.out + captured.err
+    text = (tmp_path / "captured" / "transformer.spec.yaml").read_text(encoding="utf-8")
+    fixed, varying = yaml.safe_load(text)["cases"]
+    assert fixed["grad"] == varying["grad"] == "backward"
+    assert "dynamic" not in fixed and varying["dynamic"] == {"ids": {"maybe": [0]}}
+    assert text.count(": return F.linear(self.norm(") == 4  # above the embedding, and the head, of each
+    words = ("--backend", "inductor", "--backend", "broken:compile_graph", "--allow-python", "--no-confirm")
+    judged = run_in(tmp_path, "run", "captured", *words, limit=1200)
+    assert judged.verdicts == {
+        f"{name}@{backend}": verdict
+        for name in ("transformer", "transformer_2")
+        for backend, verdict in (("inductor", "PASS"), ("broken:compile_graph", "FAIL"))
+    }, judged.out
 
 
 @pytest.mark.slow

@@ -96,6 +96,13 @@ def test_the_models_lines_are_comments_that_hold_nothing_else() -> None:
     ]  # fmt: skip
 
 
+def test_each_case_begins_with_the_models_line() -> None:
+    """Even where the case before it ends with the same one."""
+    graphs = [WrittenGraph({"name": name, "inputs": {"x": [2]}, "chain": ["torch.sin", "torch.cos"]},
+                           sources=("a.py:1: cos(sin(x))",) * 2) for name in ("a", "b")]  # fmt: skip
+    assert text_of(graphs).count("# a.py:1: cos(sin(x))") == 2
+
+
 @pytest.mark.parametrize(
     ("name", "file"),
     [("BertModel", "bert_model"), ("a.b c/../d", "a_b_c_d"), ("", "model"), ("é" * 9, "model"), ("x" * 99, "x" * 60)],
