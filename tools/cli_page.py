@@ -166,9 +166,8 @@ def _shared(name: str, words: list[str], written_out: dict[str, list[str]]) -> l
 
 
 def _command(name: str, parser: argparse.ArgumentParser, shared: list[Row]) -> Iterator[str]:
-    yield f"\n### {name}\n\n```console\n$ {_usage(name, parser)}\n```\n\n{_code(parser.description or '')}\n"
-    if name in MORE:
-        yield f"\nMore: {MORE[name]}\n"
+    more = f" More: {MORE[name]}" if name in MORE else ""
+    yield f"\n### {name}\n\n`{_usage(name, parser)}`\n\n{_code(parser.description or '')}{more}\n"
     for rows in (_arguments(parser), _options(parser)):
         if own := [row for row in rows if row not in shared]:
             yield "\n" + _list(own)
