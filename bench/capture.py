@@ -2,7 +2,8 @@
 
 ``python bench/capture.py --python MODELS/bin/python -o FOLDER`` needs a Python with what ``bench/capture_models.py``
 names. It captures each model into FOLDER/captured/NAME, and writes FOLDER/modules with the same models as ``module:``
-cases. Run both with ``runner run``; ``--compare`` reads their logs.
+cases. ``runner run FOLDER/captured/*/captured.suite.yaml FOLDER/modules/models.spec.yaml --allow-python`` judges both;
+``--compare`` reads its log.
 """
 
 from __future__ import annotations
@@ -98,12 +99,31 @@ def write_modules(python: str, folder: Path) -> None:
     (folder / "models.spec.yaml").write_text(emit({"cases": cases}, ("cases",)), encoding="utf-8")
 
 
-def verdicts(log: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the case, the backend and the verdict of each variant of a log."""
+def verdicts(log: Path) -> dict[tuple[str, str], dict[str, list[str]]]:
+    """Return by model and backend what the graphs (``captured``) and the model itself (``module``) are, with oracles."""
+    models: dict[tuple[str, str], dict[str, list[str]]] = {}
     for line in log.read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
-        if event.get("event") == "VariantFinished" or "verdict" in event:
-            yield event["case"].rpartition("::")[2], event["backend"], event["verdict"]
+        if event.get("event") != "variant-finished":
+            continue
+        folder = Path(event["file"]).parent
+        is_captured = folder.parent.name == "captured"
+        model = folder.name if is_captured else event["case"].rpartition("::")[2]
+        words = [event["verdict"], *sorted({finding["oracle"] for finding in event["findings"]})]
+        kinds = models.setdefault((model, event["backend"]), {"captured": [], "module": []})
+        kinds["captured" if is_captured else "module"].append(" ".join(words))
+    return models
+
+
+def compare(logs: Sequence[Path]) -> Iterator[str]:
+    """Yield for each model and backend whether one of its graphs fails where the model does, and the verdicts."""
+    for log in logs:
+        for (model, backend), kinds in sorted(verdicts(log).items()):
+            greens = [{text.startswith("PASS") for text in texts} for texts in kinds.values()]
+            if all(greens):
+                word = "same" if all(greens[0]) == all(greens[1]) else "DIFFERENT"
+                texts = (f"{kind} {', '.join(dict.fromkeys(texts))}" for kind, texts in kinds.items())
+                yield f"{word} {model} {backend}: {'; '.join(texts)}"
 
 
 def report(folder: Path, measured: dict[str, Any]) -> str:
@@ -134,16 +154,16 @@ def main() -> None:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help="names of bench/capture_models.py (default: all)")
-    parser.add_argument("--python", required=True, help="a Python that has them")
-    parser.add_argument("-o", "--output", required=True, type=Path, help="a folder")
+    parser.add_argument("--python", help="a Python that has them")
+    parser.add_argument("-o", "--output", type=Path, help="a folder")
     parser.add_argument("--backend", action="append", default=[], help="what else is timed (default: eager)")
-    parser.add_argument("--compare", nargs=2, type=Path, metavar="LOG", help="compare two logs by case, and end")
+    parser.add_argument("--compare", nargs="+", type=Path, metavar="LOG", help="compare verdicts by model, and end")
     arguments = parser.parse_args()
     if arguments.compare:
-        first, second = ({(c, b): v for c, b, v in verdicts(log)} for log in arguments.compare)
-        for key in sorted(first.keys() & second.keys()):
-            print(*key, first[key], second[key], "" if first[key] == second[key] else "DIFFERENT")
+        print("\n".join(compare(arguments.compare)))
         return
+    if not arguments.python or not arguments.output:
+        parser.error("--python and -o are needed, or --compare")
     arguments.output.mkdir(exist_ok=True)
     chosen = arguments.models or names(arguments.python)
     capture(arguments.python, chosen, arguments.output.resolve() / "captured")
