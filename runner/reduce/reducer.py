@@ -26,8 +26,9 @@ from runner.cases.walk import steps_of
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Trust
 from runner.contract.oracles import row_of
-from runner.diagnose.diagnosis import Culprit, Diagnosis
+from runner.diagnose.diagnosis import Culprit, Diagnosis, bisection_job, read_bisection
 from runner.diagnose.harness import VariantEngine
+from runner.diagnose.kept import INTERRUPTED, gather
 from runner.diagnostics import InputError
 from runner.engine import scratch
 from runner.engine.messages import Outcome
@@ -352,6 +353,12 @@ PASSES: tuple[Pass, ...] = (
 )
 """The passes, those that take most away first."""
 
+LONG = 16
+"""Steps of a chain from which on a cut of the graphs, log2 of their number of runs, is worth its time."""
+
+CUTTING = 0.5
+"""Part of the budget that the cut may take."""
+
 CONFIRMING = 0.15
 """Part of the budget that is left for the confirmation in a process of its own."""
 
@@ -437,10 +444,33 @@ def reduce_variant(
     if diagnosis is None:
         event = failing(engine.verdict(lambda: tick("running the case as it is")))
         diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
+    if diagnosis.culprit is None and (memory is None or memory.best is None):
+        diagnosis = replace(diagnosis, culprit=_guilty(engine, diagnosis.findings[0], CUTTING * budget, tick))
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch.folder())
         return _Reduction(engine, diagnosis, folder, began, budget, tick, memory or Memory()).run()
+
+
+def _guilty(engine: VariantEngine, finding: Finding, budget: float, tick: Callable[[str], None]) -> Culprit | None:
+    """Return the operator of a long chain that a cut of its graphs finds within ``budget`` seconds; None where there is
+    nothing to cut, or the chain is short enough for a search of its own."""
+    case, signature = engine.variant.case, signature_of(finding)
+    if signature.stage != "backend" or len([*steps_of(named(case).chain)]) < LONG:
+        return None
+    task = bisection_job(engine, signature, {}, budget)
+    if not isinstance(task, Job):
+        return None
+
+    def say() -> None:
+        phases = (phase for _, _, phase in engine.local_engine.running() if phase.startswith("cutting"))
+        tick(next(phases, "cutting its graphs"))
+
+    gathered = gather(engine, [task], say)
+    if gathered.stopped == INTERRUPTED:
+        raise KeyboardInterrupt
+    (outcome,) = gathered.outcomes
+    return read_bisection(outcome, case, engine.source).culprit if outcome is not None else None
 
 
 def failing(event: VariantFinished) -> VariantFinished:
