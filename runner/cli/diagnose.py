@@ -39,7 +39,7 @@ from runner.cli.arguments import (
     yes_no,
 )
 from runner.cli.drift import show_drift
-from runner.cli.reduce import earlier_reduction
+from runner.cli.reduce import earlier_reduction, graph_or_case
 from runner.cli.variants import first_variant
 from runner.contract.finding import Finding
 from runner.diagnose import similar
@@ -424,7 +424,11 @@ def _reduce(
             progress.end()
             console.message("runner: taken over from runner why: the smallest case, which fails alike once more")
             return again.variant, again.text, _way(earlier.changes)
-    found = reduce_variant(engine, budget=arguments.budget, tick=progress.say, folder=folder, diagnosis=diagnosis)
+    end = time.monotonic() + arguments.budget
+    with graph_or_case(engine, diagnosis, folder, progress.say) as (smaller, known):
+        found = reduce_variant(
+            smaller, budget=end - time.monotonic(), tick=progress.say, folder=folder, diagnosis=known
+        )
     if found.interrupted:
         raise KeyboardInterrupt
     more = "" if found.complete else "; there was no time to take away more"

@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ from runner.quote import operand, shell_word, shell_words
 from runner.record.journal import lines, parse_line
 from runner.record.store import FOLDER, output_folder
 from runner.reduce.minifier import Minifier, attempts, failure_of
-from runner.reduce.reducer import Candidate, Memory, Reduced, Step, candidate_path, reduce_variant
+from runner.reduce.reducer import Candidate, Memory, Reduced, Step, candidate_path, failing, reduce_variant
 from runner.reduce.state import Size, digest
 from runner.report.diagnosis import taken_over
 from runner.session.plan import order_words
@@ -87,11 +89,41 @@ def run(arguments: argparse.Namespace) -> int:
         kept = find_kept(engine)
         if kept is not None:
             console.message(taken_over(kept))
-        reduced = reduce_into(journal, engine, arguments.budget, progress.say, kept.diagnosis if kept else None)
+        end = time.monotonic() + arguments.budget
+        diagnosis = kept.diagnosis if kept else None
+        with graph_or_case(engine, diagnosis, folder, progress.say) as (smaller, known):
+            reduced = reduce_into(journal, smaller, end - time.monotonic(), progress.say, known)
     notes = [f"note: {note}" for note in reduced.notes]
     console.output("\n".join([reduced.text, summary(reduced), *notes, f"signature: {reduced.signature}"]))
     _print_commands(folder, reduced, arguments, engine.paths)
     return exit_codes.INTERRUPTED if reduced.interrupted else exit_codes.OK
+
+
+@contextlib.contextmanager
+def graph_or_case(
+    engine: VariantEngine, diagnosis: Diagnosis | None, folder: Path, tick: Callable[[str], None]
+) -> Iterator[tuple[VariantEngine, Diagnosis | None]]:
+    """Yield the engine under which a variant is reduced, and what is known of the failure there.
+
+    Of a case with ``module:`` it is that of the captured graph that fails alike. Its Python is the last resort.
+    """
+    if engine.variant.case.module is None:
+        yield engine, diagnosis
+        return
+    from runner.graphs.stand_in import failing_graph
+
+    findings = diagnosis.findings if diagnosis else failing(engine.verdict(lambda: tick("running the case"))).findings
+    graph = failing_graph(engine, findings, folder, tick)
+    if graph is None:
+        console.message("runner: no captured graph of the model fails alike, so its inputs and sizes are reduced")
+        yield engine, diagnosis
+        return
+    console.message(f"runner: reducing {shown_path(graph.case.file)}, a captured graph of the model that fails alike")
+    with VariantEngine(
+        graph, engine.environment, slots=engine.slots, seed=engine.seed, imports=engine.imports, paths=engine.paths,
+        limits=engine.limits,
+    ) as own:  # fmt: skip
+        yield own, None
 
 
 def reduce_into(

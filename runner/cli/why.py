@@ -27,6 +27,7 @@ from runner.cli.reduce import (
     Journal,
     commands_about,
     foreign_files,
+    graph_or_case,
     reduce_into,
     summary,
     why_folder,
@@ -258,7 +259,8 @@ class _Explainer:
         journal = self.journal = Journal(self.folder, self.engine, resume=False)
         tick = self._until(2, self.deadline)
         try:
-            reduced = reduce_into(journal, self.engine, share, tick, found.diagnosis)
+            with graph_or_case(self.engine, found.diagnosis, self.folder, tick) as (engine, known):
+                reduced = reduce_into(journal, engine, self._left() - reserve, tick, known)
         except OutOfTime:
             self.engine.cancel()
             found.rest.append(("reducing took too long", self._go_on()))

@@ -238,3 +238,20 @@ def test_a_reduction_of_what_the_case_was_is_not_taken_for_its_own(reduced: Resu
     shutil.copytree(folder / "out", folder / "other" / "out")
     again = reduce(folder / "other", "-o", "out", "--resume", "--budget", "1s")
     assert "has changed since; beginning anew" in again.err and "nothing is left to try" not in again.out
+
+
+@pytest.mark.nightly  # the only whole way from a module to its operator: half a minute
+def test_a_model_in_python_is_reduced_by_its_captured_graph(tmp_path: Path) -> None:
+    model = "import torch\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    model += "        self.first, self.last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)\n\n"
+    model += "    def forward(self, x):\n        return self.last(torch.tanh(self.first(torch.relu(x)))).sin()\n"
+    backend = "import torch\n\ndef compile_graph(graph, examples):\n    for node in graph.graph.nodes:\n"
+    backend += "        node.target = torch.sigmoid if node.target is torch.tanh else node.target\n"
+    backend += "    graph.recompile()\n    return graph.forward\n"
+    case = "name: mine\ninputs: {x: [2, 4]}\nmodule: {file: model.py, name: Model}"
+    write(tmp_path, {"a.spec.yaml": spec(case), "model.py": model, "acme.py": backend})
+    words = ("a.spec.yaml::mine", "--backend", "acme:compile_graph", "--allow-python", "-o", "small")
+    result = run_in(tmp_path, "reduce", *words)
+    assert result.code == 0 and "small/graph_0.spec.yaml" in result.err
+    text = (tmp_path / "small" / "case.spec.yaml").read_text()
+    assert "torch.tanh" in text and "module:" not in text and "F.linear" not in text

@@ -1,0 +1,72 @@
+"""The graph of a case with ``module:`` that fails as the case does, as a case of its own.
+
+What a search can take away of a model in Python is little: its steps are in no chain. Those of its captured graphs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from runner.cases.model import Variant
+from runner.cases.suites import SPEC
+from runner.contract.finding import Finding
+from runner.contract.graphs import Capture
+from runner.diagnose.harness import VariantEngine, result_of
+from runner.diagnostics import InputError
+from runner.files import replace_text
+from runner.graphs.cases import write_graph
+from runner.graphs.text import text_of
+from runner.quote import QuoteError
+from runner.session.collect import load
+from runner.verdict.policy import ranked
+from runner.verdict.signature import signature_of
+
+
+def failing_graph(
+    engine: VariantEngine, findings: Sequence[Finding], folder: Path, tick: Callable[[str], None]
+) -> Variant | None:
+    """Return the first captured graph of the engine's variant that fails alike, under its backend; None without one.
+
+    The graphs are written to ``folder``, as ``graph_0.spec.yaml`` and so on. Their weights and inputs are drawn with
+    the statistics of the model's own.
+
+    Raises:
+        UsageError: the graphs cannot be recorded.
+    """
+    (outcome,) = engine.ask([engine.job("capture", backend="eager")], lambda: tick("recording its graphs"))
+    recorded = result_of(outcome)["capture"]
+    variants = list(_variants(engine, Capture.from_json(recorded), folder)) if recorded else []
+    kind = signature_of(findings[0]).kind
+    outcomes = engine.ask([engine.job(variant=each) for each in variants], lambda: tick("running its graphs"))
+    for variant, outcome in zip(variants, outcomes, strict=True):
+        answer = engine.read(outcome)
+        if not answer.trust and answer.findings and signature_of(ranked(answer.findings)[0]).kind == kind:
+            return variant
+    return None
+
+
+def _variants(engine: VariantEngine, capture: Capture, folder: Path) -> Iterator[Variant]:
+    """Yield the graphs that the format can write as variants under the engine's backend."""
+    for number, graph in enumerate(capture.graphs):
+        written = write_graph(graph, f"graph_{number}")
+        path = folder / f"graph_{number}{SPEC}"
+        try:
+            replace_text(path, text_of([written] if written.case is not None else []))
+            for variant in load([str(path)], everything=True).variants[:1]:
+                graph_variant = _like(engine.variant, variant)
+                engine.write(graph_variant)
+                yield graph_variant
+        except (QuoteError, InputError):  # what no case can hold
+            continue
+
+
+def _like(model: Variant, graph: Variant) -> Variant:
+    """Return the variant of a graph with the settings of the model's."""
+    kept = ("seed", "requires", "compile", "config", "tolerance", "strides", "ignore", "timeout", "memory")
+    case = replace(graph.case, **{name: getattr(model.case, name) for name in kept})
+    return replace(
+        graph, case=case, backend=model.backend, device=model.device, threads=model.threads,
+        dynamic=model.dynamic if graph.dynamic is None else graph.dynamic,
+    )  # fmt: skip
