@@ -19,6 +19,13 @@ def forks() -> Iterator[None]:
     driver.FORKS.close()
 
 
+@pytest.fixture(scope="package", autouse=True)
+def torch_forks() -> Iterator[None]:
+    """End the process that forks commands with torch after all modules of this folder: they share its import."""
+    yield
+    driver.TORCH_FORKS.close()
+
+
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Let workers have a stand-in for torch: for tests where it does not matter what a variant computes."""

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from runner.engine.interpreters import worker_environment
 from runner.record.event_schema import event_checks
 
-from .forks import READING, Forks
+from .forks import IMPORT, READING, SCRIPT, Forks
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LIMIT = 240
 """Seconds after which a command counts as hung."""
 FORKS = Forks()
+TORCH_FORKS = Forks(IMPORT, environ=lambda: environment(dict(worker_environment().items() - os.environ.items())))
 STAND_IN: dict[str, str] = {}
 """Variables of each command while the tests of a module have a stand-in for torch."""
 KNOWN_ISA = {"TORCHINDUCTOR_VEC_ISA_OK": "1"}
@@ -97,12 +99,16 @@ def command(*args: object) -> list[str]:
 
 
 def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit: float = LIMIT) -> Result:
-    """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once."""
+    """Run ``runner ARGS`` in ``cwd``. A traceback of the control half fails the test at once.
+
+    It is a fork, and its first worker is one with torch, unless ``env`` says how Python starts. ``/proc`` has the variables
+    of ``env`` only where it does.
+    """
     old_folder = latest(cwd)
     words, variables = [*map(str, args)], environment(env)
     reads = bool(words) and words[0] in (*READING, "ledger") and "--build" not in words  # which starts processes
-    if reads and not any(key.startswith("PYTHON") for key in env or ()):
-        process = FORKS.run(words, cwd, variables, limit)
+    if not any(key.startswith(("PYTHON", "LC_", "LANG")) for key in {**(env or {}), **({} if reads else STAND_IN)}):
+        process = (FORKS if reads else TORCH_FORKS).run(words, cwd, variables, limit)
     else:
         process = subprocess.run(
             command(*words),
@@ -119,6 +125,11 @@ def run_in(cwd: Path, *args: object, env: Mapping[str, str] | None = None, limit
     )
     assert "Traceback (most recent call last)" not in process.stderr, process.stderr
     return result
+
+
+def run_script(cwd: Path, name: str, limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
+    """Run a script of ``cwd`` that imports torch. ``test_repro.py`` also runs one in a new process, as people do."""
+    return TORCH_FORKS.run((SCRIPT, str(cwd / name)), cwd, environment(), limit)
 
 
 def latest(cwd: Path) -> Path | None:

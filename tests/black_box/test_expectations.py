@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from .driver import LIMIT, Result, run_in, spec, write
+from .driver import Result, run_in, run_script, spec, write
 
 BACKENDS = {
     "float8": ("eager", "aot_eager"),
@@ -200,9 +198,8 @@ def by_script(folder: Path, case: str, backend: str = "aot_eager") -> tuple[int,
     """The exit code of a case's script, and the last line of all that it prints."""
     script = run_in(folder, "repro", case, "--backend", backend)
     assert script.code == 0, script.text
-    process = subprocess.run(
-        [sys.executable, "-"], input=script.out, cwd=folder, capture_output=True, text=True, timeout=LIMIT
-    )
+    write(folder, {"script.py": script.out})
+    process = run_script(folder, "script.py")
     return process.returncode, (process.stdout + process.stderr).strip().splitlines()[-1]
 
 

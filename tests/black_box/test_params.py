@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from .driver import Result, run_in, spec, write
+from .driver import Result, run_in, run_script, spec, write
 
 BACKEND = """
 def off(graph, inputs):
@@ -149,5 +146,5 @@ def test_what_is_written_runs_again(ran: Result) -> None:
         script = run_in(ran.cwd, "repro", name, "--backend", "few:off")
         assert script.code == 0, script.text
         (ran.cwd / "script.py").write_text(script.out)
-        result = subprocess.run([sys.executable, "script.py"], cwd=ran.cwd, capture_output=True, text=True, timeout=240)
+        result = run_script(ran.cwd, "script.py")
         assert result.returncode == 1, (name, result.stdout, result.stderr)
