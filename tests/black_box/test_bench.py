@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -28,26 +27,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-RUNS = {
-    "all": ("a.spec.yaml", "--backend", "aot_eager", "--json", "a.json", "--plot", "a.svg", "-n", 12),
-    "inductor": ("a.spec.yaml::quick", "--backend", "inductor", "--json", "-"),
-}
-
-
 @pytest.fixture(scope="module")
-def results(folder: Path) -> dict[str, Result]:
-    """Both at once: no figure is looked at here that this could spoil."""
-
-    def run(words: tuple[object, ...]) -> Result:
-        return run_in(folder, "bench", *words, env=KNOWN_ISA)
-
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(RUNS, pool.map(run, RUNS.values()), strict=True))
-
-
-@pytest.fixture(scope="module")
-def result(results: dict[str, Result]) -> Result:
-    return results["all"]
+def result(folder: Path) -> Result:
+    words = ("a.spec.yaml", "--backend", "aot_eager", "--json", "a.json", "--plot", "a.svg", "-n", 12)
+    return run_in(folder, "bench", *words)
 
 
 @pytest.fixture(scope="module")
@@ -93,8 +76,9 @@ def test_the_plot_has_a_bar_for_what_was_timed(result: Result, rows: dict[str, d
     assert any(text.startswith(f"{rows['quick']['speedup']:.2f} (") for text in texts)
 
 
-def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(results: dict[str, Result]) -> None:
-    result = results["inductor"]
+@pytest.mark.nightly
+def test_inductor_finds_in_the_full_cache_what_it_missed_in_the_empty_one(folder: Path) -> None:
+    result = run_in(folder, "bench", "a.spec.yaml::quick", "--backend", "inductor", "--json", "-", env=KNOWN_ISA)
     assert result.code == 0, result.text
     (row,) = json.loads(result.out)["rows"]  # nothing else is on standard output
     assert row["cold"]["caches"]["graph_misses"] == 1 and row["cold"]["caches"]["graph_hits"] == 0

@@ -373,15 +373,17 @@ def test_a_case_may_expect_that_all_is_one_kernel_with_vectors(ran: Result) -> N
     assert {ran.of(f"{name}@inductor")["stage"] for name in messages} == {"inductor"}
 
 
-def test_the_scripts_of_too_many_kernels_count_them(ran: Result) -> None:
-    results = {
-        name: by_script(ran.cwd, f"kernels.spec.yaml::{name}", "inductor") for name in ("plain", "unfused", "scalar")
-    }
-    assert results.pop("plain")[0] == 0
-    assert results == {
-        "unfused": (1, "AssertionError: 2 kernels"),
-        "scalar": (1, "AssertionError: 0 kernels with vector instructions"),
-    }
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("unfused", 1, "AssertionError: 2 kernels"),
+        pytest.param("scalar", 1, "AssertionError: 0 kernels with vector instructions", marks=pytest.mark.nightly),
+        pytest.param("plain", 0, "", marks=pytest.mark.nightly),
+    ],
+)
+def test_the_script_of_too_many_kernels_counts_them(ran: Result, name: str, code: int, line: str) -> None:
+    ended = by_script(ran.cwd, f"kernels.spec.yaml::{name}", "inductor")
+    assert ended[0] == code and (not line or ended[1] == line)
 
 
 def test_a_backend_without_kernels_has_its_pass_with_a_star(ran: Result) -> None:

@@ -49,10 +49,10 @@ def smoke(folder: Path, *flags: str) -> dict[str, str]:
 # the processes below agree with them: one that is known to fail is XFAIL, and every other one is PASS.
 
 
-@pytest.mark.parametrize("part", ["1/4", pytest.param("1/1", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("part", ["1/8", pytest.param("1/1", marks=pytest.mark.nightly)])
 def test_processes_that_live_on_give_the_expected_verdicts(tmp_path: Path, part: str) -> None:
     verdicts = smoke(tmp_path, "--isolation", "living", "--shard", part)
-    assert len(verdicts) >= (15 if part == "1/4" else 70) and {*verdicts.values()} <= {"PASS", "XFAIL"}
+    assert len(verdicts) >= (7 if part == "1/8" else 70) and {*verdicts.values()} <= {"PASS", "XFAIL"}
 
 
 def test_fresh_processes_give_the_expected_verdicts(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def leaky(tmp_path: Path) -> Path:
 
 def run_leaky(folder: Path, backend: str, *flags: str) -> Result:
     words = ("run", "a.spec.yaml", "--backend", f"leaky:{backend}", "-j", "1", *flags)
-    return run_in(folder, *words, env={"PYTHONPATH": str(folder)})
+    return run_in(folder, *words)
 
 
 def test_what_an_earlier_variant_left_behind_is_not_the_next_ones_fault(leaky: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import pytest
@@ -129,9 +128,9 @@ def verdicts_after(folder: Path, names: list[str], victims: tuple[str, ...]) -> 
 
 
 def test_a_bug_shows_after_some_cases_that_leave_something_behind(tmp_path: Path) -> None:
-    """Two that once let it pass, and two drawn by a seed that a later version may change."""
-    names = [*dict.fromkeys(["not_in_graphs", "pattern", *random.Random(1).sample(sorted(LEFT), 3)])]
-    assert set(verdicts_after(tmp_path, names, VICTIMS[1:2]).values()) == {"FAIL"}
+    """Two that once let it pass."""
+    verdicts = verdicts_after(tmp_path, ["not_in_graphs", "pattern"], VICTIMS[1:2])
+    assert [*verdicts.values()] == ["FAIL", "FAIL"]
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from tests.fuzz.forks import Commands, Outcome
 from tests.fuzz.logs import log_trials
 from tests.fuzz.oracles import READING, judge, kinds
 
-EXAMPLES = [("quick", "spec", 150, 40), ("quick", "suite", 30, 8), ("quick", "log", 50, 8)]
+EXAMPLES = [("quick", "spec", 60, 20), ("quick", "suite", 15, 5), ("quick", "log", 20, 5)]
 NIGHTLY = [("nightly", "spec", 1500, 150), ("nightly", "suite", 250, 50), ("nightly", "log", 600, 60)]
 """Profile, kind, number of examples, and how many different messages these show at least."""
 
