@@ -47,14 +47,10 @@ These commands give 0 and 1 another meaning:
 
 | command | 0 | 1 |
 | --- | --- | --- |
-| `bench` | something was timed | never |
-| `coverage` | there is a coverage | never |
+| `bench`, `coverage`, `history`, `report`, `score` | the result was made, whatever the verdicts are | never |
 | `diff` | nothing is broken | something is broken |
 | `generate` | the cases were written | there are fewer |
-| `history` | there are verdicts | never |
 | `hunt` | nothing new was found | there are new groups |
-| `report` | the reports were made, whatever the verdicts are | never |
-| `score` | there is a score | never |
 | `known` | no entry is `changed`, `fixed` or `stale` | one is |
 | `why` | the case passes | it does not |
 | `diagnose`, `reduce`, `explain`, `debug`, `repro`, `issue` | the result was made | it was not: the failure did not show, or does not allow it |
