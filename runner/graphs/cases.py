@@ -13,6 +13,7 @@ from typing import Any
 
 from runner.builder.chain import STATEMENTS
 from runner.builder.operators import Refusal, is_plain, resolve
+from runner.cases.operator_names import without_overload
 from runner.contract.graphs import Call, Graph, GraphInput, Tensor, arguments_of
 from runner.graphs.inputs import main_dtype, plain_input, shared_inputs
 from runner.graphs.names import references, renamed, replaced
@@ -20,6 +21,14 @@ from runner.session.plan import TIMEOUT
 
 _STATE = ("parameter", "buffer", "constant")
 _IN_PLACE = "operator.i"
+_BY_DATA = (
+    "nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "unique_dim", "_unique2", "bincount",
+    "ctc_loss",
+)  # fmt: skip
+"""Operators of which the result's shape depends on elements. Dynamo traces them if a flag says so."""
+_INDEX = ("index", "getitem")
+_UNINITIALISED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+_REASON = "the memory is uninitialised"
 SECONDS_PER_CALL = 2
 """Seconds for each call that a case of many calls may take: compilers take time in proportion to the calls."""
 
@@ -111,6 +120,10 @@ class _Writer:
             case["grad"] = "backward"
         if self.graph.autocast:
             case["autocast"] = self.graph.autocast
+        if any(map(_has_shape_by_data, self.calls)):
+            case["config"] = {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}
+        if all(_member(call) in _UNINITIALISED for call in self.calls):
+            case["ignore"] = {"value": _REASON, "nonfinite": _REASON}
         case["inputs"] = inputs
         if state:
             case["state"] = state
@@ -193,6 +206,16 @@ class _Writer:
         if call.operator in STATEMENTS or not is_read:
             return step
         return {**step, "out": call.name}
+
+
+def _member(call: Call) -> str:
+    return without_overload(call.operator).rpartition(".")[2]
+
+
+def _has_shape_by_data(call: Call) -> bool:
+    is_masked = _member(call) in _INDEX and any(operand.tensor.dtype == "bool" for operand in call.operands[1:])
+    is_repeated = _member(call) == "repeat_interleave" and len(call.operands) > 1
+    return is_masked or is_repeated or _member(call) in _BY_DATA
 
 
 def _is_one_storage(group: Sequence[GraphInput]) -> bool:

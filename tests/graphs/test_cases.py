@@ -51,6 +51,22 @@ def test_a_write_in_place_is_the_same_tensor() -> None:
     assert inverted["chain"] == [{"operator.invert": ["$x"]}], "its name begins like those of writes"
 
 
+def test_operators_with_a_shape_by_data_are_traced() -> None:
+    flag = {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}
+    mask = (Operand("x", T), Operand("m", Tensor((2, 2), "bool")))
+    inputs = (X, GraphInput("m", Tensor((2, 2), "bool")))
+    assert case_of(call("z", "aten.nonzero.default", "$x"), inputs=(X,))["config"] == flag
+    assert case_of(call("z", "aten.index.Tensor", "$x", ["$m"], operands=mask), inputs=inputs)["config"] == flag
+    mask = (Operand("x", T), Operand("m", Tensor((2, 2), "int64")))
+    assert "config" not in case_of(call("z", "aten.index.Tensor", "$x", ["$m"], operands=mask), inputs=inputs)
+
+
+def test_memory_that_nothing_has_written_is_compared_without_its_values() -> None:
+    empty = call("y", "aten.new_empty.default", "$x", [2, 2])
+    assert set(case_of(replace(empty, name="z"), inputs=(X,))["ignore"]) == {"value", "nonfinite"}
+    assert "ignore" not in case_of(empty, call("z", "aten.fill_.Scalar", "$y", 1.0), inputs=(X,))
+
+
 def test_contexts_are_blocks() -> None:
     off = {"torch.set_grad_enabled": [False]}
     case = case_of(
