@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
-from runner.worker.torch_private.graphs import is_autocast_end, is_autocast_start, is_grad_switch
+from runner.worker.torch_private.graphs import example_of, is_autocast_end, is_autocast_start, is_grad_switch
 
 Compile = Callable[..., Callable[..., Any]]
 
@@ -201,4 +201,4 @@ def _parts(graph: GraphModule, chosen: set[Node]) -> dict[Node, int]:
 
 def _examples(part: GraphModule) -> list[Any]:
     """Return what a part is called with, as Dynamo would hand it over."""
-    return [node.meta.get("example_value") for node in part.graph.nodes if node.op == "placeholder"]
+    return [example_of(node.meta.get("example_value")) for node in part.graph.nodes if node.op == "placeholder"]

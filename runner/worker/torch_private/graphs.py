@@ -25,6 +25,8 @@ _ENTER_VMAP, _EXIT_VMAP, _ADD_BATCH, _REMOVE_BATCH, _LOAD = (
 )  # fmt: skip
 _COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
 
+_CONTEXT = Door("torch._guards:TracingContext", "parts of graphs are compiled with tensors of Dynamo's own")
+
 COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse")
 """Modules whose functions have a public name, too."""
 
@@ -101,6 +103,23 @@ def source_of(placeholder: Node) -> str:
         source = getattr(placeholder.meta.get("grapharg"), "source", None)
     name = getattr(source, "name", "")
     return str(name() if callable(name) else name)
+
+
+def example_of(value: Any) -> Any:
+    """Return what a backend is given for an input of which Dynamo keeps this value.
+
+    A backend that traces again takes fake tensors of the mode that torch has set for it, which may be another one than
+    Dynamo's own (all of 2.6, parts of later versions).
+    """
+    context = _CONTEXT.find()
+    context = context.try_get() if context is not None else None
+    mode = getattr(context, "fake_mode", None)
+    own = getattr(value, "fake_mode", None)
+    if mode is None or own is None or own is mode or value.layout != torch.strided:
+        return value
+    with mode:
+        example = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return example.requires_grad_(value.requires_grad)
 
 
 def end_of(graph: GraphModule) -> tuple[str, str]:
