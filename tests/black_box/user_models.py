@@ -137,5 +137,41 @@ def make():
     return Perceptron(), (torch.randn(2, 8),)
 
 
+class Block(torch.nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(16)
+        self.qkv = torch.nn.Linear(16, 48)
+        self.out = torch.nn.Linear(16, 16)
+        self.wide = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.Linear(16, 32), torch.nn.GELU())
+        self.narrow = torch.nn.Linear(32, 16)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.norm(x)).view(*x.shape[:2], 3, 2, 8).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).flatten(2))
+        return x + self.narrow(self.wide(x))
+
+
+class Transformer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.positions = torch.nn.Embedding(50, 16), torch.nn.Embedding(32, 16)
+        self.blocks = torch.nn.ModuleList([Block(), Block()])
+        self.head = torch.nn.Linear(16, 50)
+
+    def forward(self, ids):
+        x = self.embed(ids) + self.positions(torch.arange(ids.shape[1]))
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def make_transformer():
+    return Transformer(), (torch.randint(0, 50, (2, 8)),)
+
+
 if __name__ == "__main__":
     main()
