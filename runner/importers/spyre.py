@@ -71,7 +71,9 @@ def _calls(file: ForeignFile, node: YamlMapping, notes: list[str]) -> Iterator[F
         arguments = _Arguments()
         body = inputs.plain() if isinstance(inputs, YamlMapping) else {}
         positional = tuple(map(arguments.positional, _items(body.get("args"))))
-        keywords = {key: arguments.value(value) for key, value in _table(body.get("kwargs")).items()}
+        beside = node.get("kwargs")  # some calls have them here, beside what makes the tensors
+        tables = (None if beside is None else beside.plain(), body.get("kwargs"))
+        keywords = {key: arguments.value(value) for table in tables for key, value in _table(table).items()}
         if target in INDEXED and len(positional) > 1 and _has_tensors(positional[1]):
             positional = (positional[0], tuple(positional[1]), *positional[2:])
         source = _source(text_of(node.get("description")) or "")

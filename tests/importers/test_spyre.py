@@ -40,6 +40,14 @@ def test_a_tensor_has_its_metadata_and_its_values_a_range() -> None:
     assert call.source.endswith("a.yaml:7: model.py:84: y = g(x)")
 
 
+def test_keywords_beside_the_inputs_are_those_of_the_call() -> None:
+    capture = read(
+        f"{{name: torch.softmax, sample_inputs_func: {{args: [{X}], kwargs: {{dtype: torch.float32}}}}, kwargs: {{dim: 1}}}}"
+    )
+    assert capture.graphs[0].calls[0].keywords == {"dim": 1, "dtype": "torch.float32"}
+    assert read(f"{{name: torch.neg, sample_inputs_func: {{args: [{X}]}}, kwargs: [1]}}").notes
+
+
 @pytest.mark.parametrize(
     ("name", "operator"),
     [
