@@ -1,4 +1,4 @@
-"""The judge decides by numbers of one table, and ``docs/judging.md`` shows it."""
+"""The judge decides by numbers of one table, and ``docs/judging.md`` shows it, with the label of each verdict."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from runner.contract import oracles
+from runner.record.events import FORWARD_ALONE
+from runner.session.variant_run import ORDER_DEPENDENT
 from runner.worker import thresholds
+from runner.worker.rerun.agreement import VARIES
 from runner.worker.thresholds import Threshold
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +37,17 @@ def test_the_page_has_each_of_them() -> None:
     page = (ROOT / "docs" / "judging.md").read_text(encoding="utf-8")
     part = page[page.index("\n## Thresholds") :].split("\n## ")[1]
     assert [line for line in part.split("\n") if line.startswith("*")] == items(), "\n".join(items())
+
+
+LABELS = (
+    *(oracles.NEARER, oracles.NOISE, oracles.ROUNDING, oracles.OVERFLOWED, oracles.UNSPECIFIED, oracles.UNCOMPARED),
+    *(VARIES, ORDER_DEPENDENT, FORWARD_ALONE, "slow"),
+)
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_the_page_has_each_label_of_a_verdict(label: str) -> None:
+    assert f"`{label}`" in (ROOT / "docs" / "judging.md").read_text(encoding="utf-8")
 
 
 WORKER = ROOT / "runner" / "worker"
