@@ -1,10 +1,10 @@
 """Plants faults of one or two operators into captured graphs of 50 to 1,000 calls, and counts how often the cut names them.
 
-    python bench/cut.py -o FOLDER [--kinds value,pair] [--graphs 0,19] [--reduce] [-j N]
+    python bench/cut.py -o FOLDER [--kinds value,pair] [--graphs 0,19] [-j N]
 
 Twenty stacks of ``torch.nn`` (``bench/cut_models.py``) are captured once into FOLDER. Each fault is in one operator drawn by
 ``--seed`` (a pair: wrong only where one graph holds both), among those with which the case fails. FOLDER/results.jsonl has a line
-for each, and is gone on with. ``--reduce`` also reduces each case of a wrong value that way.
+for each, and is gone on with.
 """
 
 from __future__ import annotations

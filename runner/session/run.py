@@ -35,6 +35,7 @@ from runner.record.events import (
     RunFinished,
     RunResumed,
     RunStarted,
+    VariantFinished,
     VariantStarted,
     finished_of,
     planned_of,
@@ -62,7 +63,7 @@ from runner.session.plan import plan as planned_pairs
 from runner.session.preflight import refuse_missing_code
 from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings, parse_shard
-from runner.session.variant_run import VariantResult, run_variant
+from runner.session.variant_run import ORDER_DEPENDENT, VariantResult, run_variant
 from runner.text import plural
 
 Ticker = Callable[[list[tuple[str, float, str]]], None]
@@ -260,7 +261,10 @@ def run(
         yield from _announce(planned, settings, folder, argv, past)
         refuse_missing_code(engine, planned.planned, settings)
         session = _session(planned, settings, engine, past, begun, tick, fingerprints)
-        yield from session.events()
+        wavers = False
+        for event in session.events():
+            wavers = wavers or is_wavering(event)
+            yield event
         code, interrupted = _code(settings, planned, session, past), session.late
         if session.late:
             yield Notice(
@@ -269,6 +273,7 @@ def run(
                 "runner resume goes on",
                 "error",
             )
+        yield from environment_changes(planned, fingerprints) if wavers else ()
         yield from sorted(engine.notices(), key=lambda notice: notice.severity == "info")
     except KeyboardInterrupt:
         code, interrupted = INTERRUPTED, True
@@ -285,6 +290,23 @@ def run(
     yield RunFinished(code, round(time.monotonic() - begun, 3), interrupted)
     if defect is not None:
         raise defect
+
+
+def is_wavering(event: Event) -> bool:
+    """Return whether a variant said something else when it ran again."""
+    return isinstance(event, VariantFinished) and (event.verdict == "FLAKY" or ORDER_DEPENDENT in event.labels)
+
+
+def environment_changes(planned: Plan, fingerprints: Mapping[str, Fingerprint]) -> Iterator[Notice]:
+    """Yield a warning for each Python that is another one than at the start: what wavers may come of that."""
+    environments = [each for each in planned.environments if each.key in fingerprints]
+    now = take_fingerprints(dict.fromkeys(each.python for each in environments)) if environments else {}
+    for each in environments:
+        if now[each.python].digest != fingerprints[each.key].digest:
+            yield Notice(
+                f"{each.python}: its packages, its variables or runner's code changed during the run: "
+                "what is FLAKY or order-dependent may come from that; run it again"
+            )
 
 
 def _fingerprints(settings: RunSettings, planned: Plan) -> Mapping[str, Fingerprint]:
