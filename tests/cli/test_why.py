@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from runner.cli import why
 from runner.cli.main import main
+from runner.diagnose.diagnosis import Diagnosis, of_verdict
+from runner.diagnose.harness import VariantEngine
+from runner.diagnose.kept import OutOfTime
 from runner.exit_codes import UsageError
+from runner.record.events import VariantFinished
 from tests.handmade import loaded, written
 
 PLANTED = "relu_accuracy_error_TESTING_ONLY"
@@ -47,10 +52,13 @@ def test_what_is_cut_goes_on_where_it_was(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def late(*arguments: object) -> None:
-        raise why._Late
+        raise OutOfTime
+
+    def stopped(engine: VariantEngine, *, event: VariantFinished, **options: object) -> Diagnosis:
+        return replace(of_verdict(event, engine.variant), stopped="the time is up")
 
     with monkeypatch.context() as patched:
-        patched.setattr(why, "diagnose", lambda *arguments, **more: late())
+        patched.setattr(why, "diagnose", stopped)
         patched.setattr(why, "reduce_into", late)
         assert main(["why", *words]) == 1
     text = capsys.readouterr().out
