@@ -28,7 +28,7 @@ COMPILED_LAUNCH = "triton-compiled"
 Compile = Callable[[torch.nn.Module], Callable[..., Any]]
 
 
-def build(backend: Mapping[str, Any]) -> Compile:
+def build(backend: Mapping[str, Any], watch: bool = False) -> Compile:
     """Return the function that compiles a module as ``backend`` says.
 
     Args:
@@ -37,6 +37,8 @@ def build(backend: Mapping[str, Any]) -> Compile:
             the graphs' calls, the others run in eager; with ``together`` those of a graph are one part (``Cutter``).
             LAUNCH compiles nothing; what it gives back has ``launches``. Under every other backend kernels are
             operators (``torch.library.triton_op``).
+        watch: whether to count who computes the graphs of a backend outside torch (``delegation``). Torch's own tools
+            need the backend itself, which they know by its name.
 
     Raises:
         BackendNotFound: torch does not know the name, or the package has no such function.
@@ -51,7 +53,7 @@ def build(backend: Mapping[str, Any]) -> Compile:
         arguments["mode"] = backend["mode"]
     if backend.get("options"):
         arguments["options"] = dict(backend["options"])
-    if "compiled" not in backend and packages(name):
+    if watch and "compiled" not in backend and packages(name):
         target = Watched(backend_of(target) if isinstance(target, str) else target)
     if "compiled" in backend:
         compiled = tuple(map(tuple, backend["compiled"]))

@@ -230,7 +230,7 @@ class _Run:
 
     def _go(self) -> None:
         require(self.job)
-        compile_module = backends.build(self.job.backend)
+        compile_module = backends.build(self.job.backend, watch=True)
         validate_distributions(True)
         counters.start_counting()
         loaded = self.source.load(self.settings.seed)
