@@ -29,7 +29,7 @@ def {READ_TENSOR}(path, start, size, digest, dtype, shape):
     from pathlib import Path
 
     # Beside this script, or by the path from the working folder.
-    for place in (Path(__file__).with_name(Path(path).name), Path(path)):
+    for place in (Path(globals().get("__file__", "-")).with_name(Path(path).name), Path(path)):
         data = bytearray()
         if place.is_file():
             with open(place, "rb") as file:

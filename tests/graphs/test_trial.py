@@ -73,7 +73,7 @@ def test_candidates_with_one_digest_are_tried_once(shrinker: Shrinker, monkeypat
         return real(graphs, *arguments)
 
     monkeypatch.setattr(trial, "_jobs_of", counted)
-    large = [graph("torch.cos", (300,)), graph("torch.cos", (500,)), graph("torch.nosuch", (300,))]
+    large = [graph("torch.tan", (300,)), graph("torch.tan", (500,)), graph("torch.not_tried_before", (300,))]
     for _ in range(2):
         first, second, third = shrinker.shrink(large)
         assert sizes([first]) == sizes([second]) != [(300,)]
