@@ -48,7 +48,7 @@ def show_drift(arguments: argparse.Namespace, variant: Variant) -> int:
 
 def _measure(arguments: argparse.Namespace, graph: Graph, path: Path, variant: Variant) -> Drift:
     """Run a graph with all its results under the variant's backend. What is raised is said, and has no rows."""
-    written, each = write_exposed(graph, path, variant.backend)
+    written, each = write_exposed(graph, path, variant)
     with VariantEngine.of(settings_of(arguments), each) as engine:
         event = engine.verdict(accuracy=True)
     if event.verdict not in ("PASS", "FAIL") or not event.accuracy:

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from runner.cases.model import Backend, Variant
+from runner.cases.model import FLOATING as REAL
+from runner.cases.model import Variant
 from runner.contract.graphs import Call, Graph
 from runner.exit_codes import UsageError
-from runner.files import write_anew
 from runner.graphs.cases import WrittenGraph, write_graph
-from runner.graphs.text import text_of
+from runner.graphs.stand_in import graph_variant
 from runner.quote import QuoteError
-from runner.session.collect import load
+from runner.record.events import largest_error
 
-FLOATING = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
+FLOATING = (*REAL, "complex64", "complex128")
 
 LEAP = 4.0
 """An error enters where the compiled result is this many times as far from float64 as eager's and as those before."""
@@ -82,8 +82,8 @@ def _is_floating(call: Call) -> bool:
     return len(call.results) == 1 and not call.several and call.results[0].dtype in FLOATING
 
 
-def write_exposed(graph: Graph, path: Path, backend: Backend) -> tuple[WrittenGraph, Variant]:
-    """Write a graph that gives all results into a spec file, and return it with its variant under a backend.
+def write_exposed(graph: Graph, path: Path, model: Variant) -> tuple[WrittenGraph, Variant]:
+    """Write a graph that gives all results into a spec file, and return it with its variant, as that of the model.
 
     Raises:
         UsageError: no call of the graph can be a step of a case.
@@ -92,13 +92,12 @@ def write_exposed(graph: Graph, path: Path, backend: Backend) -> tuple[WrittenGr
     if written.case is None:
         raise UsageError("no call of the graph can be written as a step of a case")
     try:
-        write_anew(path, text_of([written]))
+        variant = graph_variant(model, written, path)
     except QuoteError as error:
         raise UsageError(f"the graph cannot be written: {error}") from error
-    variants = load([str(path)], everything=True).variants
-    if not variants:
+    if variant is None:
         raise UsageError("the graph gives no case that can run")
-    return written, replace(variants[0], backend=backend)
+    return written, variant
 
 
 def drift_of(graph: Graph, written: WrittenGraph, accuracy: Iterable[Mapping[str, Any]]) -> Drift:
@@ -120,16 +119,9 @@ def _row(name: str, call: Call | None, entry: Mapping[str, Any]) -> DriftRow:
     operator = "" if call is None else call.operator
     return DriftRow(
         name, operator, "" if call is None else call.source, int(entry.get("elements", 0)),
-        int(entry.get("different", 0)), _largest(entry.get("eager")), _largest(entry.get("compiled")),
+        int(entry.get("different", 0)), largest_error(entry.get("eager")), largest_error(entry.get("compiled")),
         _number(entry.get("sqnr")),
     )  # fmt: skip
-
-
-def _largest(side: Any) -> float | None:
-    """Return the largest error of a side; infinite where special values are other ones."""
-    if not isinstance(side, Mapping):
-        return None
-    return math.inf if side.get("other_class") else _number(side.get("largest"))
 
 
 def _number(value: Any) -> float | None:

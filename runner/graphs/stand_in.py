@@ -16,7 +16,7 @@ from runner.contract.graphs import Capture
 from runner.diagnose.harness import VariantEngine, result_of
 from runner.diagnostics import InputError
 from runner.files import replace_text
-from runner.graphs.cases import write_graph
+from runner.graphs.cases import WrittenGraph, write_graph
 from runner.graphs.text import text_of
 from runner.quote import QuoteError
 from runner.session.collect import load
@@ -51,22 +51,31 @@ def _variants(engine: VariantEngine, capture: Capture, folder: Path) -> Iterator
     """Yield the graphs that the format can write as variants under the engine's backend."""
     for number, graph in enumerate(capture.graphs):
         written = write_graph(graph, f"graph_{number}")
-        path = folder / f"graph_{number}{SPEC}"
         try:
-            replace_text(path, text_of([written] if written.case is not None else []))
-            for variant in load([str(path)], everything=True).variants[:1]:
-                graph_variant = _like(engine.variant, variant)
-                engine.write(graph_variant)
-                yield graph_variant
+            variant = graph_variant(engine.variant, written, folder / f"graph_{number}{SPEC}")
+            if variant is not None:
+                engine.write(variant)
+                yield variant
         except (QuoteError, InputError):  # what no case can hold
             continue
 
 
-def _like(model: Variant, graph: Variant) -> Variant:
-    """Return the variant of a graph with the settings of the model's."""
-    kept = ("seed", "requires", "compile", "config", "tolerance", "strides", "ignore", "timeout", "memory")
-    case = replace(graph.case, **{name: getattr(model.case, name) for name in kept})
-    return replace(
-        graph, case=case, backend=model.backend, device=model.device, threads=model.threads,
-        dynamic=model.dynamic if graph.dynamic is None else graph.dynamic,
-    )  # fmt: skip
+def graph_variant(model: Variant, written: WrittenGraph, path: Path) -> Variant | None:
+    """Write a graph into a spec file, and return its variant with the backend and the settings of the model's.
+
+    None where the file has no case that can run. Raises QuoteError for what no file can hold.
+    """
+    replace_text(path, text_of([written] if written.case is not None else []))
+    kept = {
+        name: getattr(model.case, name) for name in ("seed", "requires", "compile", "tolerance", "strides", "memory")
+    }
+    for graph in load([str(path)], everything=True).variants[:1]:
+        case = replace(
+            graph.case, **kept, config={**graph.case.config, **model.case.config},
+            ignore={**graph.case.ignore, **model.case.ignore}, timeout=model.case.timeout or graph.case.timeout,
+        )  # fmt: skip
+        return replace(
+            graph, case=case, backend=model.backend, device=model.device, threads=model.threads,
+            dynamic=model.dynamic if graph.dynamic is None else graph.dynamic,
+        )  # fmt: skip
+    return None

@@ -7,6 +7,7 @@ An event is one JSON object a line; its key ``event`` names its class.
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -201,6 +202,16 @@ def end_of(events: Iterable[Event]) -> RunFinished | None:
 def planned_of(events: Iterable[Event]) -> dict[Key, VariantPlanned]:
     """Return what is planned, in order."""
     return {event.key: event for event in events if isinstance(event, VariantPlanned)}
+
+
+def largest_error(side: Any) -> float | None:
+    """Return the largest error of a side of an entry of ``accuracy``, in units in the last place from float64.
+
+    It is infinite where special values are other ones, and None where the entry has no such side.
+    """
+    if not isinstance(side, Mapping) or not isinstance(side.get("largest"), int | float):
+        return None
+    return math.inf if side.get("other_class") else float(side["largest"])
 
 
 def finished_of(events: Iterable[Event]) -> dict[Key, VariantFinished]:

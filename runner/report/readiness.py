@@ -12,7 +12,6 @@ models make it under ``use``. Of the calls of a model under a backend::
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from runner.quote import markdown_text
-from runner.record.events import VariantFinished
+from runner.record.events import VariantFinished, largest_error
 from runner.text import one_line, plural
 
 State = Literal["right", "wrong", "unsupported", "other"]
@@ -132,12 +131,8 @@ def readiness(events: Iterable[VariantFinished], uses: Mapping[str, Use], lost: 
 
 def _largest(event: VariantFinished, side: str) -> float | None:
     """Return the largest error of a side, over outputs and gradients; infinite where special values are other ones."""
-    errors = []
-    for entry in event.accuracy:
-        numbers = entry.get(side)
-        if isinstance(numbers, Mapping) and isinstance(numbers.get("largest"), int | float):
-            errors.append(math.inf if numbers.get("other_class") else float(numbers["largest"]))
-    return max(errors, default=None)
+    errors = (largest_error(entry.get(side)) for entry in event.accuracy)
+    return max((error for error in errors if error is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
