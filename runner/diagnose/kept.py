@@ -111,6 +111,8 @@ def gather(engine: VariantEngine, jobs: Sequence[Job], tick: Callable[[], None])
 
     ``tick`` is called several times a second. It may raise OutOfTime.
     """
+    if not jobs:
+        return Gathered(())
     memory = _Memory(engine)
     outcomes = {asked.key: memory.recall(asked) for asked in jobs}
     scheduler: Scheduler[list[Outcome]] = Scheduler(engine.local_engine)

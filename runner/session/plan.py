@@ -174,11 +174,7 @@ def job(
             "graphs": expect.graphs,
             "graph_breaks": expect.graph_breaks,
             "recompiles": expect.recompiles,
-            **{
-                key: bound
-                for key in ("kernels", "vectorized", "delegated")
-                if (bound := getattr(expect, key)) is not None
-            },
+            **{key: bound for key in _LATER_BOUNDS if (bound := getattr(expect, key)) is not None},
             **({"constant": True} if expect.constant else {}),
         },
         tolerance=_tolerance(case.tolerance, chosen.unclaimed.precision),

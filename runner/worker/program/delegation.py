@@ -17,9 +17,10 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from runner.worker.operators.table import is_view
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.graphs import is_higher_order, overload_name
-from runner.worker.torch_private.profiler import Event, profiled, returns_view
+from runner.worker.torch_private.profiler import Event, profiled
 
 Compile = Callable[..., Any]
 
@@ -138,7 +139,9 @@ def _has_tensors(value: Any) -> bool:
 @functools.cache
 def _is_work(name: str) -> bool:
     """Return whether an operator computes something: it is no copy, and none of its overloads returns a view."""
-    return name not in _COPIES and not returns_view(name)
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = packet.overloads() if packet is not None else ()
+    return name not in _COPIES and not any(is_view(getattr(packet, each)) for each in overloads)
 
 
 def _fallbacks(events: Iterable[Event]) -> Counter[str]:

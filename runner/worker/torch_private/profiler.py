@@ -1,11 +1,9 @@
-"""Which operators torch runs meanwhile, by its profiler, and what their schemas say."""
+"""Which operators torch runs meanwhile, by its profiler."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-
-import torch
 
 from runner.worker.torch_private.doors import Door
 
@@ -38,11 +36,3 @@ def profiled() -> Iterator[list[Event] | None]:
 def _callers(event: object) -> Iterator[str]:
     while (event := getattr(event, "cpu_parent", None)) is not None:
         yield str(getattr(event, "name", ""))
-
-
-def returns_view(name: str) -> bool:
-    """Return whether an overload of an operator of torch's returns a view of an argument. False for other names."""
-    packet = getattr(torch.ops.aten, name, None)
-    overloads = packet.overloads() if packet is not None else ()
-    returns = (value for each in overloads for value in getattr(packet, each)._schema.returns)
-    return any(value.alias_info is not None and not value.alias_info.is_write for value in returns)
