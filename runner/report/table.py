@@ -10,6 +10,7 @@ from typing import Any
 
 from runner.contract.oracles import EXPLAINED, UNCOMPARED, UNCOMPARED_NOTE, is_excuse
 from runner.record.events import Event, RunStarted, VariantFinished, VariantPlanned
+from runner.report.delegation import delegation_of
 from runner.text import draw_table, in_line, number, one_line, plural
 from runner.verdict.signature import worst_findings
 
@@ -59,7 +60,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def compared_lines(event: VariantFinished) -> list[str]:
-    """Return what was compared, what excused a pass, and the notes, one line each."""
+    """Return what was compared, who computed it, what excused a pass, and the notes, one line each."""
     counts = Counter(event.compared)
     lines = []
     if counts and counts["exceptions"] and not counts["outputs"]:
@@ -71,6 +72,7 @@ def compared_lines(event: VariantFinished) -> list[str]:
         lines.append(
             f"compared {outputs}, {plural(counts['gradients'], 'gradient')}, {plural(counts['elements'], 'element')}"
         )
+    lines += [f"delegated {text}"] if (text := delegation_of(event)) else []
     lines += map(_accuracy, event.accuracy)
     lines += [f"label {label}" for label in event.labels]
     lines += [f"note {note}" for note in event.notes]
