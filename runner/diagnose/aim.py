@@ -21,7 +21,6 @@ from runner.contract.job import Job
 from runner.contract.oracles import TWIN, is_excuse, row_of
 from runner.contract.settings import Setting
 from runner.diagnose.diagnosis import Diagnosis
-from runner.exit_codes import UsageError
 from runner.quote import (
     QuoteError,
     decimal,
@@ -81,8 +80,8 @@ class Aim:
     """What a script compares, and how.
 
     ``kind`` decides on its end: ``values`` and ``facts`` compare what ``run`` returns, ``float64`` with a float64 run,
-    ``raises`` the exceptions, ``count`` and ``seconds`` a number with ``bound``; ``died``, ``exited``, ``hung`` and
-    ``memory`` wait for it.
+    ``raises`` the exceptions, ``count`` and ``seconds`` a number with ``bound``, ``delegation`` what torch runs for the
+    backend; ``died``, ``exited``, ``hung`` and ``memory`` wait for it.
     """
 
     kind: str
@@ -99,6 +98,7 @@ class Aim:
     defaults: bool = False  # it shows under torch's own settings
     keeps: bool = False  # outputs and inputs of all calls, as ``outputs`` and ``all_inputs``
     setting: Setting | None = None  # what is read after each call, as ``setting``
+    names: tuple[str, ...] = ()  # the operators that torch runs in the backend's place
     hears: str = ""  # the context of a call that keeps what the program says, as ``text``
 
     @property
@@ -233,7 +233,8 @@ def _at_finding(finding: Finding, place: _Place, variant: Variant, job: Job, tex
     if oracle == "signal" or error:
         return base
     if oracle == "delegated":
-        raise UsageError("a script cannot say who computed a graph; runner score counts it")
+        names = str(finding.numbers.get("torch_ran", "")).split(", ")
+        return replace(base, kind="delegation", names=tuple(filter(None, names)))
     if row.budget:
         return replace(base, kind="count", bound=finding.numbers.get("bound", job.expect.get(row.budget) or 0))
     if row.group == "memory-of-kernels":

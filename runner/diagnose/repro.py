@@ -110,7 +110,9 @@ def _script(variant: Variant, result: Result | None, seed: int, first: Sequence[
         first=[literal(name) for name in first],
         construction=construction,
         flags=flags,
-        compile_arguments=_backend(request.backend),
+        compile_arguments=_backend(request.backend, watched=aim.kind == "delegation"),
+        backend_function=_backend_function(str(request.backend["backend"])),
+        fallbacks=f"[{', '.join(map(literal, aim.names))}]",
         timeout=request.timeout or TIMEOUT,
         body=body.strip("\n"),
         expected=_expected(request),
@@ -190,7 +192,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "leaves": aim.backward or "tree_leaves" in aim.returned,
         "flattened": "tree_flatten" in aim.returned,
         "mapped": "tree_map(" in aim.returned,
-        "dynamo": aim.own_error or aim.kind in ("count", "seconds"),
+        "dynamo": aim.own_error or aim.kind in ("count", "seconds", "delegation"),
         "bounds": aim.kind == "count",
         "counts": aim.kind == "count" and aim.oracle in ("graphs", "graph-break"),
         "recompiles": aim.kind == "count" and aim.oracle == "recompile",
@@ -206,7 +208,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
         "own_error": aim.own_error,
         "imports_backend": ":" in str(request.backend["backend"]),
         "alike": _alike(request, aim),
-        **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64")},
+        **{kind: aim.kind == kind for kind in ("seconds", "memory", "values", "facts", "float64", "delegation")},
     }
 
 
@@ -304,18 +306,25 @@ def _modules(request: Job, flags: Sequence[str]) -> list[str]:
     return ["importlib"] * (":" in str(request.backend["backend"])) + list(dict.fromkeys(modules))
 
 
-def _backend(arguments: Mapping[str, Any]) -> str:
+def _backend(arguments: Mapping[str, Any], watched: bool = False) -> str:
     """Return the arguments of torch.compile that are not its defaults; a ``package:function`` is imported by the
-    script."""
+    script, which may watch the backend."""
     defaults: dict[str, Any] = {"dynamic": None, "fullgraph": False, "mode": None, "options": {}}
     arguments = {key: value for key, value in arguments.items() if key == "backend" or value != defaults[key]}
     if arguments["backend"] == COMPILED_LAUNCH:
         arguments |= {"backend": "inductor", "fullgraph": True}
     texts = {key: literal(value) for key, value in arguments.items()}
-    package, colon, function = str(arguments["backend"]).partition(":")
-    if colon:
-        texts["backend"] = imported(package, function)
+    if watched:
+        texts["backend"] = "watched"
+    elif ":" in str(arguments["backend"]):
+        texts["backend"] = _backend_function(str(arguments["backend"]))
     return ", ".join(f"{key}={value}" for key, value in texts.items())
+
+
+def _backend_function(backend: str) -> str:
+    """Return the expression of a backend's function."""
+    package, colon, function = backend.partition(":")
+    return imported(package, function) if colon else f"torch._dynamo.lookup_backend({literal(backend)})"
 
 
 def imported(package: str, function: str) -> str:

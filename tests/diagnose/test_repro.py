@@ -50,6 +50,7 @@ from runner.builder.source import Source, build
 from runner.worker.planted import after, instead
 from runner.worker.program import global_state
 from runner.worker.tasks.registry import run_job
+from runner.worker.torch_private.registry import backend_of
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLEAN = "runner.worker.planted:clean"
@@ -178,7 +179,16 @@ def _of_its_thread(graph: Any, inputs: Any) -> Any:
     return run
 
 
+def _by_numpy(graph: Any, inputs: Any) -> Any:
+    """Compute a sine without torch."""
+    import numpy
+
+    return lambda *args: (torch.from_numpy(numpy.sin(args[-1].numpy())),)
+
+
 HERE = ModuleType("planted_for_scripts")
+HERE.by_numpy = _by_numpy  # type: ignore[attr-defined]
+HERE.by_inductor = lambda graph, inputs: backend_of("inductor")(graph, inputs)  # type: ignore[attr-defined]
 HERE.stale = _stale(lambda graph, inputs: graph.forward)  # type: ignore[attr-defined]
 HERE.stale_aot = _stale(aot_autograd(fw_compiler=lambda graph, inputs: make_boxed_func(graph.forward)))  # type: ignore[attr-defined]
 HERE.own_buffers, HERE.of_its_thread, HERE.without_autocast = _own_buffers, _of_its_thread, _without_autocast  # type: ignore[attr-defined]
@@ -801,6 +811,17 @@ def test_a_path_that_is_none_is_compared_as_a_whole(tmp_path: Path) -> None:
         assert "import os" not in [line.strip() for line in text.splitlines()], text
         code, output = outcome(text, tmp_path)
         assert script_shows(first, code, output), output
+
+
+@pytest.mark.parametrize(("backend", "names"), [(CLEAN, ["sin"]), ("planted_for_scripts:by_inductor", ["inductor"])])
+def test_what_torch_computes_for_a_backend(backend: str, names: list[str], tmp_path: Path) -> None:
+    target = variant(tmp_path, f"{X}chain: [torch.sin]\nexpect: {{delegated: all}}", backend)
+    diagnosis = aimed(target, judged(target), "delegated")
+    code, output = outcome(script(target, diagnosis), tmp_path)
+    assert (code, f"torch ran {names}" in output) == (1, True), output
+    own = "planted_for_scripts:by_numpy"
+    code, output = outcome(script(dataclasses.replace(target, backend=Backend(own, own)), diagnosis), tmp_path)
+    assert code == 0, output
 
 
 @pytest.mark.parametrize(("limit", "fails"), [("10ms", True), ("10m", False)])

@@ -489,7 +489,8 @@ def _delegation(bound: str, evidence: Evidence) -> Iterator[Finding]:
         least = counts.calls if bound == "all" else 1
         message = f"the backend computes {counts.delegated} of {counts.calls} operators, {bound} expected"
         message += f"; torch runs {names}"
-        yield Finding("delegated", message, numbers={"count": counts.delegated, "bound": least})
+        numbers = {"count": counts.delegated, "bound": least, "torch_ran": ", ".join(sorted(counts.fallbacks))}
+        yield Finding("delegated", message, numbers=numbers)
 
 
 _COUNTED = {"vectorized": "kernels with vector instructions"}
