@@ -15,15 +15,15 @@ from .stand_in import no_torch
 @pytest.fixture(scope="module", autouse=True)
 def forks() -> Iterator[None]:
     """End the process that forks commands with its module: other tests count the processes that are left."""
-    yield
-    driver.FORKS.close()
+    with driver.FORKS:
+        yield
 
 
 @pytest.fixture(scope="package", autouse=True)
 def torch_forks() -> Iterator[None]:
     """End the process that forks commands with torch after all modules of this folder: they share its import."""
-    yield
-    driver.TORCH_FORKS.close()
+    with driver.TORCH_FORKS:
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,8 @@ _NO_MATTER = ("CI", "COLUMNS", "FORCE_COLOR", "GITHUB_", "NO_COLOR", "PYTEST_", 
 class Forks:
     """The process that forks; it starts with the first command, and again when a command took too long.
 
+    It runs commands only inside ``with``, so that it never outlives the tests that use it: others count processes.
+
     Args:
         words: of its own command line.
         environ: makes its variables; by default they are those of this process.
@@ -49,11 +51,20 @@ class Forks:
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
         self._server: subprocess.Popen[bytes] | None = None
+        self._is_open = False
+
+    def __enter__(self) -> None:
+        self._is_open = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_open = False
+        self.close()
 
     def run(
         self, words: Sequence[str], cwd: Path, environ: Mapping[str, str], limit: float
     ) -> subprocess.CompletedProcess[str]:
         """Run ``runner WORDS``; as ``subprocess.run`` does it, TimeoutExpired included."""
+        assert self._is_open, "conftest.py of this folder needs the fixtures forks and torch_forks of tests/black_box"
         with self._lock, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             connection = self._connection = self._connection or self._start()
             order = {"words": [*words], "cwd": str(cwd), "environ": dict(environ)}
