@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from runner.exit_codes import UsageError
-from runner.hunt import hunt
+from runner.hunt import evidence
+from runner.hunt.evidence import Share, reduce_group
 from runner.hunt.groups import CASE, REDUCED, SCRIPT, Ledger, Reduction, folder_of, groups_of, read_ledger
-from runner.hunt.hunt import Share, reduce_group
 from runner.session.settings import RunSettings
 from runner.verdict.signature import signature_of
 from tests.handmade import environment, finding, variants, written
@@ -54,8 +54,8 @@ def reduce(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Red
                 raise error
             return SimpleNamespace(**values)
 
-        monkeypatch.setattr(hunt, "VariantEngine", Engine)
-        monkeypatch.setattr(hunt, "reduce_variant", reduce_variant)
+        monkeypatch.setattr(evidence, "VariantEngine", Engine)
+        monkeypatch.setattr(evidence, "reduce_variant", reduce_variant)
         [group] = groups_of(state_of(round_of(0, red(A))))
         return reduce_group(tmp_path, RunSettings(), ledger or Ledger(), group, Share(50.0, 2), lambda: None)
 
@@ -112,7 +112,7 @@ def test_a_case_that_somebody_changed_or_removed_is_a_problem(reduce: Callable[.
 def test_a_reduction_that_does_not_end_is_a_problem(
     reduce: Callable[..., Reduction], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hunt, "GRACE", -51.0)
+    monkeypatch.setattr(evidence, "GRACE", -51.0)
     assert reduce().problem == "it takes longer than 50.0s"
 
 

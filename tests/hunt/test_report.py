@@ -13,9 +13,9 @@ import pytest
 from runner.cases.model import Step, Variant
 from runner.diagnose.diagnosis import Culprit, Diagnosis
 from runner.exit_codes import UsageError
-from runner.hunt import hunt
+from runner.hunt import evidence
+from runner.hunt.evidence import Share, cause_of, report_group
 from runner.hunt.groups import CASE, REDUCED, REPORT, Group, Reduction, Report, folder_of, groups_of
-from runner.hunt.hunt import Share, cause_of, report_group
 from runner.session.settings import RunSettings
 from tests.handmade import environment, variants
 from tests.hunt.samples import A, red, round_of, state_of
@@ -71,9 +71,9 @@ def write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: Group) -> Call
                 raise error
             return replace(material(engine.variant, diagnosis.findings, **fields), yaml=yaml)
 
-        monkeypatch.setattr(hunt, "VariantEngine", Engine)
-        monkeypatch.setattr(hunt, "find_blame", find_blame)
-        monkeypatch.setattr(hunt, "gather", gather)
+        monkeypatch.setattr(evidence, "VariantEngine", Engine)
+        monkeypatch.setattr(evidence, "find_blame", find_blame)
+        monkeypatch.setattr(evidence, "gather", gather)
         return report_group(tmp_path, RunSettings(), group, Share(budget, 2, 2), tick)
 
     own = folder_of(tmp_path, A)
