@@ -67,7 +67,7 @@ def walk(folder: Path, title: str, *more: object) -> Iterator[Result]:
 
 def test_there_is_a_screen_for_each_part() -> None:
     assert len(README.splitlines()) <= 150
-    assert FILES.keys() == {"first.spec.yaml", "acme.suite.yaml", "model.py", "model.spec.yaml"}
+    assert FILES.keys() == {"first.spec.yaml", "acme.suite.yaml", "train.py"}
     assert all(len(lines(title)) <= 5 for title in ("Upgrade torch", "Qualify my backend", "Bring my model"))
 
 
@@ -127,7 +127,9 @@ def test_a_backend_is_qualified(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_a_model_is_brought(tmp_path: Path) -> None:
-    run, explained, timed = walk(tmp_path, "Bring my model")
-    assert (run.code, run.verdicts) == (0, {"mine@inductor": "PASS"}), run.text
-    assert explained.code == 0 and "1 graph" in explained.out, explained.text
-    assert timed.code == 0 and "mine" in timed.out, timed.text
+    captured, run, table = walk(tmp_path, "Bring my model")
+    assert captured.code == 0 and "3 of 3 calls" in captured.out, captured.text
+    assert (run.code, {*run.verdicts.values()}) == (0, {"PASS"}), run.text
+    assert {name.rpartition("@")[2] for name in run.verdicts} == {"aot_eager", "inductor"}
+    assert table.code == 0 and "of 3 distinct calls 3 right" in table.out, table.text
+    assert re.search(r"^operator +calls +uses +inductor$", table.out, re.MULTILINE), table.text
