@@ -2,7 +2,8 @@
 
     python bench/diagnose.py --json diagnoses.json [--python PATH] [--sample N] [-j N]
 
-Rows are those of ``bench/corpus.py``. What is in the JSON file already is not run again. Exits 1 when less than 95 % of the stages are
+Rows are those of ``bench/corpus.py``. What is in the JSON file already is not run again. With ``--cut`` the graphs of a row that the bisector
+explains are cut too, under the same backend: does that name the same operator? Exits 1 when less than 95 % of the stages are
 right, or when of the rows whose stage is inductor (which the corpus does not tell from decomposition) less than 70 % get a subsystem.
 """
 
@@ -12,10 +13,11 @@ import argparse
 import json
 import os
 import random
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 import corpus  # noqa: E402
 
 from runner.cases.model import Variant  # noqa: E402
-from runner.diagnose.diagnosis import Culprit, Diagnosis, diagnose  # noqa: E402
+from runner.diagnose.diagnosis import BUDGET, HANG_SECONDS, SECONDS, Culprit, Diagnosis, diagnose, read_bisection  # noqa: E402
 from runner.diagnose.harness import VariantEngine  # noqa: E402
 from runner.exit_codes import UsageError  # noqa: E402
 from runner.report.diagnosis import sentence  # noqa: E402
@@ -85,11 +87,11 @@ class Results:
             kept = json.loads(path.read_text(encoding="utf-8"))
             self.rows = kept["rows"] if kept["torch"] == build else {}
 
-    def add(self, task: Task, found: Diagnosis | str) -> None:
+    def add(self, task: Task, found: Diagnosis | str, beside: dict[str, Any]) -> None:
         """Keep a diagnosis, or the words for why it is missing."""
         data = {"error": found} if isinstance(found, str) else found.to_dict()
         with self._lock:
-            self.rows[task.row.id] = {"row_stage": task.stage, **data}
+            self.rows[task.row.id] = {"row_stage": task.stage, **data, **beside}
             if self._path is not None:
                 new = self._path.with_suffix(".new")
                 text = json.dumps({"torch": self._build, "rows": self.rows}, indent=1, default=str)
@@ -97,18 +99,43 @@ class Results:
                 os.replace(new, self._path)
 
 
-def run(todo: list[Task], environment: Environment, results: Results, jobs: int, ablations: bool) -> None:
+def cut(engine: VariantEngine, diagnosis: Diagnosis) -> dict[str, Any]:
+    """What the cut of the graphs answers: its culprit, its note and its seconds."""
+    assert diagnosis.signature is not None
+    seconds = HANG_SECONDS if diagnosis.signature.oracle == "timeout" else SECONDS
+    arguments = {"wanted": [[*diagnosis.signature.kind]], "seconds": seconds, "budget": BUDGET}
+    (outcome,) = engine.ask([engine.job("cut", arguments, timeout=BUDGET + 2 * SECONDS)])
+    answer = read_bisection(outcome, engine.variant.case, engine.source)
+    return {**asdict(answer), "seconds": round(outcome.seconds, 1), "runs": (outcome.result or {}).get("runs")}
+
+
+def agrees(result: dict[str, Any]) -> bool | None:
+    """Whether cut and bisector name one operator; None where one of them names none."""
+    bisected, answer = result.get("culprit") or {}, (result.get("cut") or {}).get("culprit") or {}
+    for key in ("place", "step"):
+        if bisected.get(key) and answer.get(key):
+            return bool(bisected[key] == answer[key])
+    if not bisected.get("operator") or not answer.get("operator"):
+        return None
+    names = [re.sub(r"^aten\.|\.\w+$|^.*\.", "", str(culprit["operator"])) for culprit in (bisected, answer)]
+    return names[0].strip("_") == names[1].strip("_")
+
+
+def run(todo: list[Task], environment: Environment, results: Results, jobs: int, ablations: bool, cuts: bool) -> None:
     """Diagnose the tasks, ``jobs`` at a time, each in processes of its own."""
     done = [0]
 
     def one(task: Task) -> None:
         found: Diagnosis | str
+        beside: dict[str, Any] = {}
         try:
             with VariantEngine(task.variant, environment, slots=1) as engine:
                 found = diagnose(engine, ablations=ablations)
+                if cuts and found.culprit is not None and found.culprit.subsystem:
+                    beside = {"cut": cut(engine, found)}
         except UsageError as error:
             found = str(error)
-        results.add(task, found)
+        results.add(task, found, beside)
         done[0] += 1
         print(f"{done[0]} of {len(todo)}: {' · '.join(cells(task, results.rows[task.row.id]))}", file=sys.stderr, flush=True)  # fmt: skip
 
@@ -143,6 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, metavar="N", help="only so many rows, drawn alike every time")
     parser.add_argument("--only", action="append", default=[], metavar="ROW", help="only this row, again")
     parser.add_argument("--ablations", action="store_true", help="also try changed settings, which takes twice as long")
+    parser.add_argument("--cut", action="store_true", help="cut the graphs too")
     parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, metavar="N")
     arguments = parser.parse_args(argv)
     try:
@@ -158,7 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     elif arguments.sample:
         chosen = random.Random(0).sample(chosen, min(arguments.sample, len(chosen)))
     todo = [task for task in chosen if task.row.id not in results.rows]
-    run(todo, environment, results, arguments.jobs, arguments.ablations)
+    run(todo, environment, results, arguments.jobs, arguments.ablations, arguments.cut)
     body = [cells(task, results.rows[task.row.id]) for task in chosen]
     print(corpus._grid(["row", "class", "row's stage", "stage", "to blame", "time"], body))
     return report(chosen, results.rows)
@@ -172,6 +200,14 @@ def report(chosen: list[Task], rows: dict[str, dict[str, Any]]) -> int:
     stages, subsystems = sum(right) / len(right), sum(told) / len(told) if told else 1.0
     print(f"\nstage is the row's: {sum(right)} of {len(right)} ({stages:.0%}, wanted {STAGES_RIGHT:.0%})")
     print(f"subsystem is named: {sum(told)} of {len(told)} ({subsystems:.0%}, wanted {SUBSYSTEMS_NAMED:.0%})")
+    verdicts = {task.row.id: agrees(rows[task.row.id]) for task in chosen if "cut" in rows[task.row.id]}
+    if verdicts:
+        told = [verdict for verdict in verdicts.values() if verdict is not None]
+        print(
+            f"the cut names the bisector's operator: {sum(told)} of {len(told)}; {len(verdicts) - len(told)} without an operator of both"
+        )
+    for row in (row for row, verdict in verdicts.items() if not verdict):
+        print(f"  {row}: bisector {rows[row]['culprit']}; cut {rows[row]['cut']}")
     return int(stages < STAGES_RIGHT or subsystems < SUBSYSTEMS_NAMED)
 
 
