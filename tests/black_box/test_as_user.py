@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .driver import environment, run_in, spec, write
 
 BACKEND = """
@@ -40,6 +42,7 @@ print(json.dumps([torch.get_num_threads(), config.compile_threads, config.fx_gra
 """
 
 
+@pytest.mark.nightly
 def test_a_user_s_settings_are_torchs_own(tmp_path: Path) -> None:
     case = "name: a\ninputs: {x: [8]}\nchain: [torch.sin]"
     write(tmp_path, {"a.spec.yaml": spec(case), "noting.py": BACKEND})

@@ -41,6 +41,7 @@ def rows(result: Result) -> dict[str, dict[str, Any]]:
     return {row["id"].partition("::")[2].partition("[")[0]: row for row in document["rows"]}
 
 
+@pytest.mark.nightly
 def test_what_can_be_timed_is(result: Result, rows: dict[str, dict[str, Any]]) -> None:
     assert result.code == 0, result.text
     row = rows["quick"]

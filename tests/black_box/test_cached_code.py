@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from .driver import run_in, spec, write
 
 CASE = spec("name: good\ninputs: {x: [8, 4]}\nchain: [F.relu]")
 INNER = "def compile(graph):\n    return graph.forward\n"
 
 
+@pytest.mark.nightly
 def test_a_change_of_a_backend_in_another_module_is_no_hit(tmp_path: Path) -> None:
     write(tmp_path, {
         "a.spec.yaml": CASE,

@@ -70,6 +70,7 @@ def notices(result: Result) -> list[str]:
     return [event["message"] for event in result.events if event["event"] == "notice"]
 
 
+@pytest.mark.nightly
 def test_a_second_run_loads_graphs_and_says_nothing(caches: Caches) -> None:
     result = caches.run()
     assert result.of("good@inductor")["stored_graphs"] == 1 and not notices(result), result.text

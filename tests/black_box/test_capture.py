@@ -179,7 +179,7 @@ def test_a_trained_transformer_passes_under_inductor_and_fails_under_a_wrong_bac
     }, judged.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_backend_that_fails_on_the_model_fails_on_its_case(folder: Path) -> None:
     words = ("--backend", "broken:compile_graph", "--allow-python", "--no-confirm")
     case = run_in(folder, "run", "captured/perceptron.spec.yaml", *words, limit=600)
@@ -188,7 +188,7 @@ def test_a_backend_that_fails_on_the_model_fails_on_its_case(folder: Path) -> No
         assert judged.code == 1 and "FAIL" in judged.out and "value at output" in judged.out, judged.out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_parts_and_a_model_that_a_function_makes(folder: Path) -> None:
     """A folder grows; a case that it has is counted."""
     before = {path.name for path in (folder / "captured").iterdir()}
@@ -205,7 +205,7 @@ def test_parts_and_a_model_that_a_function_makes(folder: Path) -> None:
     assert run_in(folder, "validate", "operator", "module", "--build").code == 0
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_weights_and_values_are_kept_in_a_file(folder: Path) -> None:
     result = run_in(folder, "capture", "models:make", "--weights", "keep", "--values", "keep", "-o", "kept")
     assert result.code == 0, result.out + result.err

@@ -168,6 +168,7 @@ REMOVER = """
     """
 
 
+@pytest.mark.nightly
 def test_a_case_that_removes_the_temporary_folder_costs_itself(tmp_path: Path) -> None:
     model = "inputs: {x: [4]}\nmodule: {file: m.py, name: "
     fine = [f"name: fine_{n}\ninputs: {{x: [4]}}\nchain: [torch.neg]" for n in range(2)]

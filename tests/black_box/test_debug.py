@@ -62,6 +62,7 @@ def only(bundle: Path, pattern: str) -> list[str]:
     return [path.read_text() for path in paths]
 
 
+@pytest.mark.nightly
 def test_info_and_debug_logs_of_each_part_of_the_compiler(bundle: Path) -> None:
     for part in ("dynamo", "inductor"):
         (info,), (debug,) = (only(bundle, f"logs/{part}.{level}.log") for level in ("info", "debug"))

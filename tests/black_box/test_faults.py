@@ -146,6 +146,7 @@ def test_the_others_are_unharmed(ran: Result) -> None:
 # --- the machine ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_a_compiler_that_sleeps_is_ended_with_its_variant(tmp_path: Path) -> None:
     compiler = tmp_path / "bin" / "g++"  # under the name of the real one, whose compiled headers then serve
     write(tmp_path, {

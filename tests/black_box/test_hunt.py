@@ -76,7 +76,7 @@ def group_of(folder: Path) -> Path:
     return own
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_planted_bug_is_found_reduced_and_reported(first: Result) -> None:
     own = group_of(first.cwd)
     assert re.search(

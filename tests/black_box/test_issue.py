@@ -94,6 +94,7 @@ def vendor(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_a_profiles_backend_is_reported_to_its_own_package(vendor: Path) -> None:
     case = "p.suite.yaml::a.spec.yaml::fine[float32,cpu]@mine"
     result = run_in(vendor, "issue", case, "--allow-python", "-o", "report.md", "-j", 2)
