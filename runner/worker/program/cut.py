@@ -17,7 +17,13 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
-from runner.worker.torch_private.graphs import example_of, is_autocast_end, is_autocast_start, is_grad_switch
+from runner.worker.torch_private.graphs import (
+    example_of,
+    is_autocast_end,
+    is_autocast_start,
+    is_grad_switch,
+    is_without_effect,
+)
 
 Compile = Callable[..., Callable[..., Any]]
 
@@ -58,7 +64,7 @@ class Cutter:
     def __call__(self, graph: GraphModule, examples: Sequence[Any], **options: Any) -> Callable[..., Any]:
         """Return what runs a graph so."""
         _gather(graph)
-        nodes = [node for node in graph.graph.nodes if _is_call(node)]
+        nodes = _calls_of(graph)
         numbers = {node: len(self.calls) + place for place, node in enumerate(nodes)}
         self.calls += [_call_of(node) for node in nodes]
         _WATCH[0](self.calls)
@@ -69,7 +75,7 @@ class Cutter:
             return self.compile_graph(graph, examples, **options)
         if not chosen:
             return graph.forward  # type: ignore[no-any-return,unused-ignore]
-        parts = _parts(graph, chosen)
+        parts = _parts(graph, nodes, chosen)
         # A backend may name nodes in its messages, and a message tells one failure from another.
         whole = split_module(
             graph, graph, lambda node: parts[node], keep_original_order=True, keep_original_node_name=True
@@ -103,9 +109,32 @@ def _return_tuple(part: GraphModule) -> bool:
     return True
 
 
+def _calls_of(graph: GraphModule) -> list[Node]:
+    """Return the calls that a graph can be cut between, in order.
+
+    What a transform such as ``vmap`` runs is one of them, at its first node: tensors within it have no meaning outside.
+    """
+    calls, depth = [], 0
+    for node in graph.graph.nodes:
+        begins, ends = _TRANSFORM_START.search(_name(node)), _TRANSFORM_END.search(_name(node))
+        if depth == 0 and _is_call(node):
+            calls.append(node)
+        depth = max(depth + bool(begins) - bool(ends), 0)
+    return calls
+
+
+_TRANSFORM = re.compile(r"^_(vmap|grad|jvp)_increment_nesting$")
+_TRANSFORM_START = re.compile(rf"{_TRANSFORM.pattern}|^_saved_tensors_hooks_disable$")
+_TRANSFORM_END = re.compile(r"^_(vmap|grad|jvp)_decrement_nesting$|^_saved_tensors_hooks_enable$")
+
+
+def _name(node: Node) -> str:
+    return str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
+
+
 def _is_call(node: Node) -> bool:
     is_context = is_grad_switch(node.target) or is_autocast_start(node.target) or is_autocast_end(node.target)
-    return node.op in _CALLS and not _goes_along(node) and not is_context
+    return node.op in _CALLS and not _goes_along(node) and not is_context and not is_without_effect(node.target)
 
 
 def _goes_along(node: Node) -> bool:
@@ -120,6 +149,10 @@ def _goes_along(node: Node) -> bool:
 
 
 def _call_of(node: Node) -> CutCall:
+    while _TRANSFORM_START.search(_name(node)):
+        if transform := _TRANSFORM.search(_name(node)):
+            return CutCall(f"torch.func.{transform[1]}", node.name, str(node.meta.get("stack_trace") or ""))
+        node = node.next
     target = node.target
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))
     module = "" if isinstance(target, str) else str(getattr(target, "__module__", "") or "")
@@ -142,11 +175,12 @@ def _gather(graph: GraphModule) -> None:
 
 def _bring_together(graph: GraphModule, nodes: Sequence[Node], chosen: set[Node]) -> set[Node]:
     """Move the calls between chosen ones out of their midst, and return the chosen ones with all that cannot move."""
+    calls = {*nodes}
     places = [place for place, node in enumerate(nodes) if node in chosen]
     window = nodes[places[0] : places[-1] + 1]
     span = [*graph.graph.nodes]
     span = span[span.index(window[0]) : span.index(window[-1]) + 1]
-    if not all(_may_move(node) for node in span):
+    if not all(_may_move(node) and (node in calls or not _is_call(node)) for node in span):
         return {*window}
     readers: set[Node] = set()  # the chosen calls, and what needs their values
     for node in span:
@@ -161,7 +195,7 @@ def _bring_together(graph: GraphModule, nodes: Sequence[Node], chosen: set[Node]
         last.append(node)
         last = node
     _gather(graph)
-    return {node for node in needed if _is_call(node)}
+    return needed & calls
 
 
 _IN_PLACE = {
@@ -188,12 +222,12 @@ def _may_move(node: Node) -> bool:
     )
 
 
-def _parts(graph: GraphModule, chosen: set[Node]) -> dict[Node, int]:
+def _parts(graph: GraphModule, calls: Sequence[Node], chosen: set[Node]) -> dict[Node, int]:
     """Return the part of each node: even ones run in eager, and odd ones are compiled."""
     parts: dict[Node, int] = {}
-    current = 0
+    cuts, current = {*calls}, 0
     for node in graph.graph.nodes:
-        if _is_call(node):
+        if node in cuts:
             current += (node in chosen) != current % 2
         parts[node] = current
     return parts

@@ -163,3 +163,28 @@ def test_calls_are_numbered_through_all_graphs() -> None:
 
     torch.compile(two, backend=Cutter(backend, [(3, 4)]))(torch.ones(2))
     assert handed == [1], "the last call of the second graph"
+
+
+def mapped(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: row.sin() * row.sum())(torch.exp(x)).cos()
+
+
+def differentiated(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda y: y.sin().sum())(torch.exp(x)).cos()
+
+
+def pushed(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.jvp(torch.sin, (torch.exp(x),), (x,))[1].cos()
+
+
+@pytest.mark.parametrize(("function", "transform"), [(mapped, "vmap"), (differentiated, "grad"), (pushed, "jvp")])
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_what_a_transform_runs_is_one_call(
+    function: Callable[[torch.Tensor], torch.Tensor], transform: str, number: int
+) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(3, 4)
+    cutter = Cutter(backend_of("aot_eager"), [(number, number + 1)])
+    torch.testing.assert_close(torch.compile(function, backend=cutter)(x), function(x))
+    names = [call.target.rpartition(".")[2] for call in cutter.calls]
+    assert names == ["exp", transform, "cos"] and cutter.calls[1].target == f"torch.func.{transform}"
