@@ -3,55 +3,44 @@
     python bench/clean.py [--count 500] [--rounds 3]
 
 Every case of the smoke suite that no ledger entry speaks of, under the four backends of the ladder, seed after seed, until
-``count`` variants have run; then again with other seeds. Prints one line a round.
+``count`` variants have run; then again with other seeds. Prints one line a round, and exits with 1 if anything was red.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
-import json
-import subprocess
+import itertools
 import sys
 import tempfile
 from pathlib import Path
 
+from commands import RUNNER, SUITES, command_line, measure_command, option, read_results
+
 BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
-SUITE = Path(__file__).parent.parent / "suites" / "smoke.suite.yaml"
-
-
-def run(seed: int, events: Path) -> list[dict[str, object]]:
-    """The finished variants of one run of the suite."""
-    command = [sys.executable, "-m", "runner", "run", str(SUITE), "-k", "not tag:planted", "--seed", str(seed)]
-    for backend in BACKENDS:
-        command += ["--backend", backend]
-    subprocess.run([*command, "--events", str(events)], stdout=subprocess.DEVNULL, check=False)
-    lines = [json.loads(line) for line in events.read_text().splitlines()]
-    return [line for line in lines if line["event"] == "variant-finished"]
 
 
 def main() -> int:
     """Run all rounds; 1 if anything was red."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    seed, alarms = 0, 0
+    counts = (option("--count", type=int, default=500), option("--rounds", type=int, default=3))
+    arguments = command_line(__doc__, *counts).parse_args()
+    command = [*RUNNER, "run", str(SUITES / "smoke.suite.yaml"), "-k", "not tag:planted"]
+    command += [word for backend in BACKENDS for word in ("--backend", backend)]
+    seeds, alarms = itertools.count(1), 0
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(1, arguments.rounds + 1):
+        for turn in range(1, arguments.rounds + 1):
             verdicts: collections.Counter[str] = collections.Counter()
             while verdicts.total() < arguments.count:
-                seed += 1
-                for event in run(seed, Path(folder, f"{seed}.jsonl")):
-                    verdicts[str(event["verdict"])] += 1
-                    if event["verdict"] != "PASS":
-                        alarms += 1
-                        print(f"  seed {seed}: {event['verdict']} {event['id']}: {event['reason']}")
-            print(
-                f"round {number}: {verdicts.total()} variants, " + ", ".join(f"{n} {v}" for v, n in verdicts.items()),
-                flush=True,
-            )
-    return 1 if alarms else 0
+                seed = str(next(seeds))
+                log = Path(folder, f"{seed}.jsonl")
+                measure_command([*command, "--seed", seed, "--events", str(log)], (0, 1), folder)
+                results = read_results(log)
+                verdicts.update(result.verdict for result in results)
+                reds = [result for result in results if result.verdict != "PASS"]
+                alarms += len(reds)
+                print(*(f"  seed {seed}: {red.verdict} {red.id}: {red.reason}\n" for red in reds), sep="", end="")
+            text = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+            print(f"round {turn}: {verdicts.total()} variants, {text}", flush=True)
+    return int(bool(alarms))
 
 
 if __name__ == "__main__":

@@ -1,38 +1,33 @@
-"""How long the commands take that need no torch: medians of ten runs, as a table (``python bench/startup.py``)."""
+"""How long the commands take that need no torch, beside a start of Python.
+
+    python bench/startup.py [--rounds 10]
+
+Prints medians, after a round that fills caches.
+"""
 
 from __future__ import annotations
 
-import statistics
-import subprocess
 import sys
-import time
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
+from commands import ROOT, command_line, measure_command, option, spread
 from tabulate import tabulate
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 COMMANDS = ("--version", "--help", "schema", "list suites/", "validate specs/ --allow-python")
-RUNS = 10
+PYTHON = "python"
 
 
-def measure(words: list[str]) -> list[float]:
-    """Seconds of each run, the first one (which fills caches) left out."""
-    taken = []
-    for _ in range(RUNS + 1):
-        began = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "runner", *words], cwd=REPOSITORY, stdout=subprocess.DEVNULL, check=True)
-        taken.append(time.perf_counter() - began)
-    return taken[1:]
-
-
-def main() -> None:
-    """Measure each command and print the table."""
-    rows = []
-    for words in COMMANDS:
-        seconds = measure(words.split())
-        rows.append([f"runner {words}", statistics.median(seconds), min(seconds), max(seconds)])
-    print(tabulate(rows, headers=["command", "median s", "fastest", "slowest"], floatfmt=".3f"))
+def measure(rounds: int, commands: Sequence[str] = COMMANDS) -> Mapping[str, list[float]]:
+    """Return the seconds of each command in each round, after one that fills caches."""
+    words = {PYTHON: ["-c", "pass"], **{f"runner {text}": ["-m", "runner", *text.split()] for text in commands}}
+    seconds: dict[str, list[float]] = {name: [] for name in words}
+    for _ in range(rounds + 1):
+        for name, arguments in words.items():
+            seconds[name].append(measure_command([sys.executable, *arguments], cwd=ROOT).seconds)
+    return {name: values[1:] for name, values in seconds.items()}
 
 
 if __name__ == "__main__":
-    main()
+    options = command_line(__doc__, option("--rounds", type=int, default=10)).parse_args()
+    rows = [[name, *spread(values)] for name, values in measure(options.rounds).items()]
+    print(tabulate(rows, headers=["command", "median s", "fastest", "slowest"], floatfmt=".3f"))

@@ -45,4 +45,4 @@ def test_the_start_is_what_a_script_does_not_need() -> None:
         "runner run, passes, inductor": 10.0,
         "runner run, fails, inductor": 14.0,
     }
-    assert [round(ratio, 2) for _, ratio, _ in verdicts.targets(seconds)] == [1.4, 1.2, 2.0]
+    assert [round(target.value, 2) for target in verdicts.targets(seconds)] == [1.4, 1.2, 2.0]
