@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import signal
@@ -16,7 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from .driver import REPOSITORY, Result, command, environment, processes_of, run_in, spec, write
+from tests.script_modules import script_module
+
+from .driver import Result, command, environment, processes_of, run_in, spec, write
 
 DEADLY = """
     import ctypes
@@ -374,38 +375,33 @@ def test_interrupting_ends_quickly_with_reports(number: signal.Signals, library:
 
 
 @pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    where = importlib.util.spec_from_file_location("kill_loop", REPOSITORY / "bench" / "kill_loop.py")
-    assert where is not None
-    assert where.loader is not None
-    module = importlib.util.module_from_spec(where)
-    where.loader.exec_module(module)
-    return module
+def kill() -> ModuleType:
+    return script_module("kill")
 
 
-def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(bench: ModuleType, tmp_path: Path) -> None:
+def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(kill: ModuleType, tmp_path: Path) -> None:
     lines: list[str] = []
-    problems = bench.kill_loop(tmp_path, 4, backends=("eager",), say=lines.append)
+    problems = kill.kill_often(tmp_path, 4, ("eager",), lines.append)
     assert not problems, "\n".join(problems)
     assert sum("was killed" in line for line in lines) >= 2, lines
 
 
-def test_the_kill_loop_sees_what_is_wrong(bench: ModuleType, tmp_path: Path) -> None:
+def test_the_kill_loop_sees_what_is_wrong(kill: ModuleType, tmp_path: Path) -> None:
     """Else the test above would prove nothing."""
     report = tmp_path / "report.xml"
     report.write_text('<testsuites><testsuite><testcase classname="a" name="x"/></testsuite></testsuites>')
     whole = {("a", "x"), ("a", "y")}
-    assert "lacks [('a', 'y')]" in bench._report_problems(report, whole)[0]
+    assert "lacks [('a', 'y')]" in kill.report_problems(report, whole)[0]
     report.write_text("<testsuites><testsuite>")
-    assert "cannot be read" in bench._report_problems(report, whole)[0]
-    (tmp_path / bench.LOG).write_text('{"torn\n{"event": "run-started"}\n')
-    assert "broken line" in bench._journal_problems(tmp_path)[0]
+    assert "cannot be read" in kill.report_problems(report, whole)[0]
+    (tmp_path / kill.LOG).write_text('{"torn\n{"event": "run-started"}\n')
+    assert "broken line" in kill.journal_problems(tmp_path)[0]
     mark = uuid.uuid4().hex
-    sleeper = subprocess.Popen(["sleep", "60"], env={bench.MARK: mark})
+    sleeper = subprocess.Popen(["sleep", "60"], env={kill.MARK: mark})
     try:
-        wait_until(lambda: bool(bench._marked(mark)), 5)
-        assert "sleep" in bench._leftovers(mark, patience=0.2)[0]
+        wait_until(lambda: bool(kill.marked(mark)), 5)
+        assert "sleep" in kill.leftovers(mark, patience=0.2)[0]
     finally:
         sleeper.kill()
         sleeper.wait()
-    assert bench._leftovers(mark) == []
+    assert kill.leftovers(mark) == []
