@@ -18,17 +18,17 @@ import argparse
 import dataclasses
 import importlib.util
 import json
-import math
 import os
-import statistics
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import commands
+from commands import Target, command_line, option, say, target_table, write_json
 from tabulate import tabulate
 from throughput_cases import SEED, write_cases
 from throughput_ways import NEEDS, WAYS, Broken, Work, measure
@@ -40,7 +40,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Measurement:
-    """One pass. ``ran`` of ``count`` variants ran, the rest is extrapolated; ``load`` is the machine's load before it."""
+    """One pass, or the medians of several.
+
+    ``ran`` of ``count`` variants ran, the others are extrapolated; ``load`` is the machine's load before it.
+    """
 
     backend: str
     way: str
@@ -55,189 +58,130 @@ class Measurement:
     cpus: int
     load: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    passes: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what its table row is for."""
+        return self.backend, self.temperature, self.way
 
     @property
     def setting(self) -> tuple[object, ...]:
-        """What must be alike to be compared."""
+        """Return what must be alike to be compared."""
         return self.count, self.slots, self.seed, self.torch, self.cpus
-
-
-@dataclass(frozen=True)
-class Median:
-    """The passes of one way, backend and temperature."""
-
-    passes: Sequence[Measurement]
-
-    @property
-    def seconds(self) -> float:
-        """Of the whole command."""
-        return statistics.median(one.seconds for one in self.passes)
-
-    @property
-    def cpu(self) -> float:
-        """Seconds of processor time."""
-        return statistics.median(one.cpu for one in self.passes)
-
-    @property
-    def scaled(self) -> bool:
-        """Whether only a sample of the scripts ran."""
-        return any(one.ran < one.count for one in self.passes)
-
-    def part(self, name: str) -> float | None:
-        """Seconds of a part of the runner's time; None where the journal did not say."""
-        known = [one.parts[name] for one in self.passes if name in one.parts]
-        return statistics.median(known) if len(known) == len(self.passes) else None
 
     @property
     def outside(self) -> float | None:
-        """Slot seconds outside torch's own phases (both eager runs, float64, the backend's)."""
-        busy, torch = self.part("busy"), self.part("torch")
-        return busy - torch if busy is not None and torch is not None else None
+        """Return slot seconds outside torch's own phases (both eager runs, float64, the backend's)."""
+        return self.parts["busy"] - self.parts["torch"] if {"busy", "torch"} <= self.parts.keys() else None
 
 
-Medians = Mapping[tuple[str, str, str], Median]
+Medians = Mapping[tuple[str, str, str], Measurement]
 
 
-@dataclass(frozen=True)
-class Target:
-    """Something to reach: a value of at least ``low`` and at most ``high``; None was not measured. ``text`` shows it."""
-
-    what: str
-    text: str
-    value: float | None
-    low: float = -math.inf
-    high: float = math.inf
-
-    @property
-    def verdict(self) -> str:
-        """In a word or two."""
-        if self.value is None:
-            return "not measured"
-        return "met" if self.low <= self.value <= self.high else "MISSED"
-
-
-def medians(measurements: Sequence[Measurement]) -> dict[tuple[str, str, str], Median]:
-    """By backend, temperature and way, in the table's order.
+def medians(measurements: Sequence[Measurement]) -> Medians:
+    """Return medians by backend, temperature and way, in the table's order.
 
     Raises:
         ValueError: they are of different settings (variants, slots, seed, torch, processors).
     """
-    settings = {one.setting for one in measurements}
+    settings = {measurement.setting for measurement in measurements}
     if len(settings) > 1:
-        raise ValueError(
-            f"these are not alike in (variants, slots, seed, torch, processors): {sorted(map(str, settings))}"
-        )
-    order = [(b, t, w) for b in BACKENDS for t in TEMPERATURES for w in WAYS]
-    found = {key: [one for one in measurements if (one.backend, one.temperature, one.way) == key] for key in order}
-    return {key: Median(passes) for key, passes in found.items() if passes}
+        names = "variants, slots, seed, torch, processors"
+        raise ValueError(f"these are not alike in ({names}): {sorted(map(str, settings))}")
+    groups = commands.medians(measurements, lambda measurement: measurement.key, "seconds", "cpu", "load", "parts")
+    counts = Counter(measurement.key for measurement in measurements)
+    order = [(backend, temperature, way) for backend in BACKENDS for temperature in TEMPERATURES for way in WAYS]
+    return {key: dataclasses.replace(groups[key], passes=counts[key]) for key in order if key in groups}
 
 
-def targets(found: Medians) -> list[Target]:
-    """All targets, with what was measured."""
+RATIOS = (
+    ("inductor", "cold", "runner", "scripts", 6.0), ("inductor", "cold", "runner", "pytest", 1.5),
+    ("inductor", "cold", "runner", "xdist", 1.2), ("inductor", "warm", "runner", "xdist", 1.3),
+    ("inductor", "warm", "runner-cached", "xdist", 1.3), ("aot_eager", "cold", "runner", "scripts", 15.0),
+    ("aot_eager", "cold", "runner", "pytest", 1.3), ("aot_eager", "cold", "runner", "xdist", 1.5),
+)  # fmt: skip
+"""Backend, caches, a way, the way that it is compared with, and how many times as fast it is to be."""
 
-    def ratio(backend: str, way: str, other: str, caches: str = "cold") -> float | None:
-        both = [found.get((backend, caches, name)) for name in (other, way)]
-        return None if both[0] is None or both[1] is None else both[0].seconds / both[1].seconds
 
-    made = [
-        Target(f"{backend}, {caches}: {way} {low:g} times as fast as {other}", "{:.2f} times", value, low=low)
-        for backend, caches, way, other, low in (
-            ("inductor", "cold", "runner", "scripts", 6.0),
-            ("inductor", "cold", "runner", "pytest", 1.5),
-            ("inductor", "cold", "runner", "xdist", 1.2),
-            ("inductor", "warm", "runner", "xdist", 1.3),
-            ("inductor", "warm", "runner-cached", "xdist", 1.3),
-            ("aot_eager", "cold", "runner", "scripts", 15.0),
-            ("aot_eager", "cold", "runner", "pytest", 1.3),
-            ("aot_eager", "cold", "runner", "xdist", 1.5),
-        )
-        for value in [ratio(backend, way, other, caches)]
-    ]
-    inductor, aot = (found.get((backend, "cold", "runner")) for backend in ("inductor", "aot_eager"))
-    share = each = None
-    if inductor is not None and inductor.outside is not None:
-        share = inductor.outside / (inductor.part("busy") or 1.0)
-    if aot is not None and aot.outside is not None:
-        each = aot.outside / aot.passes[0].count
-    ray = ratio("aot_eager", "runner", "runner-ray")
-    made += [
-        Target("inductor: at most 10 % of slot time outside torch's phases", "{:.1%}", share, high=0.1),
-        Target("aot_eager: at most 0.1 s a variant outside torch's phases", "{:.3f} s", each, high=0.1),
-        Target(
-            "aot_eager: --engine ray takes at most 1.3 times the local engine's time", "{:.2f} times", ray, high=1.3
+def targets(passes: Medians) -> list[Target]:
+    """Return all targets, with what was measured."""
+
+    def ratio(backend: str, caches: str, way: str, base: str) -> float | None:
+        pair = passes.get((backend, caches, base)), passes.get((backend, caches, way))
+        return pair[0].seconds / pair[1].seconds if pair[0] and pair[1] else None
+
+    inductor, aot = (passes.get((backend, "cold", "runner")) for backend in ("inductor", "aot_eager"))
+    share = inductor.outside / inductor.parts["busy"] if inductor and inductor.outside is not None else None
+    seconds = aot.outside / aot.count if aot and aot.outside is not None else None
+    ray = ratio("aot_eager", "cold", "runner", "runner-ray")
+    return [
+        *(
+            Target(f"{backend}, {caches}: {way} {low:g} times as fast as {base}", "{:.2f} times",
+                   ratio(backend, caches, way, base), low=low)
+            for backend, caches, way, base, low in RATIOS
         ),
-    ]
-    return made
+        Target("inductor: at most 10 % of slot time outside torch's phases", "{:.1%}", share, high=0.1),
+        Target("aot_eager: at most 0.1 s a variant outside torch's phases", "{:.3f} s", seconds, high=0.1),
+        Target("aot_eager: --engine ray takes at most 1.3 times the local engine's time", "{:.2f} times",
+               ray, high=1.3),
+    ]  # fmt: skip
 
 
-def render(found: Medians) -> tuple[str, bool]:
-    """The tables, and whether a target was missed."""
-    one = next(iter(found.values())).passes[0]
-    parts = [f"{one.count} variants, {one.slots} slots, torch {one.torch}, {one.cpus} processors, seed {one.seed}"]
-    parts += [_ways_table(found), _runner_table(found), ""]
-    chosen = targets(found)
-    rows = [[t.what, "" if t.value is None else t.text.format(t.value), t.verdict] for t in chosen]
-    parts.append(tabulate(rows, headers=["target", "measured", ""], disable_numparse=True))
-    return "\n".join(parts), any(target.verdict == "MISSED" for target in chosen)
+def render(passes: Medians) -> tuple[str, bool]:
+    """Return the tables, and whether a target was missed."""
+    first = next(iter(passes.values()))
+    setting = f"{first.slots} slots, torch {first.torch}, {first.cpus} processors, seed {first.seed}"
+    table, missed = target_table(targets(passes))
+    parts = [f"{first.count} variants, {setting}", _ways_table(passes), _runner_table(passes), table]
+    return "\n\n".join(filter(None, parts)), missed
 
 
-def _ways_table(found: Medians) -> str:
+def _ways_table(passes: Medians) -> str:
+    rows, notes = [], ""
+    for (backend, temperature, way), median in passes.items():
+        bases = [passes.get((backend, temperature, name)) for name in ("scripts", "pytest")]
+        ratios = [f"{base.seconds / median.seconds:.2f}" if base else "" for base in bases]
+        seconds = [f"{median.seconds:.1f}", f"{median.seconds / median.count:.2f}", f"{median.cpu:.0f}"]
+        if median.ran < median.count:
+            way = f"{way} (from {median.ran})"
+            notes = '\n"(from N)": only the first N scripts ran; the others are taken to last as long as those after the first'
+        rows.append([backend, temperature, way, *seconds, *ratios, median.passes, f"{median.load:.1f}"])
+    notes = '\n"x scripts": how many times as fast as scripts; "load avg": the machine\'s load before the pass' + notes
+    return _table("way, seconds, a variant, CPU s, x scripts, x pytest, passes, load avg", rows) + notes
+
+
+def _runner_table(passes: Medians) -> str:
     rows = []
-    for (backend, temperature, way), median in found.items():
-        ratios = []
-        for other in ("scripts", "pytest"):
-            base = found.get((backend, temperature, other))
-            ratios.append(f"{base.seconds / median.seconds:.2f}" if base is not None else "")
-        name = f"{way} (from {median.passes[0].ran})" if median.scaled else way
-        seconds = [f"{median.seconds:.1f}", f"{median.seconds / median.passes[0].count:.2f}", f"{median.cpu:.0f}"]
-        load = max(one.load for one in median.passes)
-        rows.append([backend, temperature, name, *seconds, *ratios, len(median.passes), f"{load:.1f}"])
-    headers = [
-        "backend",
-        "caches",
-        "way",
-        "seconds",
-        "a variant",
-        "CPU s",
-        "x scripts",
-        "x pytest",
-        "passes",
-        "load avg",
-    ]
-    text = tabulate(rows, headers=headers, disable_numparse=True, colalign=["left"] * 3 + ["right"] * 7)
-    text += '\n"x scripts": how many times as fast as scripts; "load avg": the machine\'s load before the pass'
-    if any(median.scaled for median in found.values()):
-        text += (
-            '\n"(from N)": only the first N scripts ran; the others are taken to last as long as those after the first'
-        )
-    return f"\n{text}\n"
+    for key, median in passes.items():
+        if median.parts:
+            parts, outside = median.parts, median.outside
+            shown = [f"{parts[name]:.1f}" if name in parts else "" for name in PARTS]
+            whole = median.slots * parts.get("jobs", 0.0)
+            idle = whole - parts.get("busy", 0.0)
+            shown.append(f"{idle:.1f} ({idle / whole:.0%})" if whole else "")
+            is_known = outside is not None and bool(parts["busy"])
+            shown += (
+                [f"{outside:.1f} ({outside / parts['busy']:.1%})", f"{outside / median.count:.3f}"]
+                if is_known
+                else ["", ""]
+            )
+            rows.append([*key, *shown])
+    names = ", ".join(["way", *PARTS, "idle", "outside", "a variant"])
+    return f"{_table(names, rows)}\n{LEGEND}" if rows else ""
 
 
-def _runner_table(found: Medians) -> str:
-    rows = []
-    for (backend, temperature, way), median in found.items():
-        if not way.startswith("runner"):
-            continue
-        values = {name: median.part(name) for name in ("start", "jobs", "end", "busy", "torch", "load", "judge")}
-        one, jobs, busy, outside = median.passes[0], values["jobs"] or 0.0, values["busy"] or 0.0, median.outside
-        idle = one.slots * jobs - busy
-        told = [f"{idle:.1f} ({idle / (one.slots * jobs):.0%})" if jobs else ""]
-        told.append(f"{outside:.1f} ({outside / busy:.1%})" if outside is not None and busy else "")
-        told.append(f"{outside / one.count:.3f}" if outside is not None else "")
-        shown = ["" if value is None else f"{value:.1f}" for value in values.values()]
-        rows.append([backend, temperature, way, *shown, *told])
-    if not rows:
-        return ""
-    headers = ["backend", "caches", "way", "start", "jobs", "end", "busy", "torch", "load", "judge", "idle", "outside",
-               "a variant"]  # fmt: skip
-    text = tabulate(rows, headers=headers, disable_numparse=True, colalign=["left"] * 3 + ["right"] * 10)
-    return (
-        f"{text}\n"
-        '"start": before the first job; "jobs": from the first to the last; "end": after it (wall seconds)\n'
-        '"busy": slot seconds of all jobs; "torch": of these eager, eager again, float64 and the backend\'s run;\n'
-        '"idle": slots x jobs - busy; "outside": busy - torch, so that forking, loading, process end and all of the\n'
-        "judging count as outside, though judging computes with torch too"
-    )
+PARTS = ("start", "jobs", "end", "busy", "torch", "load", "judge")
+LEGEND = """\
+"start": before the first job; "jobs": from the first to the last; "end": after it (wall seconds)
+"busy": slot seconds of all jobs; "torch": of these eager, eager again, float64 and the backend's run;
+"idle": slots x jobs - busy; "outside": busy - torch, so that forking, loading, process end and all of the
+judging count as outside, though judging computes with torch too"""
+
+
+def _table(names: str, rows: Sequence[Sequence[object]]) -> str:
+    headers = ["backend", "caches", *names.split(", ")]
+    return tabulate(rows, headers, disable_numparse=True, colalign=["left"] * 3 + ["right"] * (len(headers) - 3))
 
 
 def run(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
@@ -246,50 +190,36 @@ def run(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
     Raises:
         Broken: a way did not judge every variant green.
     """
-    say = _Progress()
     file, variants = write_cases(root, arguments.count, arguments.seed)
-    work = Work(root, file, variants, arguments.seed, arguments.slots, arguments.scripts_sample, say)
-    done: list[Measurement] = []
-    for _ in range(arguments.rounds):
-        for backend in arguments.backend:
-            for way in arguments.ways:
-                if way == "runner-ray" and backend != "aot_eager":
-                    continue  # what the engine costs shows where the jobs are short
-                for temperature in arguments.temperatures:
-                    load = os.getloadavg()[0]
-                    say(f"{backend} {way} {temperature} begins")
-                    one = measure(work, way, backend, warm=temperature == "warm")
-                    say(f"{backend} {way} {temperature}: {one.seconds:.1f} s")
-                    done.append(
-                        Measurement(
-                            backend, way, temperature, one.seconds, one.cpu, work.count, one.ran, work.slots, work.seed,
-                            version("torch"), os.cpu_count() or 0, load, dict(one.parts),
-                        )
-                    )  # fmt: skip
-                    if arguments.json:
-                        write(Path(arguments.json), done)
-    return done
+    work = Work(root, file, variants, arguments.seed, arguments.slots, arguments.scripts_sample)
+    torch, cpus = version("torch"), os.cpu_count() or 0
+    measurements: list[Measurement] = []
+    for backend, way, temperature in [
+        (backend, way, temperature)
+        for _ in range(arguments.rounds) for backend in arguments.backend for way in arguments.ways
+        for temperature in arguments.temperatures
+        if way != "runner-ray" or backend == "aot_eager"  # what the engine costs shows where the jobs are short
+    ]:  # fmt: skip
+        load = os.getloadavg()[0]
+        say(f"{backend} {way} {temperature} begins")
+        result = measure(work, way, backend, warm=temperature == "warm")
+        say(f"{backend} {way} {temperature}: {result.seconds:.1f} s")
+        setting = (work.count, result.ran, work.slots, work.seed, torch, cpus)
+        measurement = Measurement(
+            backend, way, temperature, result.seconds, result.cpu, *setting, load, dict(result.parts)
+        )
+        measurements.append(measurement)
+        write(arguments.json, measurements)
+    return measurements
 
 
-class _Progress:
-    """Lines with the minutes since the begin, to stderr."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        print(f"[{minutes:3d}:{seconds:02d}] {text}", file=sys.stderr, flush=True)
-
-
-def write(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Keep measurements as JSON."""
-    data = {"schema": SCHEMA, "measurements": [dataclasses.asdict(one) for one in measurements]}
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+def write(path: Path | None, measurements: Sequence[Measurement]) -> None:
+    """Keep measurements as JSON, if there is a file for them."""
+    write_json(path, {"schema": SCHEMA, "measurements": [dataclasses.asdict(entry) for entry in measurements]})
 
 
 def read(path: Path) -> list[Measurement]:
-    """What ``write`` kept.
+    """Return what ``write`` kept.
 
     Raises:
         ValueError: the file is something else.
@@ -299,18 +229,18 @@ def read(path: Path) -> list[Measurement]:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["schema"] != SCHEMA:
             raise ValueError(f"its schema is {data['schema']}, not {SCHEMA}")
-        return [Measurement(**one) for one in data["measurements"]]
+        return [Measurement(**entry) for entry in data["measurements"]]
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{path} holds no measurements: {error!r}") from error
 
 
 def _words(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """The type of an option that takes some of ``known``, separated by commas."""
+    """Return the type of an option that takes some of ``known``, separated by commas."""
 
     def parse(text: str) -> list[str]:
-        wrong = [word for word in text.split(",") if word not in known]
+        wrong = {*text.split(",")} - {*known}
         if wrong:
-            raise argparse.ArgumentTypeError(f"no {', '.join(wrong)!r}; there is {', '.join(known)}")
+            raise argparse.ArgumentTypeError(f"no {', '.join(sorted(wrong))!r}; there is {', '.join(known)}")
         return [word for word in known if word in text.split(",")]
 
     return parse
@@ -324,21 +254,24 @@ def _count(text: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("-n", dest="count", type=_count, default=200, help="variants (default: 200)")
-    made.add_argument("--slots", type=_count, default=2, help="processes at once, of xdist and runner (default: 2)")
-    made.add_argument("--backend", type=_words(BACKENDS), default=[*BACKENDS], help="default: aot_eager,inductor")
-    made.add_argument("--ways", type=_words(WAYS), default=[*WAYS[:4]], help="default: scripts,pytest,xdist,runner")
-    made.add_argument("--with-ray", action="store_true", help="also runner --engine ray, for aot_eager")
-    made.add_argument("--temperatures", type=_words(TEMPERATURES), default=[*TEMPERATURES], help="default: cold,warm")
-    made.add_argument("--rounds", type=_count, default=1, help="do all of it so often and take medians (default: 1)")
-    made.add_argument("--scripts-sample", type=_count, default=0, metavar="N", help="run N scripts only and scale")
-    made.add_argument("--seed", type=int, default=SEED, help=f"of the cases (default: {SEED})")
-    made.add_argument("--json", metavar="FILE", help="keep the measurements, each as soon as it is made")
-    made.add_argument("--keep", metavar="FOLDER", help="work here, and leave cases, scripts, caches and logs behind")
-    made.add_argument("--merge", nargs="+", metavar="FILE", help="measure nothing: the table of these --json files")
-    return made
+    """Return the command line."""
+    return command_line(
+        __doc__,
+        option("-n", dest="count", type=_count, default=200, help="variants (default: 200)"),
+        option("--slots", type=_count, default=2, help="processes at once, of xdist and runner (default: 2)"),
+        option("--backend", type=_words(BACKENDS), default=[*BACKENDS], help="default: aot_eager,inductor"),
+        option("--ways", type=_words(WAYS), default=[*WAYS[:4]], help="default: scripts,pytest,xdist,runner"),
+        option("--with-ray", action="store_true", help="also runner --engine ray, for aot_eager"),
+        option("--temperatures", type=_words(TEMPERATURES), default=[*TEMPERATURES], help="default: cold,warm"),
+        option("--rounds", type=_count, default=1, help="do all of it so often and take medians (default: 1)"),
+        option("--scripts-sample", type=_count, default=0, metavar="N", help="run N scripts only and scale"),
+        option("--seed", type=int, default=SEED, help=f"of the cases (default: {SEED})"),
+        option("--json", type=Path, metavar="FILE", help="keep the measurements, each as soon as it is made"),
+        option("--keep", metavar="FOLDER", help="work here, and leave cases, scripts, caches and logs behind"),
+        option(
+            "--merge", nargs="+", type=Path, metavar="FILE", help="measure nothing: the table of these --json files"
+        ),
+    )
 
 
 def main() -> int:
@@ -347,9 +280,8 @@ def main() -> int:
     arguments = line.parse_args()
     try:
         if arguments.merge:
-            measurements = [one for file in arguments.merge for one in read(Path(file))]
-            if arguments.json:
-                write(Path(arguments.json), measurements)
+            measurements = [entry for file in arguments.merge for entry in read(file)]
+            write(arguments.json, measurements)
         else:
             if arguments.with_ray and "runner-ray" not in arguments.ways:
                 arguments.ways.append("runner-ray")
@@ -370,7 +302,7 @@ def main() -> int:
         print(f"throughput: {error}", file=sys.stderr)
         return 3
     print(text)
-    return 1 if missed else 0
+    return int(missed)
 
 
 if __name__ == "__main__":

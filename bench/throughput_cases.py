@@ -6,9 +6,10 @@ another rounding of the backend must stay within the default tolerances, since o
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,33 +31,30 @@ _PLAIN = (
 )  # fmt: skip
 
 
-class _Draw:
+class _Draw(random.Random):
     """Draws the parts of one case."""
 
-    def __init__(self, seed: str) -> None:
-        self._random = random.Random(seed)
-
     def size(self, low: int = 3, high: int = 24) -> int:
-        return self._random.randint(low, high)
+        return self.randint(low, high)
 
     def chance(self, share: float) -> bool:
-        return self._random.random() < share
+        return self.random() < share
 
     def one(self, *choices: Any) -> Any:
-        return self._random.choice(choices)
+        return self.choice(choices)
 
     def number(self) -> float:
-        return self._random.randint(11, 99) / 50
+        return self.randint(11, 99) / 50
 
     def point(self) -> Any:
         """A pointwise operator of one tensor."""
-        made = self._random.randrange(len(_PLAIN) + 3)
-        if made < len(_PLAIN):
-            return _PLAIN[made]
+        place = self.randrange(len(_PLAIN) + 3)
+        if place < len(_PLAIN):
+            return _PLAIN[place]
         return {self.one("operator.mul", "operator.add", "operator.sub"): ["$_", self.number()]}
 
     def points(self, low: int, high: int) -> list[Any]:
-        return [self.point() for _ in range(self._random.randint(low, high))]
+        return [self.point() for _ in range(self.randint(low, high))]
 
     def tensor(self, *shape: int, share: float = 0.3) -> Any:
         """An input; with a chance of ``share`` one that wants a gradient."""
@@ -65,10 +63,10 @@ class _Draw:
 
 def _pointwise(draw: _Draw) -> Case:
     rows, columns = draw.size(), draw.size()
-    other = draw.one([columns], [rows, 1], [rows, columns])
+    y = draw.one([columns], [rows, 1], [rows, columns])
     meet = {draw.one("torch.add", "torch.maximum", "torch.hypot", "operator.mul", "operator.sub"): ["$_", "$y"]}
     chain = [*draw.points(1, 3), meet, *draw.points(1, 3)]
-    return {"inputs": {"x": draw.tensor(rows, columns), "y": other}, "chain": chain}
+    return {"inputs": {"x": draw.tensor(rows, columns), "y": y}, "chain": chain}
 
 
 def _reduction(draw: _Draw) -> Case:
@@ -77,8 +75,7 @@ def _reduction(draw: _Draw) -> Case:
     name = draw.one("torch.mean", "torch.sum", "torch.amax", "torch.amin", "torch.std")
     # Inductor's backward makes the values again and looks for the extreme among them; rounded otherwise, it finds none.
     smooth = name not in ("torch.amax", "torch.amin")
-    reduce = {name: {"*": ["$_"], **over}}
-    chain = [*draw.points(1, 3), reduce, draw.point(), {"operator.mul": ["$_", "$x"]}]
+    chain = [*draw.points(1, 3), {name: {"*": ["$_"], **over}}, draw.point(), {"operator.mul": ["$_", "$x"]}]
     if draw.chance(0.4):
         chain.append({"torch.cumsum": ["$_", draw.one(0, 1)]})
     return {"inputs": {"x": draw.tensor(*shape, share=0.3 * smooth)}, "chain": chain}
@@ -101,8 +98,10 @@ def _matmul(draw: _Draw) -> Case:
     )
     if "torch.baddbmm" in meet:
         inputs["bias"] = [batch, rows, columns]
-    scale = {"operator.truediv": ["$_", inner]}
-    return {"inputs": inputs, "chain": [*draw.points(1, 2), meet, scale, *draw.points(1, 3)]}
+    return {
+        "inputs": inputs,
+        "chain": [*draw.points(1, 2), meet, {"operator.truediv": ["$_", inner]}, *draw.points(1, 3)],
+    }
 
 
 def _convolution(draw: _Draw) -> Case:
@@ -114,7 +113,7 @@ def _convolution(draw: _Draw) -> Case:
 
 
 def _view(draw: _Draw) -> Case:
-    rows, columns, depth = draw.size(), draw.size(2, 8) * 2, draw.size(2, 6)
+    shape = draw.size(), draw.size(2, 8) * 2, draw.size(2, 6)
     turn = draw.one(
         {"torch.flip": ["$_", [draw.one(0, 1)]]},
         {"torch.roll": ["$_", draw.size(1, 3), draw.one(0, 1)]},
@@ -125,7 +124,7 @@ def _view(draw: _Draw) -> Case:
     if draw.chance(0.5):
         chain.append({"torch.flatten": ["$_", *draw.one((0, 1), (1, 2))]})
     chain.append({"torch.cat": [["$_", "$_"], draw.one(0, 1)]})
-    return {"inputs": {"x": draw.tensor(rows, columns, depth)}, "chain": chain}
+    return {"inputs": {"x": draw.tensor(*shape)}, "chain": chain}
 
 
 def _normalization(draw: _Draw) -> Case:
@@ -152,12 +151,14 @@ def _softmax(draw: _Draw) -> Case:
 
 
 def _indexing(draw: _Draw) -> Case:
-    rows, columns, picked = draw.size(), draw.size(), draw.size()
-    step: dict[str, list[Any]] = {draw.one("torch.index_select", "operator.getitem", "torch.gather"): ["$_", "$i"]}
-    if "operator.getitem" not in step:
-        step = {name: ["$_", 0, "$i"] for name in step}
-    shape = [picked, columns] if "torch.gather" in step else [picked]
-    ids = {"shape": shape, "dtype": "int64", "init": {"randint": [0, rows]}}
+    rows, columns, count = draw.size(), draw.size(), draw.size()
+    name = draw.one("torch.index_select", "operator.getitem", "torch.gather")
+    step = {name: ["$_", "$i"] if name == "operator.getitem" else ["$_", 0, "$i"]}
+    ids = {
+        "shape": [count, columns] if name == "torch.gather" else [count],
+        "dtype": "int64",
+        "init": {"randint": [0, rows]},
+    }
     choose = {"torch.where": ["$flag", "$_", draw.number()]}
     inputs = {"x": draw.tensor(rows, columns), "i": ids, "flag": {"shape": [columns], "dtype": "bool"}}
     return {"inputs": inputs, "chain": [*draw.points(1, 2), step, *draw.points(1, 2), choose, *draw.points(0, 2)]}
@@ -165,58 +166,60 @@ def _indexing(draw: _Draw) -> Case:
 
 def _loss(draw: _Draw) -> Case:
     rows, inner, classes = draw.size(), draw.size(), draw.size(3, 12)
-    target = {"shape": [rows], "dtype": "int64", "init": {"randint": [0, classes]}}
     chain = [{"nn.Linear": [inner, classes]}, *draw.points(1, 3)]
     if draw.chance(0.5):
-        target = {"shape": [rows, classes]}
-        chain.append({draw.one("F.mse_loss", "F.smooth_l1_loss", "F.l1_loss", "F.huber_loss"): ["$_", "$target"]})
+        target: Case = {"shape": [rows, classes]}
+        name = draw.one("F.mse_loss", "F.smooth_l1_loss", "F.l1_loss", "F.huber_loss")
     else:
-        chain.append({"F.cross_entropy": ["$_", "$target"]})
-    chain.append({"operator.mul": ["$_", draw.number()]})
+        target, name = {"shape": [rows], "dtype": "int64", "init": {"randint": [0, classes]}}, "F.cross_entropy"
+    chain += [{name: ["$_", "$target"]}, {"operator.mul": ["$_", draw.number()]}]
     return {"inputs": {"x": draw.tensor(rows, inner), "target": target}, "grad": "backward", "chain": chain}
 
 
 _TEMPLATES: dict[str, Callable[[_Draw], Case]] = {
-    "pointwise": _pointwise,
-    "reduction": _reduction,
-    "linear": _linear,
-    "matmul": _matmul,
-    "convolution": _convolution,
-    "view": _view,
-    "normalization": _normalization,
-    "softmax": _softmax,
-    "indexing": _indexing,
-    "loss": _loss,
-}
+    template.__name__.strip("_"): template
+    for template in (
+        _pointwise, _reduction, _linear, _matmul, _convolution, _view, _normalization, _softmax, _indexing, _loss,
+    )
+}  # fmt: skip
 
 
 def make_cases(count: int, seed: int = SEED) -> list[Case]:
-    """``count`` distinct cases, the templates in turn; the first ones are the same whatever the count."""
-    made: dict[str, Case] = {}
-    attempt = 0
-    while len(made) < count:
-        name, template = [*_TEMPLATES.items()][len(made) % len(_TEMPLATES)]
+    """Return ``count`` distinct cases, the templates in turn; the first ones are the same whatever the count."""
+    cases: dict[str, Case] = {}
+    for attempt in itertools.count():
+        if len(cases) == count:
+            break
+        name, template = [*_TEMPLATES.items()][len(cases) % len(_TEMPLATES)]
         draw = _Draw(f"{seed} {attempt}")
-        attempt += 1
         case = template(draw)
         if "requires_grad" in json.dumps(case["inputs"]) or (name == "linear" and draw.chance(0.3)):
             case["grad"] = "backward"
         if 3 <= len(case["chain"]) <= 8:
-            made.setdefault(json.dumps(case), {"name": f"{name}_{len(made):03d}", **case})
-    return [*made.values()]
+            cases.setdefault(json.dumps(case), {"name": f"{name}_{len(cases):03d}", **case})
+    return [*cases.values()]
 
 
 def write_cases(folder: Path, count: int, seed: int = SEED) -> tuple[Path, list[Variant]]:
-    """Write the cases as a spec file into ``folder`` and read it back. Gives the file and one variant a case.
+    """Write the cases as a spec file into ``folder`` and read it back. Return the file and one variant a case.
 
     Raises:
-        ValueError: the runner finds the file wrong, or reads something else than ``count`` variants from it.
+        ValueError: see ``write_spec``.
     """
     file = folder / FILE
-    text = yaml.safe_dump({"cases": make_cases(count, seed)}, sort_keys=False, default_flow_style=None, width=120)
+    return file, write_spec(file, make_cases(count, seed))
+
+
+def write_spec(file: Path, cases: Sequence[Case], **settings: Any) -> list[Variant]:
+    """Write cases as a spec file and read it back, as ``settings`` of ``load`` say. Return one variant a case.
+
+    Raises:
+        ValueError: the runner finds the file wrong, or reads another number of variants from it.
+    """
+    text = yaml.safe_dump({"cases": [*cases]}, sort_keys=False, default_flow_style=None, width=120)
     file.write_text(text, encoding="utf-8")
-    loaded = load([str(file)], everything=True)
-    if loaded.diagnostics or len(loaded.variants) != count:
-        found = "\n".join(diagnostic.render() for diagnostic in loaded.diagnostics[:5])
-        raise ValueError(f"{file}: {len(loaded.variants)} variants instead of {count}\n{found}")
-    return file, [*loaded.variants]
+    loaded = load([str(file)], everything=True, **settings)
+    if loaded.diagnostics or len(loaded.variants) != len(cases):
+        faults = "\n".join(diagnostic.render() for diagnostic in loaded.diagnostics[:5])
+        raise ValueError(f"{file}: {len(loaded.variants)} variants instead of {len(cases)}\n{faults}")
+    return [*loaded.variants]

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
-import resource
 import shutil
-import subprocess
+import statistics
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from commands import RUNNER, TAIL, Broken, Cost, measure_command, say
+
 from runner.builder.source import build
 from runner.cases.model import THREADS, Variant
+
+End = tuple[float, dict[str, Any]]
+"""When a variant ended, by ``time.monotonic``, and its event."""
 
 RUNNERS: Mapping[str, Sequence[str]] = {
     "runner": (),
@@ -77,10 +81,6 @@ def test_compiled_as_eager(name):
 '''
 
 
-class Broken(Exception):
-    """A way did not judge all variants green, so that its time means nothing."""
-
-
 @dataclass(frozen=True)
 class Work:
     """What is to be run, and how. ``sample`` is the number of scripts that are really run (0: all)."""
@@ -91,11 +91,10 @@ class Work:
     seed: int
     slots: int
     sample: int
-    say: Callable[[str], None]
 
     @property
     def count(self) -> int:
-        """How many variants there are."""
+        """Return how many variants there are."""
         return len(self.variants)
 
 
@@ -114,18 +113,14 @@ def write_by_hand(folder: Path, variants: Sequence[Variant], backend: str) -> No
     for name in ("scripts", "tests"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     check = _CHECK.replace("BACKEND", repr(backend))
+    main = _filled(check, PARAMETERS="compiled", PREFIX="") + _filled(_SCRIPT, THREADS=str(THREADS))
     for variant in variants:
-        backward = variant.grad.mode == "backward"
-        text = f"{build(variant).text}\n\nBACKWARD = {backward}\n\n"
+        text = f"{build(variant).text}\n\nBACKWARD = {variant.grad.mode == 'backward'}\n\n"
         (folder / "tests" / f"{variant.case.name}.py").write_text(text, encoding="utf-8")
-        main = _filled(check, PARAMETERS="compiled", PREFIX="") + _SCRIPT.replace("THREADS", str(THREADS))
         (folder / "scripts" / f"{variant.case.name}.py").write_text(text + main, encoding="utf-8")
-    tests = _filled(
-        _TESTS,
-        CHECK=_filled(check, PARAMETERS="case, compiled", PREFIX="case."),
-        THREADS=str(THREADS),
-        NAMES=repr([variant.case.name for variant in variants]),
-    )
+    check = _filled(check, PARAMETERS="case, compiled", PREFIX="case.")
+    names = repr([variant.case.name for variant in variants])
+    tests = _filled(_TESTS, CHECK=check, THREADS=str(THREADS), NAMES=names)
     (folder / "tests" / "test_throughput.py").write_text(tests, encoding="utf-8")
     (folder / "tests" / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
@@ -137,7 +132,7 @@ def _filled(text: str, **words: str) -> str:
 
 
 def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
-    """One pass of a way, with caches that are new (cold), or as its own last pass left them (warm).
+    """Measure one pass of a way, with caches that are new (cold), or as its own last pass left them (warm).
 
     Caches that hold nothing yet are filled by a pass that is not measured.
 
@@ -151,44 +146,32 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
     if not warm:
         shutil.rmtree(place, ignore_errors=True)
     elif not filled.is_file() or filled.read_text(encoding="utf-8") != key:
-        work.say(f"{backend} {way}: no caches yet, filling them (not measured)")
+        say(f"{backend} {way}: no caches yet, filling them (not measured)")
         measure(work, way, backend, warm=False)
     make_folders(place)
     filled.unlink(missing_ok=True)
-    before = sum(cpu_seconds())
-    began = time.monotonic()
     if way == "scripts":
-        seconds, ran = _scripts(work, backend, place)
-        done = Pass(seconds, sum(cpu_seconds()) - before, ran)
+        result = _run_scripts(work, backend, place)
     elif way in ("pytest", "xdist"):
-        _pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
-        done = Pass(time.monotonic() - began, sum(cpu_seconds()) - before, work.count)
+        result = _run_pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
     else:
-        seconds, parts = _runner(work, backend, place, way, warm)
-        done = Pass(seconds, sum(cpu_seconds()) - before, work.count, parts)
+        result = _run_runner(work, backend, place, way, warm)
     filled.write_text(key, encoding="utf-8")
-    return done
-
-
-def cpu_seconds() -> tuple[float, float]:
-    """Of all processes that were started from here and have ended: their own, and the kernel's for them."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime, used.ru_stime
+    return result
 
 
 def make_folders(place: Path) -> Path:
-    """Make ``place`` one to run in, with caches of its own; ``place`` itself."""
+    """Make ``place`` one to run in, with caches of its own; return ``place`` itself."""
     for name in ("inductor", "xdg", "tmp", "run"):
         (place / name).mkdir(parents=True, exist_ok=True)
     return place
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Ours, without settings of torch, with caches in ``place``. The precompiled header goes to the temporary folder."""
-    ours = ("TORCH", "PYTORCH", "PYTEST", "TRITON", "RUNNER_", "OMP_")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    """Return ours, without settings of torch, with caches in ``place``. The precompiled header goes to the temporary folder."""
+    settings = ("TORCH", "PYTORCH", "PYTEST", "TRITON", "RUNNER_", "OMP_")
     return {
-        **kept,
+        **{name: value for name, value in os.environ.items() if not name.startswith(settings)},
         "TORCHINDUCTOR_CACHE_DIR": str(place / "inductor"),
         "XDG_CACHE_HOME": str(place / "xdg"),
         "XDG_STATE_HOME": str(place / "xdg"),
@@ -197,148 +180,110 @@ def environment(place: Path) -> dict[str, str]:
     }
 
 
-def run_script(written: Path, name: str, place: Path) -> None:
+def run_script(written: Path, name: str, place: Path) -> Cost:
     """Run one of the scripts that ``write_by_hand`` left in ``written/by-hand``.
 
     Raises:
         Broken: its exit code is not 0.
     """
-    script = written / "by-hand" / "scripts" / f"{name}.py"
-    output = place / f"{name}.output"
-    with output.open("wb") as file:
-        code = subprocess.run(
-            [sys.executable, str(script)], cwd=place / "run", env=environment(place), stdin=subprocess.DEVNULL,
-            stdout=file, stderr=subprocess.STDOUT,
-        ).returncode  # fmt: skip
-    if code != 0:
-        raise Broken(f"{script} gave exit code {code}\n{tail(output)}")
+    script = str(written / "by-hand" / "scripts" / f"{name}.py")
+    log = place / f"{name}.output"
+    return measure_command([sys.executable, script], cwd=place / "run", environ=environment(place), log=log)
 
 
-def _scripts(work: Work, backend: str, place: Path) -> tuple[float, int]:
-    """One process after the other. With a sample the rest is taken to last as long as the sample's, its first left out:
+def _run_scripts(work: Work, backend: str, place: Path) -> Pass:
+    """Run one process after the other. With a sample the others are taken to last as long as the sample's, its first left out:
 
     that one alone probes the compiler and builds its precompiled header.
     """
     names = [variant.case.name for variant in work.variants][: work.sample or None]
-    taken: list[float] = []
+    costs: list[Cost] = []
     for number, name in enumerate(names, 1):
-        began = time.monotonic()
-        run_script(work.root / backend, name, place)
-        taken.append(time.monotonic() - began)
+        costs.append(run_script(work.root / backend, name, place))
         if number % 10 == 0:
-            work.say(f"{backend} scripts: {number}/{len(names)}, {sum(taken):.0f} s")
-    rest = taken[1:] or taken
-    return sum(taken) + (work.count - len(names)) * sum(rest) / len(rest), len(names)
+            say(f"{backend} scripts: {number}/{len(names)}")
+    seconds = [cost.seconds for cost in costs]
+    missing = (work.count - len(names)) * statistics.mean(seconds[1:] or seconds)
+    return Pass(sum(seconds) + missing, sum(cost.cpu for cost in costs), len(names))
 
 
-def _pytest(work: Work, backend: str, place: Path, slots: int) -> None:
-    tests = work.root / backend / "by-hand" / "tests"
-    report = place / "run" / "junit.xml"
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *(["-n", str(slots)] if slots else [])]
-    code = run_command([*command, "test_throughput.py"], tests, place)
-    if code != 0:
-        raise Broken(f"pytest gave exit code {code}\n{tail(place / 'output')}")
+def _run_pytest(work: Work, backend: str, place: Path, slots: int) -> Pass:
+    tests, report = work.root / backend / "by-hand" / "tests", place / "run" / "junit.xml"
+    words = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *(["-n", str(slots)] if slots else [])]
+    cost = measure_command([*words, "test_throughput.py"], (0,), tests, environment(place), place / "output")
     suite = next(ElementTree.parse(report).getroot().iter("testsuite"))
     counts = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
     if counts != {"tests": work.count, "failures": 0, "errors": 0, "skipped": 0}:
         raise Broken(f"pytest did not pass {work.count} tests: {counts}")
+    return Pass(cost.seconds, cost.cpu, work.count)
 
 
-def _runner(work: Work, backend: str, place: Path, way: str, warm: bool) -> tuple[float, dict[str, float]]:
-    command = [sys.executable, "-m", "runner", "run", str(work.file), "--backend", backend, "-j", str(work.slots)]
-    journal = place / "run" / ".runner" / "latest" / "events.jsonl"
-    (place / "run" / ".runner" / "latest").unlink(missing_ok=True)  # the last pass's
-    watch = Watch(journal)
+def _run_runner(work: Work, backend: str, place: Path, way: str, warm: bool) -> Pass:
+    words = [*RUNNER, "run", str(work.file), "--backend", backend, "-j", str(work.slots), *RUNNERS[way]]
     began = time.monotonic()
-    code = run_command([*command, *RUNNERS[way]], place / "run", place, watch.look)
-    seconds = time.monotonic() - began
-    watch.look()
-    finished = watch.finished
-    verdicts = [event["verdict"] for event in finished]
-    if code != 0 or verdicts != ["PASS"] * work.count:
-        bad = [f"{event['verdict']} {event['id']}" for event in finished if event["verdict"] != "PASS"]
-        told = "\n".join(bad[:5]) or tail(place / "output")
-        raise Broken(f"runner gave exit code {code} and {len(verdicts)} verdicts of {work.count}\n{told}")
-    cached = sum(event.get("cached") is not None for event in finished)
+    cost, ends = run_watched(words, place)
+    results = [result for _, result in ends]
+    reds = [f"{result['verdict']} {result['id']}" for result in results if result["verdict"] != "PASS"]
+    if reds or len(results) != work.count:
+        raise Broken(
+            "\n".join([f"runner gave {len(results)} verdicts of {work.count}", *reds[:5], cost.output[-TAIL:]])
+        )
+    cached = sum(result.get("cached") is not None for result in results)
     if cached != (work.count if way == "runner-cached" and warm else 0):
         raise Broken(f"{way} took {cached} of {work.count} results from an earlier run; --keep a fresh folder")
-    return seconds, _parts(finished, watch, began, seconds) if not cached else {}
+    parts = {} if cached else _parts(ends, began, cost.seconds)
+    return Pass(cost.seconds, cost.cpu, work.count, parts)
 
 
-def _parts(finished: list[dict[str, Any]], watch: Watch, began: float, seconds: float) -> dict[str, float]:
-    """Where a runner's time went. ``jobs`` is from the begin of the first job to the end of the last."""
-    parts = {"start": watch.first - began, "jobs": watch.last - watch.first, "end": began + seconds - watch.last}
-    parts["busy"] = sum(busy(event) for event in finished)
-    for name in ("torch", "load", "judge"):
-        if all(name in (event.get("spent") or {}) for event in finished):
-            parts[name] = sum(event["spent"][name] for event in finished)
-    return parts
+def _parts(ends: Sequence[End], began: float, seconds: float) -> dict[str, float]:
+    """Return where a runner's time went. ``jobs`` is from the begin of the first job to the end of the last."""
+    first, last = min(moment - busy(result) for moment, result in ends), ends[-1][0]
+    parts = {"start": first - began, "jobs": last - first, "end": began + seconds - last}
+    spent = [{**(result.get("spent") or {}), "busy": busy(result)} for _, result in ends]
+    names = [name for name in ("busy", "torch", "load", "judge") if all(name in part for part in spent)]
+    return {**parts, **{name: sum(part[name] for part in spent) for name in names}}
 
 
-def busy(event: Mapping[str, Any]) -> float:
-    """Slot seconds of a variant; those of its first job alone where the journal knows no more."""
-    return float((event.get("spent") or {}).get("busy", event["seconds"]))
+def busy(result: Mapping[str, Any]) -> float:
+    """Return the slot seconds of a variant; those of its first job alone where the journal knows no more."""
+    return float((result.get("spent") or {}).get("busy", result["seconds"]))
 
 
-class Watch:
-    """Follows a journal while it is written, since its events bear no times of their own."""
+def run_watched(words: Sequence[str], place: Path, **environ: str) -> tuple[Cost, list[End]]:
+    """Run the runner in ``place/run``; return what it cost, and each variant's event with the moment at which it ended.
 
-    def __init__(self, journal: Path) -> None:
-        """``journal`` need not be there yet."""
-        self.finished: list[dict[str, Any]] = []
-        self.times: list[float] = []  # when each of them was seen first
-        self.first, self.last = (
-            math.inf,
-            0.0,
-        )  # when the first job began, as far as what it took tells, and the last ended
-        self._journal = journal
-        self._read = 0
-
-    def look(self) -> None:
-        """Take in what has been added."""
-        with contextlib.suppress(FileNotFoundError), self._journal.open("rb") as file:
-            file.seek(self._read)
-            data = file.read()
-            data = data[: data.rfind(b"\n") + 1]
-            self._read += len(data)
-            new = [json.loads(line) for line in data.splitlines() if b'"variant-finished"' in line]
-            if new:
-                self.last = time.monotonic()
-                self.first = min([self.first, *(self.last - busy(event) for event in new)])
-                self.finished += new
-                self.times += [self.last] * len(new)
+    Raises:
+        Broken: the run did not come to its end.
+    """
+    latest = place / "run" / ".runner" / "latest"
+    latest.unlink(missing_ok=True)  # the last pass's
+    with watch(latest / "events.jsonl") as ends:
+        cost = measure_command(words, (0, 1), place / "run", {**environment(place), **environ}, place / "output")
+    return cost, ends
 
 
-def run_command(
-    command: Sequence[str],
-    cwd: Path,
-    place: Path,
-    look: Callable[[], None] | None = None,
-    changes: Mapping[str, str] | None = None,
-) -> int:
-    """Run a command to its end, with ``changes`` to its environment, looking ten times a second; its exit code."""
-    with (place / "output").open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**environment(place), **(changes or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            while look is not None and process.poll() is None:
-                look()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.1)
-            code = process.wait()
-        except BaseException:
-            process.terminate()
-            process.wait()
-            raise
-    return code
+@contextlib.contextmanager
+def watch(journal: Path) -> Iterator[list[End]]:
+    """Follow a journal while the block lasts, since its events bear no times of their own. It need not be there yet."""
+    ends: list[End] = []
+    over = threading.Event()
 
+    def follow() -> None:
+        position, is_last = 0, False
+        while not is_last:
+            is_last = over.wait(0.1)
+            with contextlib.suppress(FileNotFoundError), journal.open("rb") as file:
+                file.seek(position)
+                data = file.read()
+                lines = data[: data.rfind(b"\n") + 1]  # what is being written comes later
+                position += len(lines)
+                new = [json.loads(line) for line in lines.splitlines() if b'"variant-finished"' in line]
+                ends.extend((time.monotonic(), result) for result in new)
 
-def tail(path: Path) -> str:
-    """The end of what a command printed."""
-    return path.read_bytes()[-1500:].decode(errors="replace")
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield ends
+    finally:
+        over.set()
+        thread.join()

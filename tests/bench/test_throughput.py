@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -81,7 +82,7 @@ def measurement(bench: SimpleNamespace, backend: str, way: str, seconds: float, 
 
 
 def verdicts(bench: SimpleNamespace, *measurements: Any) -> dict[str, str]:
-    return {t.what: t.verdict for t in bench.main.targets(bench.main.medians(measurements)) if t.value is not None}
+    return {t.subject: t.verdict for t in bench.main.targets(bench.main.medians(measurements)) if t.value is not None}
 
 
 @pytest.mark.parametrize(
@@ -152,18 +153,19 @@ def test_merge_prints_the_table_of_several_files(
     assert "b.json holds no measurements" in capsys.readouterr().err
 
 
-def fake_run(code: int, lines: list[dict[str, Any]]) -> Any:
-    """In place of a process: leaves a journal, the last of it without its newline until looked at again."""
+def fake_command(bench: SimpleNamespace, code: int, events: list[dict[str, Any]]) -> Any:
+    """In place of a process: leaves a journal, the last of it without its newline until it was looked at again."""
 
-    def run(command: list[str], cwd: Path, place: Path, look: Any) -> int:
+    def run(words: list[str], codes: tuple[int, ...], cwd: Path, environ: dict[str, str], log: Path) -> Any:
         folder = cwd / ".runner" / "latest"
         folder.mkdir(parents=True)
-        (place / "output").write_text("said")
-        text = "".join(json.dumps(line) + "\n" for line in lines)
+        text = "".join(json.dumps(event) + "\n" for event in events)
         (folder / "events.jsonl").write_text(text[:-9])
-        look()
+        time.sleep(0.25)
         (folder / "events.jsonl").write_text(text)
-        return code
+        if code not in codes:
+            raise bench.ways.Broken(f"runner gave exit code {code}")
+        return bench.ways.Cost("said", 2.0, 1.0, 0.5, 100.0)
 
     return run
 
@@ -174,15 +176,18 @@ def finished(verdict: str = "PASS", **fields: Any) -> dict[str, Any]:
 
 
 def work(ways: ModuleType, folder: Path) -> Any:
-    return ways.Work(folder, folder / "x.spec.yaml", [None, None], 0, 2, 0, print)
+    return ways.Work(folder, folder / "x.spec.yaml", [None, None], 0, 2, 0)
 
 
 def test_a_journal_read_while_it_is_written_gives_every_part(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(bench.ways, "run_command", fake_run(0, [{"event": "run-started"}, finished(), finished()]))
-    _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
+    events = [{"event": "run-started"}, finished(), finished()]
+    monkeypatch.setattr(bench.ways, "measure_command", fake_command(bench, 0, events))
+    result = bench.ways._run_runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
+    parts = result.parts
+    assert (result.seconds, result.cpu, result.ran) == (2.0, 1.5, 2)
     assert {name: parts[name] for name in ("busy", "torch", "load", "judge")} == pytest.approx(
         {"busy": 4.0, "torch": 3.0, "load": 0.2, "judge": 0.4}
     )
@@ -202,9 +207,9 @@ def test_a_run_that_is_not_all_green_is_no_measurement(
     bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, lines: list[Any], message: str
 ) -> None:
     (tmp_path / "run").mkdir()
-    monkeypatch.setattr(bench.ways, "run_command", fake_run(code, lines))
+    monkeypatch.setattr(bench.ways, "measure_command", fake_command(bench, code, lines))
     with pytest.raises(bench.ways.Broken, match=message):
-        bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
+        bench.ways._run_runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner", False)
 
 
 @pytest.mark.parametrize(
@@ -215,10 +220,10 @@ def test_a_second_run_with_cached_takes_all_its_results_from_the_first(
 ) -> None:
     (tmp_path / "run").mkdir()
     events = [finished(**({"cached": "before"} if number < cached else {})) for number in range(2)]
-    monkeypatch.setattr(bench.ways, "run_command", fake_run(0, events))
+    monkeypatch.setattr(bench.ways, "measure_command", fake_command(bench, 0, events))
     with nullcontext() if measured else pytest.raises(bench.ways.Broken, match=f"took {cached} of 2"):
-        _, parts = bench.ways._runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner-cached", warm)
-        assert bool(parts) is not warm
+        result = bench.ways._run_runner(work(bench.ways, tmp_path), "aot_eager", tmp_path, "runner-cached", warm)
+        assert bool(result.parts) is not warm
 
 
 def test_settings_of_torch_in_the_shell_reach_no_way(
