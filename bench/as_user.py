@@ -9,32 +9,24 @@ their own. Variants that a policy explains are left out: without the policy they
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+from commands import command_line, option, read_results
 
-from runner.builder.source import build  # noqa: E402
-from runner.cases.model import LAUNCH  # noqa: E402
-from runner.contract.oracles import EXPLAINED, row_of  # noqa: E402
-from runner.engine.local import LocalEngine  # noqa: E402
-from runner.record.events import VariantFinished  # noqa: E402
-from runner.record.store import read_events  # noqa: E402
-from runner.session.collect import load  # noqa: E402
-from runner.session.plan import (  # noqa: E402
-    Planned,
-    as_user,
-    find_environments,
-    job,
-)
-from runner.session.scheduler import drive, with_reference  # noqa: E402
-from runner.verdict import outcomes  # noqa: E402
-from runner.verdict.policy import AS_USER  # noqa: E402
+from runner.builder.source import build
+from runner.cases.model import LAUNCH
+from runner.contract.oracles import EXPLAINED, row_of
+from runner.engine.local import LocalEngine
+from runner.record.events import VariantFinished
+from runner.session.collect import load
+from runner.session.plan import Planned, as_user, find_environments, job
+from runner.session.scheduler import drive, with_reference
+from runner.verdict import outcomes
+from runner.verdict.policy import AS_USER
 
 CHUNK = 4
 """Jobs that are asked for together."""
@@ -45,58 +37,57 @@ Row = tuple[VariantFinished, str]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Print the counts and the rows that disagree."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log")
-    parser.add_argument("--suite", help="run what has no row yet; the log's suite")
-    parser.add_argument("-j", "--jobs", type=int, default=2)
-    arguments = parser.parse_args(words)
-    events = [event for event in read_events(arguments.log) if isinstance(event, VariantFinished)]
+    arguments = command_line(
+        __doc__, option("log", type=Path), option("-j", "--jobs", type=int, default=2),
+        option("--suite", help="run what has no row yet; the log's suite"),
+    ).parse_args(words)  # fmt: skip
+    events = read_results(arguments.log)
     rows: list[Row] = [(event, event.stages[AS_USER]) for event in events if AS_USER in event.stages]
     if arguments.suite:
         answered = {event.key for event, _ in rows}
-        rest = [event for event in events if event.key not in answered and is_asked(event)]
+        new = [event for event in events if event.key not in answered and is_asked(event)]
         with contextlib.suppress(KeyboardInterrupt):  # what is known is counted
-            for row in answers(rest, arguments.suite, arguments.jobs):
+            for row in answers(new, arguments.suite, arguments.jobs):
                 rows.append(row)
-                print(f"{len(rows)} of {len(answered) + len(rest)}: {word_of(*row)}", file=sys.stderr, flush=True)
-    counts = collections.Counter((event.torch, word_of(*row)) for row in rows for event in row[:1])
+                print(f"{len(rows)} of {len(answered) + len(new)}: {word_of(*row)}", file=sys.stderr, flush=True)
+    counts = collections.Counter((event.torch, word_of(event, outcome)) for event, outcome in rows)
     for (torch, word), number in sorted(counts.items()):
         print(f"torch {torch}: {number} {word}")
-    for event, said in rows:
-        if word_of(event, said) == "disagree":
-            print(f"  {event.torch} {event.id}: {event.verdict} {' '.join(event.oracles)}; as a user: {said}")
+    for event, outcome in rows:
+        if word_of(event, outcome) == "disagree":
+            print(f"  {event.torch} {event.id}: {event.verdict} {' '.join(event.oracles)}; as a user: {outcome}")
     return int(any(word == "disagree" for _, word in counts))
 
 
 def is_asked(event: VariantFinished) -> bool:
-    """Whether a compiler gave a verdict that torch's settings may change."""
+    """Return whether a compiler gave a verdict that torch's settings may change."""
     explained = any(label.startswith(EXPLAINED) for label in event.labels)
     return event.verdict in ("PASS", "XFAIL", "FAIL", "ERROR") and not explained and event.backend != LAUNCH
 
 
-def word_of(event: VariantFinished, said: str) -> str:
-    """``agree``, ``disagree`` or ``no answer``. Failures of one kind agree."""
-    if not said:
+def word_of(event: VariantFinished, outcome: str) -> str:
+    """Return ``agree``, ``disagree`` or ``no answer``. Failures of one kind agree."""
+    if not outcome:
         return "no answer"
-    shown = set() if said == "ok" else {row_of(name).group for name in said.split()}
-    kinds = {row_of(name).group for name in event.oracles}
-    return "agree" if bool(kinds & shown) or kinds == shown else "disagree"
+    names = () if outcome == "ok" else outcome.split()
+    kinds, of_user = ({row_of(name).group for name in oracles} for oracles in (event.oracles, names))
+    return "agree" if kinds & of_user or kinds == of_user else "disagree"
 
 
 def answers(events: Sequence[VariantFinished], suite: str, slots: int) -> Iterator[Row]:
     """Run the variants of events as a user runs them."""
     variants = {variant.id: variant for variant in load([suite], allow_python=True).variants}
-    pythons = {each.python: each for each in find_environments(list(dict.fromkeys(event.python for event in events)))}
-    with LocalEngine({each.key: each.python for each in pythons.values()}, slots) as engine:
+    pythons = {entry.python: entry for entry in find_environments([*dict.fromkeys(event.python for event in events)])}
+    with LocalEngine({entry.key: entry.python for entry in pythons.values()}, slots) as engine:
         for start in range(0, len(events), CHUNK):
-            chosen = events[start : start + CHUNK]
-            sources = [build(variants[event.id]) for event in chosen]
+            chosen = [(event, variants[event.id]) for event in events[start : start + CHUNK]]
+            sources = [build(variant) for _, variant in chosen]
             jobs = [
-                as_user(job(Planned(variants[event.id], pythons[event.python]), source, suffix=f" {AS_USER}"), variants[event.id])
-                for event, source in zip(chosen, sources, strict=True)
-            ]  # fmt: skip
+                as_user(job(Planned(variant, pythons[event.python]), source, suffix=f" {AS_USER}"), variant)
+                for (event, variant), source in zip(chosen, sources, strict=True)
+            ]
             results = drive(engine, with_reference(jobs))
-            for event, source, outcome in zip(chosen, sources, results, strict=True):
+            for (event, _), source, outcome in zip(chosen, sources, results, strict=True):
                 findings, doubt = outcomes.read(outcome, source)
                 names = " ".join(dict.fromkeys(finding.oracle for finding in findings))
                 yield event, names or ("" if doubt else "ok")

@@ -8,17 +8,18 @@ cases. ``runner run FOLDER/captured/*/captured.suite.yaml FOLDER/modules/models.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from commands import ROOT, RUNNER, command_line, markdown_table, option, read_results, write_json
+
+from runner.cases.serialize import emit
+
 MODELS = Path(__file__).parent / "capture_models.py"
 STUB = Path(__file__).parent / "torchvision_stub.py"
 
@@ -75,15 +76,13 @@ def capture(python: str, names: Sequence[str], folder: Path) -> None:
     """Capture each model by ``runner capture``, in a process and into a folder of its own."""
     folder.mkdir(exist_ok=True)
     for name in names:
-        words = [sys.executable, "-m", "runner", "capture", f"capture_models:make_{name}", "--python", python]
+        words = [*RUNNER, "capture", f"capture_models:make_{name}", "--python", python]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run([*words, "-o", str(folder / name)], check=False, cwd=MODELS.parent, env=environment)
 
 
 def write_modules(python: str, folder: Path) -> None:
     """Write each model as a ``module:`` case over the same inputs."""
-    from runner.cases.serialize import emit
-
     folder.mkdir(exist_ok=True)
     for file in (MODELS, STUB):
         shutil.copy(file, folder / file.name)
@@ -102,15 +101,12 @@ def write_modules(python: str, folder: Path) -> None:
 def verdicts(log: Path) -> dict[tuple[str, str], dict[str, list[str]]]:
     """Return by model and backend what the graphs (``captured``) and the model itself (``module``) are, with oracles."""
     models: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        event = json.loads(line)
-        if event.get("event") != "variant-finished":
-            continue
-        folder = Path(event["file"]).parent
+    for result in read_results(log):
+        folder = Path(result.file).parent
         is_captured = folder.parent.name == "captured"
-        model = folder.name if is_captured else event["case"].rpartition("::")[2]
-        words = [event["verdict"], *sorted({finding["oracle"] for finding in event["findings"]})]
-        kinds = models.setdefault((model, event["backend"]), {"captured": [], "module": []})
+        model = folder.name if is_captured else result.case.rpartition("::")[2]
+        words = [result.verdict, *sorted({finding.oracle for finding in result.findings})]
+        kinds = models.setdefault((model, result.backend), {"captured": [], "module": []})
         kinds["captured" if is_captured else "module"].append(" ".join(words))
     return models
 
@@ -126,11 +122,11 @@ def compare(logs: Sequence[Path]) -> Iterator[str]:
                 yield f"{word} {model} {backend}: {'; '.join(texts)}"
 
 
-def report(folder: Path, measured: dict[str, Any]) -> str:
+def report(folder: Path, measurements: Mapping[str, Any]) -> str:
     """Return the table of what was captured and what it cost, in Markdown."""
-    lines = ["| model | graphs | whole | calls | expressible | breaks | capture | others |", "| --- " * 8 + "|"]
+    rows = []
     calls = sayable = whole = 0
-    for name, times in measured.items():
+    for name, times in measurements.items():
         file = folder / "captured" / name / "inventory.json"
         models = json.loads(file.read_text(encoding="utf-8"))["models"] if file.is_file() else []
         graphs = [graph for model in models for graph in model["graphs"]]
@@ -138,40 +134,42 @@ def report(folder: Path, measured: dict[str, Any]) -> str:
         calls, sayable = calls + counts[0], sayable + counts[1]
         own = sum(graph["whole"] for graph in graphs)
         whole += bool(graphs) and own == len(graphs)
-        cost = times if isinstance(times, dict) else {}
-        others = ", ".join(f"{key} {value:.2f} s" for key, value in cost.items() if key != "capture")
         breaks = sum(len(model["breaks"]) for model in models)
-        lines.append(
-            f"| {name} | {len(graphs)} | {own} | {counts[0]} | {counts[1]} | {breaks} "
-            f"| {cost.get('capture', float('nan')):.2f} s | {others or times} |"
-        )
+        seconds = {key: f"{value:.2f} s" for key, value in times.items()} if isinstance(times, dict) else {}
+        cost = seconds.pop("capture", "")
+        backends = ", ".join(f"{key} {value}" for key, value in seconds.items()) or times
+        rows.append([name, len(graphs), own, *counts, breaks, cost, backends])
     share = 100 * sayable / calls if calls else 0.0
-    head = f"{len(measured)} models, {whole} of them whole; {sayable} of {calls} calls ({share:.2f} %)"
-    return f"{head}\n\n" + "\n".join(lines) + "\n"
+    head = f"{len(measurements)} models, {whole} of them whole; {sayable} of {calls} calls ({share:.2f} %)"
+    columns = ["model", "graphs", "whole", "calls", "expressible", "breaks", "capture", "others"]
+    return f"{head}\n\n{markdown_table(columns, rows)}\n"
 
 
 def main() -> None:
     """Measure what the command line names."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", help="names of bench/capture_models.py (default: all)")
-    parser.add_argument("--python", help="a Python that has them")
-    parser.add_argument("-o", "--output", type=Path, help="a folder")
-    parser.add_argument("--backend", action="append", default=[], help="what else is timed (default: eager)")
-    parser.add_argument("--compare", nargs="+", type=Path, metavar="LOG", help="compare verdicts by model, and end")
+    parser = command_line(
+        __doc__,
+        option("models", nargs="*", help="names of bench/capture_models.py (default: all)"),
+        option("--python", help="a Python that has them"),
+        option("-o", "--output", type=Path, help="a folder"),
+        option("--backend", action="append", default=[], help="what else is timed (default: eager)"),
+        option("--compare", nargs="+", type=Path, metavar="LOG", help="compare verdicts by model, and end"),
+    )
     arguments = parser.parse_args()
     if arguments.compare:
         print("\n".join(compare(arguments.compare)))
         return
-    if not arguments.python or not arguments.output:
+    python, folder = arguments.python, arguments.output
+    if not python or not folder:
         parser.error("--python and -o are needed, or --compare")
-    arguments.output.mkdir(exist_ok=True)
-    chosen = arguments.models or names(arguments.python)
-    capture(arguments.python, chosen, arguments.output.resolve() / "captured")
-    write_modules(arguments.python, arguments.output / "modules")
-    measured = {name: times(arguments.python, name, arguments.backend or ["eager"]) for name in chosen}
-    (arguments.output / "times.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
-    text = report(arguments.output, measured)
-    (arguments.output / "report.md").write_text(text, encoding="utf-8")
+    folder.mkdir(exist_ok=True)
+    chosen = arguments.models or names(python)
+    capture(python, chosen, folder.resolve() / "captured")
+    write_modules(python, folder / "modules")
+    measurements = {name: times(python, name, arguments.backend or ["eager"]) for name in chosen}
+    write_json(folder / "times.json", measurements)
+    text = report(folder, measurements)
+    (folder / "report.md").write_text(text, encoding="utf-8")
     print(text)
 
 

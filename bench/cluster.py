@@ -14,16 +14,15 @@ Prints a table, and exits with 1 when more than 5 % is beside jobs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import heapq
 import itertools
 import random
-import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -31,11 +30,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import scale
+from commands import ROOT, command_line, option
 from tabulate import tabulate
 
+from runner.cases.limits import Limits
 from runner.engine.cluster import engine as ray_engine
 from runner.engine.cluster.engine import RayEngine, Report
 from runner.engine.messages import Outcome
+from runner.record.events import RunFinished, RunStarted
+from runner.record.journal import Journal
+from runner.report.junit import JUnitFile
+from runner.session.collect import load
+from runner.session.plan import Environment, RunContext, plan, planned_event
+from runner.session.run import Session
+from runner.session.settings import RunSettings
 
 TARGET = 0.05
 LATENCY = 0.005
@@ -66,7 +75,7 @@ def run_job(job, send):
 
 @dataclass
 class FakeNode:
-    """A node whose jobs end by the clock. ``call`` is the unanswered step: its number, and when it is answered at the latest."""
+    """A node whose jobs end by the clock. ``call`` is the unanswered step: its number, and when it must be answered."""
 
     jobs: list[tuple[float, int, float]] = field(default_factory=list)  # a heap: end, ticket, begin
     call: tuple[int, float] | None = None
@@ -161,10 +170,10 @@ class StandInEngine(MeasuredEngine):
         return popen, connection
 
 
-@contextmanager
+@contextlib.contextmanager
 def ray_nodes(folder: Path, count: int, slots: int, seconds: float) -> Iterator[MeasuredEngine]:
     """Start a Ray cluster of so many raylets on this machine, and an engine on it whose workers import no torch."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "engine" / "cluster"))
+    sys.path.insert(0, str(ROOT / "tests" / "engine" / "cluster"))
     from ray_cluster import RayCluster
 
     (folder / "torch").mkdir()
@@ -172,8 +181,8 @@ def ray_nodes(folder: Path, count: int, slots: int, seconds: float) -> Iterator[
     (folder / "entry.py").write_text(_ENTRY.format(seconds=seconds))
     environ = {
         "PYTHONPATH": str(folder),
-        "RUNNER_WORKER_ENTRY": "entry:run_job",
         "TORCHINDUCTOR_CACHE_DIR": str(folder),
+        "RUNNER_WORKER_ENTRY": "entry:run_job",
     }
     with (
         RayCluster(folder, *[str(slots)] * count) as cluster,
@@ -184,22 +193,11 @@ def ray_nodes(folder: Path, count: int, slots: int, seconds: float) -> Iterator[
 
 def run_jobs(engine: MeasuredEngine, folder: Path, count: int) -> dict[str, float]:
     """Run so many variants with their reports; return figures by name."""
-    import scale
-
-    from runner.cases.limits import Limits
-    from runner.record.events import RunFinished, RunStarted
-    from runner.record.journal import Journal
-    from runner.report.junit import JUnitFile
-    from runner.session.collect import load
-    from runner.session.plan import Environment, RunContext, plan, planned_event
-    from runner.session.run import Session
-    from runner.session.settings import RunSettings
-
     scale.write_many(folder, count)
     loaded = load([str(folder)], limits=Limits(**scale.LIMITS))
     planned = plan(loaded.variants, [Environment("0", sys.executable, "9.9.9", "9.9.9+fake", "3.11.2")])
     session = Session(planned, engine, RunContext(RunSettings(), slots=engine.slots))
-    before, begun = _busy(resource.RUSAGE_SELF), time.monotonic()
+    used, begun = time.process_time(), time.monotonic()
     with Journal(folder / "events.jsonl") as log:
         junit = JUnitFile(folder / "junit.xml")
         start = RunStarted("r", "0", ("runner",), "2026-01-02T03:04:05", "host", str(folder), ({"torch": "9.9.9"},))
@@ -207,60 +205,52 @@ def run_jobs(engine: MeasuredEngine, folder: Path, count: int) -> dict[str, floa
             log.write(event)
             junit.handle(event)
     assert len(engine.spans) == len(planned), f"{len(engine.spans)} of {len(planned)} jobs have ended"
-    return {
-        "jobs": len(planned),
-        "wall s": time.monotonic() - begun,
-        "control, CPU s": _busy(resource.RUSAGE_SELF) - before,
-        **beside(engine.spans, engine.slots),
-    }
+    seconds = {"wall s": time.monotonic() - begun, "control, CPU s": time.process_time() - used}
+    return {"jobs": len(planned), **seconds, **beside(engine.spans, engine.slots)}
 
 
 def beside(spans: Sequence[tuple[float, float]], slots: int) -> dict[str, float]:
-    """Return slot seconds in jobs and beside them, from the begin of the first job to that of the last, and the part of the second."""
+    """Return slot seconds in jobs and beside them, and the part of the second; from the begin of the first job to that of the last."""
     first, last = min(spans)[0], max(spans)[0]
     within = sum(min(end, last) - begin for begin, end in spans)
     whole = slots * (last - first)
     return {"in jobs, slot s": within, "beside, slot s": whole - within, "part": (whole - within) / whole}
 
 
-def _busy(who: int) -> float:
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
-
-
-def main() -> int:
-    """Measure one cluster; 1 when the target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=100, help="nodes of the stand-in")
-    parser.add_argument("--ray", type=int, metavar="N", help="nodes of Ray on this machine, without a stand-in")
-    parser.add_argument("--slots", type=int, default=4, help="of each node")
-    parser.add_argument(
-        "--seconds", type=float, default=3.0, help="of a job in the mean; each has half of it to 1.5 times"
-    )
-    parser.add_argument("--rounds", type=int, default=10, help="jobs for each slot")
-    parser.add_argument("--inside", nargs=4, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.inside:
-        descriptor, nodes, slots, seconds = options.inside
-        stand_in(int(descriptor), int(nodes), int(slots), float(seconds))
-        return 0
-    count = options.ray or options.nodes
-    jobs = max(50, count * options.slots * options.rounds // 50 * 50)  # whole cases of bench/scale.py
+def measure(options: argparse.Namespace) -> Mapping[str, float]:
+    """Run the jobs on a cluster of one kind or the other; return figures by name."""
+    count, slots, seconds = options.ray or options.nodes, options.slots, options.seconds
+    jobs = max(50, count * slots * options.rounds // 50 * 50)  # whole cases of bench/scale.py
     with tempfile.TemporaryDirectory(prefix="c") as name:  # Ray puts sockets deep in it, whose paths may have 107 bytes
         cluster, cases = Path(name, "r"), Path(name, "s")
         cluster.mkdir()
         cases.mkdir()
-        made = (
-            ray_nodes(cluster, count, options.slots, options.seconds)
-            if options.ray
-            else StandInEngine(count, options.slots, options.seconds)
-        )
-        with made as engine:
-            figures = run_jobs(engine, cases, jobs)
-    kind = "Ray" if options.ray else "stand-in"
-    row = [kind, count, options.slots, options.seconds, *figures.values(), "yes" if figures["part"] <= TARGET else "NO"]
+        nodes = ray_nodes(cluster, count, slots, seconds) if options.ray else StandInEngine(count, slots, seconds)
+        with nodes as engine:
+            return run_jobs(engine, cases, jobs)
+
+
+def main() -> int:
+    """Measure one cluster; 1 when the target is missed."""
+    options = command_line(
+        __doc__,
+        option("--nodes", type=int, default=100, help="nodes of the stand-in"),
+        option("--ray", type=int, metavar="N", help="nodes of Ray on this machine, without a stand-in"),
+        option("--slots", type=int, default=4, help="of each node"),
+        option("--seconds", type=float, default=3.0, help="of a job in the mean; each has half of it to 1.5 times"),
+        option("--rounds", type=int, default=10, help="jobs for each slot"),
+        option("--inside", nargs=4, help=argparse.SUPPRESS),
+    ).parse_args()
+    if options.inside:
+        descriptor, nodes, slots, seconds = options.inside
+        stand_in(int(descriptor), int(nodes), int(slots), float(seconds))
+        return 0
+    figures = measure(options)
+    is_met = figures["part"] <= TARGET
+    kind = ("Ray", options.ray) if options.ray else ("stand-in", options.nodes)
+    row = [*kind, options.slots, options.seconds, *figures.values(), "yes" if is_met else "NO"]
     print(tabulate([row], headers=["nodes are", "nodes", "slots", "s a job", *figures, "met"], floatfmt=".3f"))
-    return 0 if figures["part"] <= TARGET else 1
+    return int(not is_met)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,13 @@ pairs of variants; prints the sums and the ratio.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import tempfile
 import time
 import traceback
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
@@ -24,6 +23,7 @@ os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
 os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
 
 import torch
+from commands import SUITES, command_line, option
 from torch._dynamo.utils import same
 from torch.utils._pytree import tree_map
 
@@ -35,11 +35,9 @@ from runner.worker.program import backends
 from runner.worker.program.load import Source, environment
 from runner.worker.tasks.registry import run_job
 
-SUITES = Path(__file__).parent.parent / "suites"
-
 
 def values_alone(task: dict[str, Any]) -> None:
-    """The usual hand-written harness."""
+    """Compare as people do by hand."""
     with tempfile.TemporaryDirectory() as folder, environment(task):
         source = Source(task["source"], task["name"], folder)
         compile_module = backends.build(task["backend"])
@@ -61,33 +59,29 @@ def values_alone(task: dict[str, Any]) -> None:
                     assert way == "float64"
                     results.append(results[number])
         third = len(results) // 3
-        for eager, wide, compiled in zip(
-            results[:third], results[third : 2 * third], results[2 * third :], strict=True
-        ):
-            same(eager, compiled, wide)
+        for number in range(third):
+            same(results[number], results[2 * third + number], results[third + number])
 
 
 def widened(value: Any) -> Any:
-    """A floating tensor in float64."""
+    """Return a floating tensor in float64."""
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def seconds(run: Any, task: dict[str, Any], cache: str) -> float:
-    """Wall seconds of a forked child that does it, its kernels kept in ``cache``. Raises RuntimeError if it failed."""
+def seconds(run: Callable[[Any], Any], task: dict[str, Any], cache: str) -> float:
+    """Return wall seconds of a forked child that does it, its kernels kept in ``cache``. Raises RuntimeError if it failed."""
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        status = 1
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         try:
             run(task)
-            status = 0
-        except Exception:  # noqa: BLE001  said, and then told by the exit status
+            os._exit(0)
+        except Exception:  # noqa: BLE001  it is printed, and the exit status tells
             traceback.print_exc()
         finally:
-            os._exit(status)
+            os._exit(1)
     if os.waitpid(pid, 0)[1]:
         raise RuntimeError(f"{task['id']} failed in {run}")
     return time.monotonic() - began
@@ -95,19 +89,17 @@ def seconds(run: Any, task: dict[str, Any], cache: str) -> float:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-k", dest="select", default="not tag:planted and not tag:capture and not case:refused_index")
-    arguments = parser.parse_args()
+    usual = "not tag:planted and not tag:capture and not case:refused_index"
+    arguments = command_line(__doc__, option("-k", dest="select", default=usual)).parse_args()
     torch.set_num_threads(1)
     torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
-    wanted = parse_selection(arguments.select)
-    variants = [v for v in load([str(SUITES / "smoke.suite.yaml")]).variants if wanted(v)]
+    variants = [*filter(parse_selection(arguments.select), load([str(SUITES / "smoke.suite.yaml")]).variants)]
     here = Environment("0", "", torch.__version__, torch.__version__, "")
-    sums = {"values alone": 0.0, "all oracles": 0.0}
+    ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
+    sums = {name: 0.0 for name, _ in ways}
     with tempfile.TemporaryDirectory() as folder:
         for number, variant in enumerate(variants):
             task = json.loads(json.dumps(dataclasses.asdict(job(Planned(variant, here), build(variant)))))
-            ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
             for name, run in ways if number // 2 % 2 else ways[::-1]:  # backends alternate too, so by pairs
                 sums[name] += seconds(run, task, os.path.join(folder, name.replace(" ", "-")))
     for name, total in sums.items():

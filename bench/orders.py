@@ -2,22 +2,22 @@
 
     python bench/orders.py [--count 200] [--seed 0] [--jobs 1] [--backend inductor] [--profile wide] [--device cpu]
 
-Draws cases, runs them as planned, backwards and shuffled, and compares the verdicts and what was found. Prints each variant with
-different answers, and exits with 1 if there is one.
+Draws cases, runs them as planned, backwards and shuffled, and compares the verdicts and the oracles that found something. Prints
+each variant with different answers, and exits with 1 if there is one.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from runner.cli.main import main as command
+from commands import RUNNER, command_line, measure_command, option
+
 from runner.record.events import Notice, VariantFinished
 from runner.session.collect import collect
 from runner.session.plan import Planned
@@ -45,30 +45,25 @@ def answers(planned: Plan, settings: RunSettings) -> dict[str, Answer]:
     return results
 
 
-def differences(results: dict[str, dict[str, Answer]]) -> list[str]:
+def differences(results: Mapping[str, Mapping[str, Answer]]) -> list[str]:
     """Return a line for each variant that has different answers in the orders ``results``."""
     names = dict.fromkeys(name for answers in results.values() for name in answers)
     rows = {name: {order: answers.get(name) for order, answers in results.items()} for name in names}
-    return [f"{name}: {row}" for name, row in rows.items() if len(set(row.values())) > 1]
+    return [f"{name}: {row}" for name, row in rows.items() if len({*row.values()}) > 1]
 
 
 def main() -> int:
     """Draw, run three times, compare. Return 1 where a verdict depends on the order."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    for name, value in (("count", 200), ("seed", 0), ("jobs", 1)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    for name, word in (("backend", "inductor"), ("profile", "wide"), ("device", "cpu")):
-        parser.add_argument(f"--{name}", default=word)
-    words = parser.parse_args()
+    defaults = {"count": 200, "seed": 0, "jobs": 1, "backend": "inductor", "profile": "wide", "device": "cpu"}
+    options = [option(f"--{name}", type=type(value), default=value) for name, value in defaults.items()]
+    words = command_line(__doc__, *options).parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        drawn = str(Path(folder, "drawn"))
-        given = ("--seed", str(words.seed), "--count", str(words.count), "--profile", words.profile)
-        if code := command(["generate", *given, "-o", drawn]):
-            return code
-        settings = RunSettings(
-            isolation="living", jobs=words.jobs, backend=(words.backend,), device=(words.device,), seed=words.seed
-        )
-        whole = plan(collect([drawn], settings), settings)
+        cases = str(Path(folder, "cases"))
+        draw = ("--seed", str(words.seed), "--count", str(words.count), "--profile", words.profile)
+        measure_command([*RUNNER, "generate", *draw, "-o", cases])
+        axes = {"backend": (words.backend,), "device": (words.device,)}
+        settings = RunSettings(isolation="living", jobs=words.jobs, seed=words.seed, **axes)
+        whole = plan(collect([cases], settings), settings)
         results = {}
         for name, order in orders(whole.planned, words.seed).items():
             results[name] = answers(replace(whole, planned=order), settings)

@@ -42,67 +42,66 @@ MET = "PLANTED_ARGUMENTS_MET"
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug in calls of one name of the database: ``way`` is one of WAYS, ``other`` the argument that is mixed up with this one."""
+    """A bug in calls of one name of the database: one of WAYS, its argument, and the one that changes places with it."""
 
     operator: str
     way: str
     argument: str
-    other: str = ""
+    partner: str = ""
 
     @property
     def name(self) -> str:
         """Return it as a name that Python can import from here."""
-        return SEPARATOR.join((self.operator.replace(".", "_dot_"), self.way, self.argument, self.other)).rstrip("_")
+        return SEPARATOR.join((self.operator.replace(".", "_dot_"), self.way, self.argument, self.partner)).rstrip("_")
 
     @classmethod
     def named(cls, name: str) -> Bug:
-        """Return the bug of a name."""
-        operator, way, *arguments = next(
-            [*name.split(f"{SEPARATOR}{way}{SEPARATOR}", 1)[:1], way, *name.split(f"{SEPARATOR}{way}{SEPARATOR}", 1)[1].split(SEPARATOR)]
-            for way in WAYS if f"{SEPARATOR}{way}{SEPARATOR}" in name
-        )  # fmt: skip
-        return cls(operator.replace("_dot_", "."), way, *arguments)
+        """Return the bug of a name. Raises AttributeError if it is no bug's."""
+        for way in WAYS:
+            operator, separator, arguments = name.partition(f"{SEPARATOR}{way}{SEPARATOR}")
+            if separator:
+                return cls(operator.replace("_dot_", "."), way, *arguments.split(SEPARATOR))
+        raise AttributeError(name)
 
-    def change(self, signature: Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    def change(self, signature: Signature, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call as the backend takes them."""
-        changed = dict(given)
+        changed, value = dict(values), values.get(self.argument)
         if self.way == "default":
             changed.pop(self.argument, None)
-        elif self.way == "constant" and self.argument in given:
-            kind = next(each.kind for each in signature if each.name == self.argument)
-            changed[self.argument] = PLAIN.get(kind, given[self.argument])
-        elif self.way == "reversed" and isinstance(given.get(self.argument), (list, tuple)):
-            changed[self.argument] = list(given[self.argument])[::-1]
+        elif self.way == "constant" and self.argument in values:
+            kind = next(argument.kind for argument in signature if argument.name == self.argument)
+            changed[self.argument] = PLAIN.get(kind, value)
+        elif self.way == "reversed" and isinstance(value, (list, tuple)):
+            changed[self.argument] = [*value][::-1]
         elif self.way == "swapped":
-            defaults = {each.name: each.default for each in signature}
-            values = {name: given.get(name, defaults.get(name)) for name in (self.argument, self.other)}
-            if REQUIRED not in values.values():
-                changed |= {self.argument: values[self.other], self.other: values[self.argument]}
+            every = {**{argument.name: argument.default for argument in signature}, **values}
+            pair = every.get(self.argument), every.get(self.partner)
+            if REQUIRED not in pair:
+                changed[self.partner], changed[self.argument] = pair
         return changed
 
 
 def bugs_of(operator: str, signature: Signature, silent: frozenset[str]) -> Iterator[Bug]:
     """Yield every bug that a signature allows."""
-    telling = [each for each in signature if each.name not in silent]
-    for each in telling:
-        if each.default is not REQUIRED:
-            yield Bug(operator, "default", each.name)
-        elif each.kind in PLAIN:
-            yield Bug(operator, "constant", each.name)
-        if each.kind == "ints":
-            yield Bug(operator, "reversed", each.name)
-    for one, other in itertools.combinations(telling, 2):
-        if one.kind == other.kind != "":
-            yield Bug(operator, "swapped", one.name, other.name)
+    arguments = [argument for argument in signature if argument.name not in silent]
+    for argument in arguments:
+        if argument.default is not REQUIRED:
+            yield Bug(operator, "default", argument.name)
+        elif argument.kind in PLAIN:
+            yield Bug(operator, "constant", argument.name)
+        if argument.kind == "ints":
+            yield Bug(operator, "reversed", argument.name)
+    for first, second in itertools.combinations(arguments, 2):
+        if first.kind == second.kind != "":
+            yield Bug(operator, "swapped", first.name, second.name)
 
 
-def call_with(function: Callable[..., Any], signature: Signature, given: Mapping[str, Any]) -> Any:
+def call_with(function: Callable[..., Any], signature: Signature, values: Mapping[str, Any]) -> Any:
     """Call a function with arguments by name: by position as long as they follow each other."""
-    names = itertools.takewhile(given.__contains__, (each.name for each in signature if not each.keyword_only))
-    leading = list(names)
-    return function(
-        *(given[name] for name in leading), **{key: value for key, value in given.items() if key not in leading}
-    )
+    names = (argument.name for argument in signature if not argument.keyword_only)
+    leading = [*itertools.takewhile(values.__contains__, names)]
+    keywords = {key: value for key, value in values.items() if key not in leading}
+    return function(*(values[name] for name in leading), **keywords)
 
 
 def wrong(bug: Bug, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,22 +111,17 @@ def wrong(bug: Bug, function: Callable[..., Any]) -> Callable[..., Any]:
         fitting = bound(function, args, kwargs)
         if fitting is None:
             return function(*args, **kwargs)
-        signature, given = fitting
-        return call_with(function, signature, bug.change(signature, given))
+        signature, values = fitting
+        return call_with(function, signature, bug.change(signature, values))
 
     return call
 
 
 def backend_of(bug: Bug) -> Callable[..., Any]:
     """Return a backend that runs a graph as it is, but for the bug in the calls of one operator."""
-    functions = [
-        function for spelling in families.spellings(bug.operator) if (function := function_of(spelling)) is not None
-    ]
-    methods = {
-        spelling.removeprefix("Tensor.")
-        for spelling in families.spellings(bug.operator)
-        if spelling.startswith("Tensor.")
-    }
+    spellings = families.spellings(bug.operator)
+    functions = [function for function in map(function_of, spellings) if function is not None]
+    methods = {spelling.removeprefix("Tensor.") for spelling in spellings if spelling.startswith("Tensor.")}
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         met = False
@@ -148,15 +142,12 @@ def backend_of(bug: Bug) -> Callable[..., Any]:
 
 def is_same(target: Any, function: Any) -> bool:
     """Return whether a graph's call is one of a function; of ``F.max_pool2d`` Dynamo has the function below it."""
-    return target is function or (
-        getattr(target, "__name__", "").lstrip("_") == getattr(function, "__name__", " ") and "torch" in str(getattr(target, "__module__", ""))
-    )  # fmt: skip
+    names = getattr(target, "__name__", "").lstrip("_"), getattr(function, "__name__", " ")
+    return target is function or (names[0] == names[1] and "torch" in str(getattr(target, "__module__", "")))
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
     """Return the backend of a bug by its name, for ``--backend planted_arguments:NAME``."""
-    if not any(f"{SEPARATOR}{way}{SEPARATOR}" in name for way in WAYS):
-        raise AttributeError(name)
     return backend_of(Bug.named(name))
 
 
@@ -164,25 +155,21 @@ def telling_bugs(name: str, entries: Sequence[Any]) -> list[Bug]:
     """Return the bugs of a name of the database that change the result of some call."""
     from draft_arguments import SILENT, Sample, differ, made, samples_of
 
-    for spelling in families.spellings(name)[:3]:
-        function = function_of(spelling)
-        samples: list[Sample] = list(samples_of(function, entries)) if function is not None else []
-        samples += list(made(samples))
+    def is_seen(bug: Bug, sample: Sample) -> bool:
+        changed = replace(sample, given=bug.change(sample.signature, sample.given))
+        return bool(differ(changed.result, sample.result))
+
+    for function in filter(None, map(function_of, families.spellings(name)[:3])):
+        samples: list[Sample] = [*samples_of(function, entries)]
+        samples += [*made(samples)]
         if samples:
             bugs = dict.fromkeys(bug for sample in samples for bug in bugs_of(name, sample.signature, SILENT))
-            return [
-                bug for bug in bugs if any(differ(changed(bug, sample).result, sample.result) for sample in samples)
-            ]
+            return [bug for bug in bugs if any(is_seen(bug, sample) for sample in samples)]
     return []
 
 
-def changed(bug: Bug, sample: Any) -> Any:
-    """Return a sample as the backend calls it."""
-    return replace(sample, given=bug.change(sample.signature, sample.given))
-
-
-def drawn(options: argparse.Namespace) -> list[Bug]:
-    """Return the bugs: one of each of as many operators as are wanted, or all of those that are named."""
+def draw_bugs(options: argparse.Namespace) -> list[Bug]:
+    """Return the bugs: one of each of as many operators as are asked for, or all of those that are named."""
     from draft_arguments import UNFIT
     from draft_operators import database
 
@@ -190,20 +177,20 @@ def drawn(options: argparse.Namespace) -> list[Bug]:
     if options.only:
         return [bug for name in names if name in options.only.split(",") for bug in telling_bugs(name, names[name])]
     numbers = random.Random(options.seed)
-    order = numbers.sample(list(names), len(names))
-    bugs = (numbers.choice(found) for name in order if (found := telling_bugs(name, names[name])))
-    return list(itertools.islice(bugs, options.count))
+    order = numbers.sample([*names], len(names))
+    choices = (bugs for name in order if (bugs := telling_bugs(name, names[name])))
+    return [*itertools.islice(map(numbers.choice, choices), options.count)]
 
 
 def planned_variants(bugs: Iterable[Bug]) -> dict[str, tuple[Bug, bool, Any]]:
-    """Return the variants to run, by id: those of cases that call the operator, each with its bug and whether ``core`` has it."""
+    """Return the variants to run, by id: of cases that call the operator, each with its bug and whether ``core`` has it."""
     from runner.cases.model import Backend
     from runner.cases.walk import all_steps
     from runner.session.collect import load
 
     tiers = {tier: load([str(REPOSITORY / "suites" / f"{tier}.suite.yaml")]).variants for tier in ("core", "operators")}
     core = {(variant.case.file, variant.case.name) for variant in tiers["core"]}
-    once = {(each.case.file, each.case.name): each for tier in ("operators", "core") for each in tiers[tier]}
+    once = {(entry.case.file, entry.case.name): entry for tier in ("operators", "core") for entry in tiers[tier]}
     plans = {}
     for bug in bugs:
         spellings = {*families.spellings(bug.operator)}
@@ -235,37 +222,37 @@ def reds(variants: Sequence[Any], jobs: int) -> Iterator[str]:
                 yield event.id
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Draw bugs, run the cases, and print which were seen."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=60)
-    parser.add_argument(
-        "--only", default="", metavar="NAMES", help="all bugs of these names of the database, separated by commas"
-    )
-    parser.add_argument("-j", "--jobs", type=int, default=1)
-    options = parser.parse_args(arguments)
+    from commands import command_line, option
+
+    options = command_line(
+        __doc__,
+        option("--seed", type=int, default=0),
+        option("--count", type=int, default=60),
+        option("--only", default="", metavar="NAMES", help="all bugs of these names of the database, with commas"),
+        option("-j", "--jobs", type=int, default=1),
+    ).parse_args(words)
     warnings.simplefilter("ignore")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY / "bench"), os.environ.get("PYTHONPATH", "")])
-    bugs = drawn(options)
+    bugs = draw_bugs(options)
     plans = planned_variants(bugs)
-    seen: dict[str, set[Bug]] = {"operators": set(), "core": set()}
+    finds: dict[str, set[Bug]] = {"operators": set(), "core": set()}
     with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
         os.environ[MET] = file.name
         for id_ in reds([variant for _, _, variant in plans.values()], options.jobs):
             bug, is_core, _ = plans[id_]
             for tier in ("operators", *["core"] * is_core):
-                seen[tier].add(bug)
-        met = {*file.read().split()}
-    print(f"in no graph: {', '.join(bug.name for bug in bugs if bug.name not in met) or 'no bug'}")
-    bugs = [bug for bug in bugs if bug.name in met]
+                finds[tier].add(bug)
+        names = {*file.read().split()}
+    print(f"in no graph: {', '.join(bug.name for bug in bugs if bug.name not in names) or 'no bug'}")
+    bugs = [bug for bug in bugs if bug.name in names]
     for bug in bugs:
-        print(f"{' '.join(tier for tier in seen if bug in seen[tier]) or 'MISSED':16} {bug.name}")
-    for tier, found in seen.items():
-        print(
-            f"{tier}: {len(found)} of {len(bugs)}, {len(found) / max(len(bugs), 1):.0%}; by way {dict(Counter(bug.way for bug in found))}"
-        )
-    return int(len(seen["operators"]) < 0.95 * len(bugs) or len(seen["core"]) < 0.6 * len(bugs))
+        print(f"{' '.join(tier for tier in finds if bug in finds[tier]) or 'MISSED':16} {bug.name}")
+    for tier, group in finds.items():
+        share = f"{len(group)} of {len(bugs)}, {len(group) / max(len(bugs), 1):.0%}"
+        print(f"{tier}: {share}; by way {dict(Counter(bug.way for bug in group))}")
+    return int(len(finds["operators"]) < 0.95 * len(bugs) or len(finds["core"]) < 0.6 * len(bugs))
 
 
 if __name__ == "__main__":

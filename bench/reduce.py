@@ -17,7 +17,7 @@ than it began.
 from __future__ import annotations
 
 import argparse
-import json
+import math
 import os
 import random
 import statistics
@@ -28,6 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands import SUITES, command_line, option, read_results
 from tabulate import tabulate
 
 from runner.cases.expand import parse_selection
@@ -41,28 +42,23 @@ from runner.session.collect import load
 from runner.session.plan import Environment, find_environments
 from runner.verdict.signature import main_signature
 
-HERE = Path(__file__).resolve().parent
-SUITE = HERE.parent / "suites" / "regressions.suite.yaml"
+HERE = [str(Path(__file__).resolve().parent)]
 FLAG = "torch._inductor.config.cpp.inject_{}_bug_TESTING_ONLY"
 LENGTH, SIDE = 20, 64
 SPARE, ELEMENTS, MEDIAN = 2, 8, 60.0
 """The targets: operators besides those needed, elements of a tensor, seconds."""
 
-FILLERS = (
-    "torch.sin", "torch.cos", "torch.tanh", "F.gelu", "F.silu", "F.softplus", "{torch.mul: [$_, 0.75]}", "{torch.add: [$_, $x]}",
-    "{torch.clamp: {'*': [$_], min: -4.0, max: 4.0}}", "{nn.Linear: [64, 64]}", "{torch.softmax: {'*': [$_], dim: -1}}",
-    "{torch.roll: {'*': [$_], shifts: 3, dims: 0}}", "{F.layer_norm: [$_, [64]]}", "{torch.sub: [$_, 0.5]}", "{torch.flip: [$_, [1]]}",
-)  # fmt: skip
 POINTWISE = (
-    "torch.sin",
-    "torch.cos",
-    "torch.tanh",
-    "F.gelu",
-    "F.silu",
-    "{torch.mul: [$_, 0.75]}",
-    "{torch.sub: [$_, 0.5]}",
-)
+    "torch.sin", "torch.cos", "torch.tanh", "F.gelu", "F.silu", "{torch.mul: [$_, 0.75]}", "{torch.sub: [$_, 0.5]}",
+)  # fmt: skip
 """Operators that keep strides."""
+FILLERS = (
+    "torch.sin", "torch.cos", "torch.tanh", "F.gelu", "F.silu", "F.softplus", "{torch.mul: [$_, 0.75]}",
+    "{torch.add: [$_, $x]}", "{torch.clamp: {'*': [$_], min: -4.0, max: 4.0}}", "{nn.Linear: [64, 64]}",
+    "{torch.softmax: {'*': [$_], dim: -1}}", "{torch.roll: {'*': [$_], shifts: 3, dims: 0}}", "{F.layer_norm: [$_, [64]]}",
+    "{torch.sub: [$_, 0.5]}", "{torch.flip: [$_, [1]]}",
+)  # fmt: skip
+MODULE, GRADIENT, FORWARD = "reduce_backends", "    grad: backward\n", "    grad: off\n"
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,10 @@ class Planted:
     fillers: tuple[str, ...] = FILLERS
 
     def text(self, seed: int) -> str:
-        """A chain of LENGTH steps with the bug somewhere in the midst of it."""
-        drawn = random.Random(f"{self.name} {seed}")
-        chain = [drawn.choice(self.fillers) for _ in range(LENGTH - len(self.steps))]
-        place = drawn.randint(3, len(chain) - 3)
+        """Return a chain of LENGTH steps with the bug somewhere in the midst of it."""
+        numbers = random.Random(f"{self.name} {seed}")
+        chain = [numbers.choice(self.fillers) for _ in range(LENGTH - len(self.steps))]
+        place = numbers.randint(3, len(chain) - 3)
         chain[place:place] = self.steps
         body = "".join(f"      - {step}\n" for step in chain)
         return (
@@ -93,123 +89,119 @@ PLANTED = (
     Planted("crash_foobar", ("aten._foobar",)),
     Planted("value_relu", ("torch.relu",), keys=f"    config: {{{FLAG.format('relu')}: accuracy}}\n"),
     Planted("value_log1p", ("torch.abs", "torch.log1p"), keys=f"    config: {{{FLAG.format('log1p')}: accuracy}}\n"),
-    Planted("grad_sigmoid", ("torch.sigmoid",), "reduce_backends:wrong_gradient_of_sigmoid", "    grad: backward\n"),
-    Planted("grad_cumsum", ("{torch.cumsum: [$_, 1]}",), "reduce_backends:wrong_gradient_of_cumsum", "    grad: backward\n"),
-    Planted("mutation_add", ("{Tensor.add_: [$x, 1.0]}", "torch.sin"), "reduce_backends:lost_add", "    grad: off\n"),
-    Planted(
-        "mutation_setitem", ("{operator.setitem: [$x, '[0:3, 1]', 2.0]}",), "reduce_backends:lost_setitem", "    grad: off\n"
-    ),
-    Planted("stride_permute", ("{torch.permute: [$_, [1, 0]]}",), "reduce_backends:dense_permute", "    grad: off\n", POINTWISE),
-    Planted(
-        "stride_contiguous", ("{Tensor.transpose: [$_, 0, 1]}", "Tensor.contiguous"), "reduce_backends:lazy_contiguous",
-        "    grad: off\n", POINTWISE,
-    ),
+    Planted("grad_sigmoid", ("torch.sigmoid",), f"{MODULE}:wrong_gradient_of_sigmoid", GRADIENT),
+    Planted("grad_cumsum", ("{torch.cumsum: [$_, 1]}",), f"{MODULE}:wrong_gradient_of_cumsum", GRADIENT),
+    Planted("mutation_add", ("{Tensor.add_: [$x, 1.0]}", "torch.sin"), f"{MODULE}:lost_add", FORWARD),
+    Planted("mutation_setitem", ("{operator.setitem: [$x, '[0:3, 1]', 2.0]}",), f"{MODULE}:lost_setitem", FORWARD),
+    Planted("stride_permute", ("{torch.permute: [$_, [1, 0]]}",), f"{MODULE}:dense_permute", FORWARD, POINTWISE),
+    Planted("stride_contiguous", ("{Tensor.transpose: [$_, 0, 1]}", "Tensor.contiguous"), f"{MODULE}:lazy_contiguous", FORWARD, POINTWISE),
 )  # fmt: skip
 NEEDED = {"value_log1p": 1, "mutation_add": 1}
 """Operators that a bug needs, where they are not all the planted steps: a filler keeps the chain going."""
 
 
+HEADERS = ("case", "signature", "operators", "needed", "elements", "runs", "seconds", "complete")
+
+
 def main() -> int:
     """Run one of the two; 1 if a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, metavar="LOG", help="the journal of a run of the regression suite")
-    parser.add_argument("-k", dest="select", default="", help="chains whose name holds this; with --corpus a selection")
-    parser.add_argument("--seed", type=int, default=0, help="of the chains (default: 0)")
-    parser.add_argument("-j", "--jobs", type=int, default=2)
-    parser.add_argument("--budget", type=seconds, default=120.0)
-    arguments = parser.parse_args()
+    arguments = command_line(
+        __doc__,
+        option("--corpus", type=Path, metavar="LOG", help="the journal of a run of the regression suite"),
+        option("-k", dest="select", default="", help="chains whose name holds this; with --corpus a selection"),
+        option("--seed", type=int, default=0, help="of the chains (default: 0)"),
+        option("-j", "--jobs", type=int, default=2),
+        option("--budget", type=seconds, default=120.0),
+    ).parse_args()
     (here,) = find_environments([])
     with tempfile.TemporaryDirectory(prefix="runner-bench-") as folder:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(folder, "kernels"))
-        return (corpus if arguments.corpus else chains)(arguments, here, Path(folder))
+        return (reduce_corpus if arguments.corpus else reduce_chains)(arguments, here, Path(folder))
 
 
-def chains(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
-    """The ten chains."""
-    chosen = [bug for bug in PLANTED if arguments.select in bug.name]
-    rows, taken, missed = [], [], []
-    for number, bug in enumerate(chosen):
-        variant = written(bug.text(arguments.seed), folder / f"{bug.name}.spec.yaml", bug.backend)
-        if number == 0:
-            fill_cache(variant, here, arguments.jobs)
+def reduce_chains(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
+    """Reduce the ten chains."""
+    rows, times, missed = [], [], []
+    for bug in (bug for bug in PLANTED if arguments.select in bug.name):
+        variant = write_variant(bug.text(arguments.seed), folder / f"{bug.name}.spec.yaml", bug.backend)
+        if not rows:  # compile once, so that what depends on the machine alone is in the cache
+            with VariantEngine(variant, here, slots=arguments.jobs, paths=HERE) as engine:
+                engine.verdict()
         began = time.monotonic()
-        reduced = reduced_by(variant, here, arguments)
-        took = time.monotonic() - began
-        taken.append(took)
+        reduced = reduce(variant, here, arguments)
+        times.append(time.monotonic() - began)
         needed = NEEDED.get(bug.name, len(bug.steps))
-        largest = largest_tensor(reduced)
-        faults = []
-        if reduced.size_after.operators > needed + SPARE:
-            faults.append("operators")
-        if largest > ELEMENTS:
-            faults.append("elements")
-        faults += unlike(reduced, here, folder / "again.spec.yaml", bug.backend)
+        faults = [
+            *["operators"] * (reduced.size_after.operators > needed + SPARE),
+            *["elements"] * (largest(reduced) > ELEMENTS),
+        ]
+        faults += difference(reduced, here, folder / "again.spec.yaml", bug.backend)
         missed += [f"{bug.name}: {fault}" for fault in faults]
-        rows.append([
-            bug.name, str(reduced.signature)[:40], f"{reduced.size_before.operators} -> {reduced.size_after.operators}", needed,
-            f"{reduced.size_before.elements} -> {reduced.size_after.elements}", reduced.runs, round(took, 1),
-            "yes" if reduced.complete else "no", ", ".join(faults) or "-",
-        ])  # fmt: skip
+        rows.append(row_of(bug.name, reduced, needed, times[-1], ", ".join(faults) or "-"))
         print(f"{rows[-1]}\n{reduced.text}", flush=True)
-    headers = ["chain", "signature", "operators", "needed", "elements", "runs", "seconds", "complete", "missed"]
-    print(tabulate(rows, headers=headers))
-    median = statistics.median(taken)
-    print(f"median {median:.1f} s, longest {max(taken):.1f} s; load {os.getloadavg()[0]:.1f}")
-    if median >= MEDIAN:
-        missed.append(f"median of {median:.1f} s")
+    print(tabulate(rows, headers=[*HEADERS, "missed"]))
+    median = statistics.median(times)
+    print(f"median {median:.1f} s, longest {max(times):.1f} s; load {os.getloadavg()[0]:.1f}")
+    missed += [f"median of {median:.1f} s"] * (median >= MEDIAN)
     print("missed: " + "; ".join(missed) if missed else "every target is met")
-    return 1 if missed else 0
+    return int(bool(missed))
 
 
-def corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
-    """Every failing variant of the regression suite."""
-    wanted = parse_selection(arguments.select) if arguments.select else None
-    failing = failures(arguments.corpus)
-    variants = [v for v in load([str(SUITE)], allow_python=True).variants if name_of(v.id) in failing]
+def reduce_corpus(arguments: argparse.Namespace, here: Environment, folder: Path) -> int:
+    """Reduce every failing variant of the regression suite."""
+    failing = {name_of(result.id) for result in read_results(arguments.corpus) if result.verdict in ("FAIL", "ERROR")}
+    suite = load([str(SUITES / "regressions.suite.yaml")], allow_python=True).variants
+    variants = [variant for variant in suite if name_of(variant.id) in failing]
     assert len(variants) == len(failing), f"{arguments.corpus} is not of this suite"
-    variants = [variant for variant in variants if wanted is None or wanted(variant)]
+    is_selected = parse_selection(arguments.select) if arguments.select else lambda variant: True
     rows, larger = [], []
-    for variant in variants:
+    for variant in filter(is_selected, variants):
         try:
-            reduced = reduced_by(variant, here, arguments)
+            reduced = reduce(variant, here, arguments)
         except UsageError as error:
             print(f"{variant.case.name}: left out: {error}", flush=True)
             continue
-        grew = [
-            what
-            for what in ("operators", "elements")
-            if getattr(reduced.size_after, what) > getattr(reduced.size_before, what)
+        sizes = [
+            (name, getattr(reduced.size_before, name), getattr(reduced.size_after, name))
+            for name in ("operators", "elements")
         ]
-        larger += [f"{variant.case.name}: {what}" for what in grew]
-        rows.append([
-            variant.case.name, str(reduced.signature)[:40], f"{reduced.size_before.operators} -> {reduced.size_after.operators}",
-            f"{reduced.size_before.elements} -> {reduced.size_after.elements}", reduced.runs, round(reduced.seconds, 1),
-            "yes" if reduced.complete else "no", "yes" if reduced.confirmed else "NO", ", ".join(grew) or "never larger",
-        ])  # fmt: skip
+        grown = [name for name, size_before, size_after in sizes if size_after > size_before]
+        larger += [f"{variant.case.name}: {name}" for name in grown]
+        remarks = [*grown, *["NOT confirmed"] * (not reduced.confirmed)]
+        rows.append(row_of(variant.case.name, reduced, "", reduced.seconds, ", ".join(remarks) or "never larger"))
         print(rows[-1], flush=True)
-    headers = ["case", "signature", "operators", "elements", "runs", "seconds", "complete", "confirmed", "larger"]
-    print(tabulate(rows, headers=headers))
+    print(tabulate(rows, headers=[*HEADERS, "larger"]))
     print("larger: " + "; ".join(larger) if larger else f"{len(rows)} failures, none ended larger than it began")
-    return 1 if larger else 0
+    return int(bool(larger))
 
 
-def failures(log: Path) -> set[str]:
-    """The variants with a red verdict of the compiler's own."""
-    events = map(json.loads, log.read_text(encoding="utf-8").splitlines())
-    return {
-        name_of(one["id"])
-        for one in events
-        if one["event"] == "variant-finished" and one["verdict"] in ("FAIL", "ERROR")
-    }
+def row_of(name: str, reduced: Reduced, needed: object, seconds: float, remark: str) -> list[object]:
+    """Return a row of either table."""
+    pairs = [
+        (getattr(reduced.size_before, size), getattr(reduced.size_after, size)) for size in ("operators", "elements")
+    ]
+    operators, elements = (f"{size_before} -> {size_after}" for size_before, size_after in pairs)
+    complete = "yes" if reduced.complete else "no"
+    return [
+        name,
+        str(reduced.signature)[:40],
+        operators,
+        needed,
+        elements,
+        reduced.runs,
+        round(seconds, 1),
+        complete,
+        remark,
+    ]
 
 
 def name_of(variant: str) -> str:
-    """An id without the folder that the run was started from."""
+    """Return an id without the folder that the run was started from."""
     return variant.rpartition("/")[2]
 
 
-def written(text: str, path: Path, backend: str) -> Variant:
-    """The only variant of a file with this text, under a backend. It must be valid."""
+def write_variant(text: str, path: Path, backend: str) -> Variant:
+    """Write a file, and return its only variant under a backend. It must be valid."""
     path.write_text(text, encoding="utf-8")
     loaded = load([str(path)], backends=[backend])
     assert not loaded.errors, [error.render() for error in loaded.errors]
@@ -217,40 +209,31 @@ def written(text: str, path: Path, backend: str) -> Variant:
     return variant
 
 
-def reduced_by(variant: Variant, here: Environment, arguments: argparse.Namespace) -> Reduced:
-    """The variant reduced, from a cold start of the workers."""
+def reduce(variant: Variant, here: Environment, arguments: argparse.Namespace) -> Reduced:
+    """Reduce a variant, from a cold start of the workers."""
     progress = Progress()
+    tick = progress.say if sys.stderr.isatty() else lambda _: None
     try:
-        with VariantEngine(variant, here, slots=arguments.jobs, paths=[str(HERE)]) as engine:
-            return reduce_variant(
-                engine, budget=arguments.budget, tick=progress.say if sys.stderr.isatty() else lambda _: None
-            )
+        with VariantEngine(variant, here, slots=arguments.jobs, paths=HERE) as engine:
+            return reduce_variant(engine, budget=arguments.budget, tick=tick)
     finally:
         progress.end()
 
 
-def fill_cache(variant: Variant, here: Environment, jobs: int) -> None:
-    """Compile once, so that what depends on the machine alone is in the cache."""
-    with VariantEngine(variant, here, slots=jobs, paths=[str(HERE)]) as engine:
-        engine.verdict()
-
-
-def unlike(reduced: Reduced, here: Environment, path: Path, backend: str) -> Iterator[str]:
-    """What is wrong with the result: no valid file, or another failure."""
+def difference(reduced: Reduced, here: Environment, path: Path, backend: str) -> Iterator[str]:
+    """Yield what is wrong with the result: no valid file, or another failure."""
     path.write_text(reduced.text, encoding="utf-8")
     loaded = load([str(path)], backends=[backend], everything=True)
     if loaded.errors or text_of_plain(plain(loaded.variants[0].case)) != reduced.text:
         yield "valid YAML"
         return
-    with VariantEngine(loaded.variants[0], here, slots=2, paths=[str(HERE)]) as engine:
+    with VariantEngine(loaded.variants[0], here, slots=2, paths=HERE) as engine:
         if main_signature(engine.verdict().findings) != reduced.signature:
             yield "signature"
 
 
-def largest_tensor(reduced: Reduced) -> int:
-    """Elements of the largest input."""
-    import math
-
+def largest(reduced: Reduced) -> int:
+    """Return the elements of the largest input."""
     case = reduced.variant.case
     shapes = [[getattr(size, "value", 1) for size in item.shape or ()] for item in (*case.inputs, *case.state)]
     return max(map(math.prod, shapes), default=0)

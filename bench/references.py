@@ -2,14 +2,13 @@
 
     python bench/references.py suites/smoke.suite.yaml specs/ [-j N] [--backend NAME] [--far UNITS]
 
-Runs eager and the reference of every variant, without any backend, each in a process of its own. Prints how many float variants have
-which, and why some have no reference. ``--far`` names variants in which eager is off from the reference by more units roundoff of
-the largest element: there one of the two deserves a look. Exits 1 when more than 1 % have neither.
+Runs eager and the reference of every variant, without any backend, each in a process of its own. Prints how many float variants
+have which, and why some have no reference. ``--far`` names variants in which eager is off from the reference by more units roundoff
+of the largest element: there one of the two deserves a look. Exits 1 when more than 1 % have neither.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import contextlib
 import dataclasses
@@ -19,11 +18,9 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
+from commands import command_line, option
 
 from runner.builder.source import build
 from runner.contract.job import Job
@@ -46,7 +43,7 @@ SECONDS = 120.0
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """Of one variant: one of KINDS, or why it has no floating result; the notes; eager's largest error in units roundoff."""
+    """What a variant has: one of KINDS, or why no floating result; the notes; eager's largest error in units roundoff."""
 
     kind: str
     reason: str = ""
@@ -106,12 +103,12 @@ def _child(job: Job, pipe: Connection) -> None:
 
 def examine_alone(job: Job) -> Answer:
     """Examine a job in a process of its own, which may die."""
-    ours, theirs = multiprocessing.Pipe(duplex=False)
-    process = multiprocessing.get_context("fork").Process(target=_child, args=(job, theirs))
+    pipe, end = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=_child, args=(job, end))
     process.start()
-    theirs.close()
+    end.close()
     try:
-        return ours.recv() if ours.poll(SECONDS) else Answer("cannot run", f"not done after {SECONDS:g} s")
+        return pipe.recv() if pipe.poll(SECONDS) else Answer("cannot run", f"not done after {SECONDS:g} s")
     except EOFError:
         return Answer("cannot run", "the process died")
     finally:
@@ -126,35 +123,33 @@ def jobs(paths: list[str], backends: list[str]) -> Iterator[tuple[str, Job]]:
         planned = Planned(variant, environment)
         if skip_reason(planned) or (backends and variant.backend.name not in backends):
             continue
-        asked = job(planned, build(variant))
-        if asked.float64:
-            yield variant.id, asked
+        task = job(planned, build(variant))
+        if task.float64:
+            yield variant.id, task
 
 
 def main() -> int:
     """Examine all variants; 1 if too many have neither."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("paths", nargs="+")
-    parser.add_argument("--backend", action="append", default=[])
-    parser.add_argument("--far", type=float, default=float("inf"))
-    parser.add_argument("-j", type=int, default=1)
-    arguments = parser.parse_args()
+    arguments = command_line(
+        __doc__, option("paths", nargs="+"), option("--backend", action="append", default=[]),
+        option("--far", type=float, default=float("inf")), option("-j", type=int, default=1),
+    ).parse_args()  # fmt: skip
     ids, fields = zip(*jobs(arguments.paths, arguments.backend), strict=True)
-    counts: collections.Counter[str] = collections.Counter()
     reasons: dict[str, list[str]] = collections.defaultdict(list)
     with ThreadPoolExecutor(arguments.j) as pool:
-        for name, answer in zip(ids, pool.map(examine_alone, fields), strict=True):
-            counts[answer.kind] += 1
-            if answer.reason and answer.kind != "no float":
-                reasons[f"{answer.kind}: {answer.reason}"].append(name)
-            if answer.units > arguments.far:
-                print(f"{name}: eager is off by {answer.units:.3g} units")
+        answers = [*zip(ids, pool.map(examine_alone, fields), strict=True)]
+    for name, answer in answers:
+        if answer.reason and answer.kind != "no float":
+            reasons[f"{answer.kind}: {answer.reason}"].append(name)
+        if answer.units > arguments.far:
+            print(f"{name}: eager is off by {answer.units:.3g} units")
     for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
         print(f"{len(names):5} {reason[:160]} ({names[0]})")
+    counts = collections.Counter(answer.kind for _, answer in answers)
     floats = sum(counts[kind] for kind in KINDS)
     print(f"{floats} float variants: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
     print(", ".join(f"{count} {kind}" for kind, count in counts.items() if kind not in KINDS) or "all have floats")
-    return 1 if counts["neither"] > ALLOWED * floats else 0
+    return int(counts["neither"] > ALLOWED * floats)
 
 
 if __name__ == "__main__":

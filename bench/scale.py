@@ -15,19 +15,27 @@ import io
 import json
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from commands import command_line, measure_command, option
 from tabulate import tabulate
 
-if TYPE_CHECKING:
-    from runner.record.events import Event, VariantFinished, VariantPlanned
+from runner.cases.limits import Limits
+from runner.contract.finding import Finding
+from runner.record.events import Event, RunFinished, RunStarted, VariantFinished, VariantPlanned, VariantStarted
+from runner.record.journal import Journal, Problems, read_journal, stream_journal
+from runner.report.junit import JUnitFile, render
+from runner.report.table import render_table
+from runner.report.terminal import Reporter
+from runner.session.collect import load
+from runner.session.plan import Environment, plan
+from runner.session.variant_run import planned_event
 
 TARGETS_FOR = 100_000
 LIMITS = {"variants": 4_000_000, "id_characters": 400_000_000, "nodes": 2_000_000, "file_bytes": 32 << 20}
@@ -50,7 +58,7 @@ _TRACE = (
     + '  File "/torch/_inductor/graph.py", line 1, in run\n    return f(x)\n' * 20
 )
 
-Taken = dict[str, float]
+Figures = dict[str, float]
 """Seconds of each step of one measurement, and figures of other kinds (``MB of file``)."""
 
 
@@ -58,24 +66,22 @@ Taken = dict[str, float]
 
 
 def write_wide(folder: Path, count: int) -> str:
-    """One case whose axes multiply to ``count``."""
+    """Write one case whose axes multiply to ``count``."""
     (folder / "wide.spec.yaml").write_text("cases:\n" + _case("wide", count, 0))
     return "1 case"
 
 
 def write_many(folder: Path, count: int) -> str:
-    """Cases of 50 variants in 20 files."""
+    """Write cases of 50 variants in 20 files."""
     cases = max(1, count // PER_CASE)
-    for file in range(FILES):
-        own = range(file, cases, FILES)
-        text = "cases:\n" + "".join(_case(f"case_{number}", PER_CASE, number) for number in own)
-        if own:
-            (folder / f"many_{file:02}.spec.yaml").write_text(text)
+    for file in range(min(FILES, cases)):
+        text = "cases:\n" + "".join(_case(f"case_{number}", PER_CASE, number) for number in range(file, cases, FILES))
+        (folder / f"many_{file:02}.spec.yaml").write_text(text)
     return f"{cases} cases in {min(FILES, cases)} files"
 
 
 def write_single(folder: Path, count: int) -> str:
-    """A twentieth of ``count`` as cases of one variant each, in one file."""
+    """Write a twentieth of ``count`` as cases of one variant each, in one file."""
     cases = max(1, count // 20)
     text = "".join(
         f"  - {{name: case_{n}, inputs: {{x: [2, 8]}}, chain: [{{nn.Linear: [8, {n % 60 + 1}]}}, F.relu]}}\n"
@@ -86,15 +92,14 @@ def write_single(folder: Path, count: int) -> str:
 
 
 def write_shared(folder: Path, count: int) -> str:
-    """Two suites that ask for the same variants, one of them with a ``select:``."""
-    said = write_many(folder, count)
-    for name, more in (("all", ""), ("chosen", "select: tag:scale and not tag:t7\n")):
-        (folder / f"{name}.suite.yaml").write_text(f"suite: {name}\nspecs: ['*.spec.yaml']\n{more}")
-    return f"2 suites, {said}"
+    """Write two suites that ask for the same variants, one of them with a ``select:``."""
+    for name, selection in (("all", ""), ("chosen", "select: tag:scale and not tag:t7\n")):
+        (folder / f"{name}.suite.yaml").write_text(f"suite: {name}\nspecs: ['*.spec.yaml']\n{selection}")
+    return f"2 suites, {write_many(folder, count)}"
 
 
 def _case(name: str, count: int, number: int) -> str:
-    """A case of ``count`` variants: 5 values of one param, 1 or 2 dtypes, the rest another param."""
+    """Return a case of ``count`` variants: 5 values of one param, 1 or 2 dtypes, the rest another param."""
     dtypes = ["float32", "float64"] if count % 10 == 0 else ["float32"]
     values = range(1, max(1, count // 5 // len(dtypes)) + 1)
     return _CASE.format(name=name, tag=number % 10, n=", ".join(map(str, values)), dtypes=", ".join(dtypes))
@@ -104,23 +109,20 @@ def _case(name: str, count: int, number: int) -> str:
 
 
 def events_of(count: int) -> Iterator[Event]:
-    """A run of ``count`` variants: 95 % pass, 2 % are known, 1 % are skipped, 2 % fail in different ways."""
-    from runner.record.events import RunFinished, RunStarted
-
+    """Yield a run of ``count`` variants: 95 % pass, 2 % are known, 1 % are skipped, 2 % fail in different ways."""
     environments = ({"python": "/venv/bin/python", "torch": "2.13.0", "version": "3.11.2"},)
     yield RunStarted("20260102-030405-1", "0.1.0", ("runner", "run", "specs"), "2026-01-02T03:04:05", "host",
                      "/tmp/runs/1", environments)  # fmt: skip
-    yield from (_planned(number) for number in range(count))
+    yield from (VariantPlanned(**_identity(number)) for number in range(count))
     yield from (_finished(number) for number in range(count))
     yield RunFinished(1, 1234.5)
 
 
-def _identity(number: int) -> dict[str, object]:
+def _identity(number: int) -> dict[str, Any]:
     case, inner = divmod(number, PER_CASE)
-    file = f"specs/many_{case % FILES:02}.spec.yaml"
-    dtype = ("float32", "float64")[inner % 2]
+    suite, dtype = f"many_{case % FILES:02}", ("float32", "float64")[inner % 2]
+    file = f"specs/{suite}.spec.yaml"
     label = f"{file}::case_{case}[n={inner // 10 + 1},k={inner // 2 % 5 + 1},{dtype},cpu]"
-    suite = f"many_{case % FILES:02}"
     return {
         "id": f"{label}@inductor", "case": f"{file}::case_{case}", "suite": suite, "suites": (suite,),
         "backend": "inductor", "torch": "2.13.0", "python": "/venv/bin/python", "device": "cpu", "dtype": dtype,
@@ -128,143 +130,116 @@ def _identity(number: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _planned(number: int) -> VariantPlanned:
-    from runner.record.events import VariantPlanned
-
-    return VariantPlanned(**_identity(number))  # type: ignore[arg-type]
+NUMBERS = {
+    "mismatched": 3, "elements": 1000, "worst_index": [1, 2], "eager": 1.5, "compiled": 1.25, "reference": 1.50000001,
+    "abs_error": 0.25, "rel_error": 0.16, "rtol": 1.3e-6, "atol": 1e-5, "eager_error_max": 1e-7,
+    "compiled_error_max": 0.25, "eager_error_rmse": 1e-8, "compiled_error_rmse": 0.0125, "multiplier": 12.5,
+}  # fmt: skip
+ERROR = {"type": "InductorError", "message": "LoweringException: no lowering\n" * 3,
+         "chain": ["InductorError", "LoweringException"], "trace": _TRACE}  # fmt: skip
+STAGES = {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": "value"}
 
 
 def _finished(number: int) -> VariantFinished:
-    from runner.contract.finding import Finding
-    from runner.record.events import VariantFinished
-
     verdict = {7: "FAIL", 57: "ERROR", 23: "XFAIL", 73: "XFAIL", 99: "SKIP"}.get(number % 100, "PASS")
-    values: dict[str, object] = {
+    values = {
         **_identity(number), "verdict": verdict, "seconds": number % 977 / 100, "graphs": 1, "graph_breaks": 0,
         "recompiles": 0, "comparisons": 3, "params": {"n": number % 7, "k": number % 5},
     }  # fmt: skip
     place = f"{values['file']}:{values['line']}:11"
-    stages = {"dynamo": "ok", "aot": "ok", "decomposition": "ok", "inductor": "value"}
     if verdict in ("FAIL", "XFAIL"):
-        numbers = {
-            "mismatched": 3, "elements": 1000, "worst_index": [1, 2], "eager": 1.5, "compiled": 1.25, "reference": 1.50000001,
-            "abs_error": 0.25, "rel_error": 0.16, "rtol": 1.3e-6, "atol": 1e-5, "eager_error_max": 1e-7,
-            "compiled_error_max": 0.25, "eager_error_rmse": 1e-8, "compiled_error_rmse": 0.0125, "multiplier": 12.5,
-        }  # fmt: skip
-        found = Finding("value", "3 of 1000 elements differ", "call 0, output", numbers, None, "inductor", place)
+        finding = Finding("value", "3 of 1000 elements differ", "call 0, output", NUMBERS, None, "inductor", place)
     else:
-        error = {"type": "InductorError", "message": "LoweringException: no lowering\n" * 3,
-                 "chain": ["InductorError", "LoweringException"], "trace": _TRACE}  # fmt: skip
-        found = Finding("compile-error", "the backend raised", "", {}, error, "inductor", place)
+        finding = Finding("compile-error", "the backend raised", "", {}, ERROR, "inductor", place)
     if verdict in ("FAIL", "ERROR", "XFAIL"):
-        values |= {"stage": "inductor", "oracles": (found.oracle,), "findings": (found,), "stages": stages,
-                   "reason": f"{found.oracle}: {found.message}"}  # fmt: skip
+        values |= {"stage": "inductor", "oracles": (finding.oracle,), "findings": (finding,), "stages": STAGES,
+                   "reason": f"{finding.oracle}: {finding.message}"}  # fmt: skip
     if verdict in ("FAIL", "ERROR"):
         values |= {"output": "W0102 03:04:05 something was printed\n" * 30, "repro": f"runner run '{values['id']}'"}
     if verdict == "XFAIL":
         values |= {"known": "https://github.com/pytorch/pytorch/issues/1", "entry": place}
     if verdict == "SKIP":
         values |= {"reason": "needs torch <=2.6, this is 2.13.0"}
-    return VariantFinished(**values)  # type: ignore[arg-type]
+    return VariantFinished(**values)
 
 
 # --- measurements --------------------------------------------------------------------------
-# Each runs in a process of its own and returns what took how long.
+# Each runs in a process of its own, and returns the seconds of its steps.
 
 
-def plan_variants(folder: Path, count: int) -> Taken:
+class Clock(Figures):
+    """Seconds by name; a name that comes again adds up."""
+
+    def time(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """Call a function, add its seconds to those of ``name``, and return its result."""
+        began = time.perf_counter()
+        result = function(*arguments, **options)
+        self[name] = self.get(name, 0.0) + time.perf_counter() - began
+        return result
+
+
+def plan_variants(folder: Path, count: int) -> Figures:
     """Read, expand, plan, and make the event that announces each variant."""
-    from runner.cases.limits import Limits
-    from runner.session.collect import load
-    from runner.session.plan import Environment, plan
-    from runner.session.variant_run import planned_event
-
-    clock = _Clock()
-    loaded = load([str(folder)], limits=Limits(**LIMITS))
-    clock.lap("load")
-    planned = plan(loaded.variants, [Environment("0", sys.executable, "2.13.0", "2.13.0+cpu", "3.11.2")])
-    keys = {one.key for one in planned}
-    clock.lap("plan")
-    announced = [planned_event(one) for one in planned]
-    clock.lap("announce")
-    assert len(keys) == len(announced) == count, (len(keys), count)
-    return clock.laps
+    clock = Clock()
+    environments = [Environment("0", sys.executable, "2.13.0", "2.13.0+cpu", "3.11.2")]
+    loaded = clock.time("load", load, [str(folder)], limits=Limits(**LIMITS))
+    planned = clock.time("plan", plan, loaded.variants, environments)
+    keys = clock.time("plan", lambda: {entry.key for entry in planned})
+    events = clock.time("announce", lambda: [planned_event(entry) for entry in planned])
+    assert len(keys) == len(events) == count, (len(keys), count)
+    return clock
 
 
-def journal(folder: Path, count: int) -> Taken:
+def journal(folder: Path, count: int) -> Figures:
     """Write all events of a run, read them one at a time, and all at once."""
-    from runner.record.journal import Journal, Problems, read_journal, stream_journal
-
-    clock = _Clock()
-    with Journal(folder / "events.jsonl") as log:
+    clock, file = Clock(), folder / "events.jsonl"
+    with Journal(file) as log:
         for event in events_of(count):
-            clock.start()
-            log.write(event)
-            clock.lap("write")
-    clock.start()
-    streamed = sum(1 for _ in stream_journal(folder / "events.jsonl", Problems()))
-    clock.lap("streamed")
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-    clock.start()
-    events, unreadable = read_journal(folder / "events.jsonl")
-    clock.lap("read")
+            clock.time("write", log.write, event)
+    streamed = clock.time("streamed", lambda: sum(1 for _ in stream_journal(file, Problems())))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
+    events, unreadable = clock.time("read", read_journal, file)
     assert len(events) == streamed == 2 * count + 2 and not unreadable
-    return {**clock.laps, "MB of file": (folder / "events.jsonl").stat().st_size / 1e6, "MB streamed": most}
+    return {**clock, "MB of file": file.stat().st_size / 1e6, "MB streamed": peak}
 
 
-def junit(folder: Path, count: int) -> Taken:
+def junit(folder: Path, count: int) -> Figures:
     """Render all results at once, as ``runner report --junit`` does."""
-    from runner.report.junit import render
-
-    events = list(events_of(count))
-    clock = _Clock()
-    text = render(events)
-    clock.lap("render")
-    return {**clock.laps, "MB of file": len(text.encode()) / 1e6}
+    clock = Clock()
+    text = clock.time("render", render, [*events_of(count)])
+    return {**clock, "MB of file": len(text.encode()) / 1e6}
 
 
-def live_junit(folder: Path, count: int) -> Taken:
-    """The file of a run in progress: the whole plan before anything runs, then 50 results in each second of its clock."""
-    from runner.record.events import VariantFinished, VariantStarted
-    from runner.report.junit import JUnitFile
-
-    clock, longest, now = _Clock(), 0.0, 0.0
+def live_junit(folder: Path, count: int) -> Figures:
+    """Keep the file of a run in progress: the whole plan before anything runs, then 50 results in each second of its clock."""
+    clock, longest, now = Clock(), 0.0, 0.0
     report = JUnitFile(folder / "junit.xml", on_problem=lambda why: sys.exit(why), clock=lambda: now)
     for event in events_of(count):
-        if isinstance(event, VariantFinished) and not longest:
-            clock.start()
-            report.handle(VariantStarted(event.id, event.torch))
-            clock.lap("the plan")
-        clock.start()
-        report.handle(event)
-        taken = clock.lap("results")
+        if isinstance(event, VariantFinished) and "the plan" not in clock:
+            clock.time("the plan", report.handle, VariantStarted(event.id, event.torch))
+        begun = clock.get("results", 0.0)
+        clock.time("results", report.handle, event)
         if isinstance(event, VariantFinished):
-            now, longest = now + 0.02, max(longest, taken)
+            now, longest = now + 0.02, max(longest, clock["results"] - begun)
     report._file.touch()
-    clock.start()
-    report.close()
-    clock.lap("one rewrite")
-    return {**clock.laps, "longest halt": longest}
+    clock.time("one rewrite", report.close)
+    return {**clock, "longest halt": longest}
 
 
-def table(folder: Path, count: int) -> Taken:
-    """The table of all results."""
-    from runner.report.table import render_table
-
-    events = list(events_of(count))
-    clock = _Clock()
-    render_table(events)
-    clock.lap("render")
-    return clock.laps
+def table(folder: Path, count: int) -> Figures:
+    """Draw the table of all results."""
+    clock = Clock()
+    clock.time("render", render_table, [*events_of(count)])
+    return clock
 
 
-def log_terminal(folder: Path, count: int) -> Taken:
-    """What a CI log gets: a line a result, then the end."""
+def log_terminal(folder: Path, count: int) -> Figures:
+    """Print what a CI log gets: a line a result, then the end."""
     return _terminal(io.StringIO(), count, {})
 
 
-def live_terminal(folder: Path, count: int) -> Taken:
-    """The same where a person watches, with a tick for every fiftieth result."""
+def live_terminal(folder: Path, count: int) -> Figures:
+    """Print the same where a person watches, with a tick for every fiftieth result."""
 
     class Screen(io.StringIO):
         def isatty(self) -> bool:
@@ -273,39 +248,13 @@ def live_terminal(folder: Path, count: int) -> Taken:
     return _terminal(Screen(), count, {"TERM": "xterm"})
 
 
-def _terminal(stream: io.StringIO, count: int, environ: dict[str, str]) -> Taken:
-    from runner.record.events import RunFinished, VariantFinished
-    from runner.report.terminal import Reporter
-
-    reporter = Reporter(stream, environ=environ, width=120)
-    clock = _Clock()
+def _terminal(stream: io.StringIO, count: int, environ: dict[str, str]) -> Figures:
+    reporter, clock = Reporter(stream, environ=environ, width=120), Clock()
     for number, event in enumerate(events_of(count)):
-        clock.start()
-        reporter.handle(event)
-        clock.lap("end" if isinstance(event, RunFinished) else "events")
+        clock.time("end" if isinstance(event, RunFinished) else "events", reporter.handle, event)
         if isinstance(event, VariantFinished) and not number % 50:
-            clock.start()
-            reporter.tick([(event.id, 1.0, "")])
-            clock.lap("ticks")
-    return {**clock.laps, "MB of text": len(stream.getvalue()) / 1e6}
-
-
-class _Clock:
-    """Seconds by name; a name that comes again adds up."""
-
-    def __init__(self) -> None:
-        self.laps: Taken = {}
-        self.start()
-
-    def start(self) -> None:
-        self._since = time.perf_counter()
-
-    def lap(self, name: str) -> float:
-        """Seconds since the last lap or start."""
-        now = time.perf_counter()
-        taken, self._since = now - self._since, now
-        self.laps[name] = self.laps.get(name, 0.0) + taken
-        return taken
+            clock.time("ticks", reporter.tick, [(event.id, 1.0, "")])
+    return {**clock, "MB of text": len(stream.getvalue()) / 1e6}
 
 
 # --- the table -----------------------------------------------------------------------------
@@ -319,7 +268,7 @@ class Part:
     write: Callable[[Path, int], str] | None = None
     command: str = ""
     _: KW_ONLY
-    measure: Callable[[Path, int], Taken] | None = None
+    measure: Callable[[Path, int], Figures] | None = None
     seconds: float
     memory: float
     step: str = ""  # which step the target is about, where not the sum
@@ -345,54 +294,38 @@ PARTS = (
 
 
 def run_part(part: Part, count: int) -> tuple[list[object], bool]:
-    """The part's line of the table, and whether it met its targets."""
+    """Return the part's line of the table, and whether it met its targets."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "specs"  # named as in a project: an id holds its file's path as the command line shows it
         folder.mkdir()
-        said = part.write(folder, count) if part.write else ""
+        text = part.write(folder, count) if part.write else ""
         words = [sys.executable, str(Path(__file__).resolve()), "-n", str(count), "--inside", part.name, str(folder)]
         if part.command:
-            runner = f"{sys.executable} -m runner {part.command}"
             options = " ".join(f"--limit {limit}={size}" for limit, size in LIMITS.items())
-            words = [
-                "bash",
-                "-c",
-                runner.replace("FOLDER", f"{options} FOLDER", 1).replace("FOLDER", "specs"),
-            ]
-        out, seconds, busy, memory = _timed(words, name)
-        taken: Taken = {} if part.command else json.loads(out)
-        if part.command and "|" not in part.command:
-            said += f": {out.count(chr(10))} lines"
-    steps = {key: value for key, value in taken.items() if "MB" not in key}
-    counted = steps[part.step] if part.step else sum(steps.values()) if steps else seconds
+            command = part.command.replace("FOLDER", f"{options} FOLDER", 1).replace("FOLDER", "specs")
+            words = ["bash", "-c", f"{sys.executable} -m runner {command}"]
+        cost = measure_command(words, cwd=name, stderr=None)
+    figures: Figures = {} if part.command else json.loads(cost.output)
+    if part.command and "|" not in part.command:
+        text += f": {cost.output.count(chr(10))} lines"
+    steps = {key: value for key, value in figures.items() if "MB" not in key}
+    seconds = steps[part.step] if part.step else sum(steps.values()) if steps else cost.seconds
     scale = max(1.0, count / TARGETS_FOR)
     allowed = part.memory * (1 if part.command else scale)
-    met = counted <= part.seconds * scale and memory <= allowed
+    is_met = seconds <= part.seconds * scale and cost.memory <= allowed
     target = f"{part.step or 'all'} {part.seconds * scale:g} s, {allowed:g} MB"
-    details = ", ".join(f"{key} {value:.2f}" for key, value in taken.items())
-    return [part.name, counted, busy, memory, target, "yes" if met else "NO", details or said], met
-
-
-def _timed(words: Sequence[str], folder: str) -> tuple[str, float, float, float]:
-    """What a command prints, seconds by the wall and of the CPU, and the peak of memory in MB (of its largest child)."""
-    began = time.perf_counter()
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=folder)
-    assert process.stdout is not None
-    out = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(words)} ended with {process.returncode}")
-    return out, time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1000
+    details = ", ".join(f"{key} {value:.2f}" for key, value in figures.items()) or text
+    return [part.name, seconds, cost.cpu, cost.memory, target, "yes" if is_met else "NO", details], is_met
 
 
 def main() -> int:
     """Measure every part and print the table; 1 when a target is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-n", type=int, default=TARGETS_FOR, help="how many variants (default: 100,000)")
-    parser.add_argument("--only", default="", help="parts, by the start of their names, with commas")
-    parser.add_argument("--inside", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = command_line(
+        __doc__,
+        option("-n", type=int, default=TARGETS_FOR, help="how many variants (default: 100,000)"),
+        option("--only", default="", help="parts, by the start of their names, with commas"),
+        option("--inside", nargs=2, metavar=("PART", "FOLDER"), help=argparse.SUPPRESS),
+    ).parse_args()
     if options.inside:
         part = next(part for part in PARTS if part.name == options.inside[0])
         assert part.measure is not None
@@ -402,12 +335,12 @@ def main() -> int:
     for part in PARTS:
         if part.name.startswith(tuple(options.only.split(","))):
             print(f"{part.name} ...", file=sys.stderr)
-            row, met = run_part(part, options.n)
+            row, is_met = run_part(part, options.n)
             rows.append(row)
-            all_met = all_met and met
+            all_met = all_met and is_met
     headers = ["what", "seconds", "CPU s of all", "MB", "target", "met", "details"]
     print(tabulate(rows, headers=headers, floatfmt=("", ".2f", ".2f", ".0f")))
-    return 0 if all_met else 1
+    return int(not all_met)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 A script is aimed at the leading finding of the run. It must fail for that reason where the run failed: by its comparison, the
 exception's class, a signal or a hang. It must exit with 0 where the run passed. Prints the scripts' lengths, what disagrees and the
-counts; exits with 1 if anything disagrees, 2 if files do not fit. Results are kept by script text, so that only scripts that changed
-run again.
+counts; exits with 1 if anything disagrees, 2 if files do not fit. Results are kept by script text, so that only scripts that changed run
+again.
 """
 
 from __future__ import annotations
@@ -30,19 +30,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+from commands import ROOT, command_line, measure_command, option, write_json
+from corpus import CORPUS, SUITE, CorpusError, read_logs, read_rows, read_tags, release
 
-from corpus import CORPUS, SUITE, CorpusError, read_rows, read_tags, release  # noqa: E402
-
-from runner.cases.expand import SelectError, parse_selection  # noqa: E402
-from runner.cases.model import Variant  # noqa: E402
-from runner.diagnose.bug_report import script_shows  # noqa: E402
-from runner.diagnose.repro import script  # noqa: E402
-from runner.record.events import VariantFinished  # noqa: E402
-from runner.record.journal import read_journal  # noqa: E402
-from runner.session.collect import load  # noqa: E402
-from runner.verdict.policy import headline  # noqa: E402
+from runner.cases.expand import SelectError, parse_selection
+from runner.cases.model import Variant
+from runner.diagnose.bug_report import script_shows
+from runner.diagnose.repro import script
+from runner.record.events import VariantFinished
+from runner.session.collect import load
+from runner.verdict.policy import headline
 
 LIMIT = 300
 """Seconds after which a script is ended; its own limit is the case's, 120 unless the case says otherwise."""
@@ -51,8 +48,8 @@ TAIL = 50_000  # characters of the output that are kept: messages of Inductor ho
 
 
 @dataclass(frozen=True)
-class Ran:
-    """One script: the hash of its text, its exit code (minus a signal's number; None if it was ended here), what it said."""
+class ScriptRun:
+    """One script: the hash of its text, its exit code (minus a signal's number; None if it was ended here), what it printed."""
 
     text: str
     code: int | None
@@ -60,55 +57,38 @@ class Ran:
     output: str
 
 
-def read_results(path: Path) -> dict[str, dict[str, VariantFinished]]:
-    """Torch release to variant id to what the run says of it; of several runs the last."""
-    try:
-        events, problems = read_journal(path)
-    except OSError as error:
-        raise CorpusError(f"{path}: {error.strerror}") from error
-    if problems.count:
-        raise CorpusError(f"{path}: {problems.lines()[0]}")
-    results: dict[str, dict[str, VariantFinished]] = {}
-    for event in events:
-        if isinstance(event, VariantFinished):
-            results.setdefault(release(event.torch), {})[_known(event.id)] = event
-    return results
-
-
-def _known(variant: str) -> str:
-    """An id without the folder that the run was started from."""
+def name_of(variant: str) -> str:
+    """Return an id without the folder that the run was started from."""
     return variant.rpartition("/")[2]
 
 
-def run_script(python: str, text: str, cache: Path) -> Ran:
+def digest_of(text: str) -> str:
+    """Return the hash of a script."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def run_script(python: str, text: str, cache: Path) -> ScriptRun:
     """Run a script alone: an empty folder, nothing of this environment, no import but torch, numpy and the standard library."""
-    imported = {name.partition(".")[0] for node in ast.walk(ast.parse(text)) for name in _imports(node)}
-    others = imported - sys.stdlib_module_names - {"torch", "numpy"}
-    assert not others, f"the script imports {others}"
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    imports = {name.partition(".")[0] for node in ast.walk(ast.parse(text)) for name in _imports(node)}
+    foreign = imports - sys.stdlib_module_names - {"torch", "numpy"}
+    assert not foreign, f"the script imports {foreign}"
+    environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    environ |= {"TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"}  # a run has this hash seed too
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "script.py"
-        place.write_text(text, encoding="utf-8")
+        (Path(folder) / "script.py").write_text(text, encoding="utf-8")
         process = subprocess.Popen(
-            [python, "-s", place],  # -I would ignore the hash seed, too
-            cwd=folder,
-            env={**kept, "TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"},  # which a run has too
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
+            [python, "-s", "script.py"],  # -I would ignore the hash seed, too
+            cwd=folder, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
             start_new_session=True,
-        )
-        code: int | None = None
+        )  # fmt: skip
         try:
             output, _ = process.communicate(timeout=LIMIT)
-            code = process.returncode
+            code: int | None = process.returncode
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return Ran(digest, code, round(time.monotonic() - began, 1), output[-TAIL:])
+            output, code = process.communicate()[0], None
+    return ScriptRun(digest_of(text), code, round(time.monotonic() - began, 1), output[-TAIL:])
 
 
 def _imports(node: ast.AST) -> Iterator[str]:
@@ -118,112 +98,104 @@ def _imports(node: ast.AST) -> Iterator[str]:
         yield node.module or ""
 
 
-def disagreement(result: VariantFinished, ran: Ran) -> str:
-    """Why a script does not say what the run says; empty if it does."""
+def disagreement(result: VariantFinished, run: ScriptRun) -> str:
+    """Return why a script does not say what the run says; nothing if it does."""
+    ending = f"the script exits with {run.code}: {_last_line(run)}"
     if result.verdict in ("PASS", "VACUOUS"):
-        return "" if ran.code == 0 else f"the run passes, the script exits with {ran.code}: {_last_line(ran)}"
+        return "" if run.code == 0 else f"the run passes, {ending}"
     if result.verdict == "INVALID":
-        return "" if ran.code == 2 else f"the case is invalid, the script exits with {ran.code}"
+        return "" if run.code == 2 else f"the case is invalid, {ending}"
     if result.verdict not in ("FAIL", "ERROR"):
         return f"the run says {result.verdict}"
     finding = result.findings[0]
-    if not script_shows(finding, ran.code, ran.output):
-        return f"the run says {headline(finding)}, the script exits with {ran.code}: {_last_line(ran)}"
-    return ""
+    is_shown = script_shows(finding, run.code, run.output)
+    return "" if is_shown else f"the run says {headline(finding)}, {ending}"
 
 
-def _last_line(ran: Ran) -> str:
-    return next(iter(reversed(ran.output.strip().splitlines())), "nothing was printed")[:200]
+def _last_line(run: ScriptRun) -> str:
+    return next(iter(reversed(run.output.strip().splitlines())), "nothing was printed")[:200]
 
 
-def variants(select: str | None, sample: int | None) -> list[Variant]:
-    """The variants of the corpus's rows."""
+def read_variants(select: str | None, sample: int | None) -> list[Variant]:
+    """Return the variants of the corpus's rows."""
     tags, keys = read_tags(SUITE), {row.key for row in read_rows(CORPUS)}
     loaded = load([str(SUITE)], allow_python=True)
     if loaded.errors:
         raise CorpusError(f"{SUITE}: {len(loaded.errors)} errors; runner validate shows them")
-    found = [v for v in loaded.variants if tags.get(_known(v.id).partition("[")[0]) in keys]
-    missing = keys - {tags[_known(v.id).partition("[")[0]] for v in found}
+    rows = [(variant, tags.get(name_of(variant.id).partition("[")[0])) for variant in loaded.variants]
+    missing = keys - {key for _, key in rows}
     if missing:
         raise CorpusError(f"{len(missing)} rows have no case: {sorted(missing)[:5]}")
-    predicate = parse_selection(select) if select else None
-    chosen = [v for v in found if predicate is None or predicate(v)]
-    return chosen if not sample else chosen[:: max(1, len(chosen) // sample)][:sample]
+    is_selected = parse_selection(select) if select else lambda variant: True
+    variants = [variant for variant, key in rows if key in keys and is_selected(variant)]
+    return variants[:: max(1, len(variants) // sample)][:sample] if sample else variants
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Run what has no result yet, and compare all."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("events", type=Path, metavar="EVENTS.jsonl", help="event log of the suite, run with --no-known")
-    parser.add_argument(
-        "--results", type=Path, required=True, metavar="FILE", help="read and written: what scripts did"
-    )
-    parser.add_argument("--python", default=sys.executable, help="the interpreter that holds torch (default: this one)")
-    parser.add_argument("-j", type=int, default=2, metavar="N", help="scripts at a time (default: 2)")
-    parser.add_argument("--sample", type=int, metavar="N", help="only about N variants, evenly spread")
-    parser.add_argument("-k", dest="select", metavar="EXPR", help="only variants that match, as for runner run")
-    arguments = parser.parse_args(argv)
+    arguments = command_line(
+        __doc__,
+        option("events", type=Path, metavar="EVENTS.jsonl", help="event log of the suite, run with --no-known"),
+        option("--results", type=Path, required=True, metavar="FILE", help="read and written: what scripts did"),
+        option("--python", default=sys.executable, help="the interpreter that holds torch (default: this one)"),
+        option("-j", type=int, default=2, metavar="N", help="scripts at a time (default: 2)"),
+        option("--sample", type=int, metavar="N", help="only about N variants, evenly spread"),
+        option("-k", dest="select", metavar="EXPR", help="only variants that match, as for runner run"),
+    ).parse_args(words)
     arguments.events, arguments.results = arguments.events.resolve(), arguments.results.resolve()
     if os.sep in arguments.python:
         arguments.python = os.path.abspath(arguments.python)  # not resolved: an environment's python is a link
-    os.chdir(HERE.parent)  # a script names its case's file as seen from here
+    os.chdir(ROOT)  # a script names its case's file as seen from here
+    version = release(
+        measure_command([arguments.python, "-Ic", "import torch; print(torch.__version__)"]).output.strip()
+    )
     try:
-        chosen = variants(arguments.select, arguments.sample)
-        runs = read_results(arguments.events)
+        variants = {name_of(variant.id): variant for variant in read_variants(arguments.select, arguments.sample)}
+        logs = read_logs([arguments.events])
     except (CorpusError, SelectError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    command = [arguments.python, "-Ic", "import torch; print(torch.__version__)"]
-    version = release(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
-    if version not in runs:
+    results = {name_of(result.id): result for result in logs if release(result.torch) == version}
+    if not results:
         print(f"error: {arguments.events} has nothing of torch {version}", file=sys.stderr)
         return 2
-    results = {_known(v.id): runs[version].get(_known(v.id)) for v in chosen}
-    texts = {_known(v.id): script(v, results[_known(v.id)]) for v in chosen}
-    counts = sorted(text.count("\n") for text in texts.values())
-    print(f"torch {version}: scripts have {statistics.median(counts):g} lines in the median, {counts[-1]} at most")
-    return report(version, results, _run_all(arguments, version, texts))
+    texts = {name: script(variant, results.get(name)) for name, variant in variants.items()}
+    counts = [text.count("\n") for text in texts.values()]
+    print(f"torch {version}: scripts have {statistics.median(counts):g} lines in the median, {max(counts)} at most")
+    return report(version, results, run_all(arguments, version, texts))
 
 
-def _run_all(arguments: argparse.Namespace, version: str, texts: Mapping[str, str]) -> dict[str, Ran]:
-    """What every script did, from the results file or by running it; the file is complete after each."""
-    kept: dict[str, dict[str, Any]] = {}
-    if arguments.results.exists():
-        kept = json.loads(arguments.results.read_text(encoding="utf-8"))
-    of_torch = kept.setdefault(version, {})
-    fresh = {
-        name: text
-        for name, text in texts.items()
-        if of_torch.get(name, {}).get("text") != hashlib.sha256(text.encode()).hexdigest()
-    }
-    cache = arguments.results.resolve().with_suffix(f".{version}.cache")
+def run_all(arguments: argparse.Namespace, version: str, texts: Mapping[str, str]) -> dict[str, ScriptRun]:
+    """Return what every script did, from the results file or by running it; the file is complete after each."""
+    file: Path = arguments.results
+    data: dict[str, dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    runs = data.setdefault(version, {})
+    new = {name: text for name, text in texts.items() if runs.get(name, {}).get("text") != digest_of(text)}
+    cache = file.with_suffix(f".{version}.cache")
     cache.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(arguments.j) as pool:
-        running = pool.map(lambda text: run_script(arguments.python, text, cache), fresh.values())
-        for number, (name, ran) in enumerate(zip(fresh, running, strict=True), 1):
-            of_torch[name] = asdict(ran)
-            written = arguments.results.with_suffix(".new")
-            written.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-            written.replace(arguments.results)
-            print(f"[{number}/{len(fresh)}] {name}: {ran.code}", file=sys.stderr)
+        running = pool.map(lambda text: run_script(arguments.python, text, cache), new.values())
+        for number, (name, run) in enumerate(zip(new, running, strict=True), 1):
+            runs[name] = asdict(run)
+            write_json(file, data)
+            print(f"[{number}/{len(new)}] {name}: {run.code}", file=sys.stderr)
     with contextlib.suppress(OSError):
         cache.rmdir()  # if nothing was compiled
-    return {name: Ran(**of_torch[name]) for name in texts}
+    return {name: ScriptRun(**runs[name]) for name in texts}
 
 
-def report(version: str, results: Mapping[str, VariantFinished | None], done: Mapping[str, Ran]) -> int:
+def report(version: str, results: Mapping[str, VariantFinished], runs: Mapping[str, ScriptRun]) -> int:
     """Print what disagrees, and the counts."""
     counts: Counter[tuple[str, bool]] = Counter()
-    for name, ran in done.items():
-        result = results[name]
-        why = disagreement(result, ran) if result else "not in the event log"
-        failing = "failing" if result and result.verdict in ("FAIL", "ERROR") else "passing"
-        counts[failing, not why] += 1
+    for name, run in runs.items():
+        result = results.get(name)
+        why = disagreement(result, run) if result else "not in the event log"
+        counts["failing" if result and result.verdict in ("FAIL", "ERROR") else "passing", not why] += 1
         if why:
             print(f"{name}: {why}")
     for kind, ends in (("failing", "exit non-zero for the stated reason"), ("passing", "exit zero")):
         print(f"torch {version}: {counts[kind, True]} of {counts[kind, True] + counts[kind, False]} {kind} {ends}")
-    return int(any(not agreed for (_, agreed), count in counts.items() if count))
+    return int(any(not is_agreed for (_, is_agreed), count in counts.items() if count))
 
 
 if __name__ == "__main__":

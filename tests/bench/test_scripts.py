@@ -49,7 +49,7 @@ LOWERING = Finding("compile-error", "no", error={"type": "InductorError"})
 def test_when_they_agree(
     scripts: ModuleType, verdict: str, findings: tuple[Finding, ...], code: int | None, output: str, agrees: bool
 ) -> None:
-    why = scripts.disagreement(finished(verdict, *findings), scripts.Ran("", code, 0.0, output))
+    why = scripts.disagreement(finished(verdict, *findings), scripts.ScriptRun("", code, 0.0, output))
     assert (why == "") is agrees, why
 
 
