@@ -117,11 +117,15 @@ def test_v_says_what_was_compared(explained: Result) -> None:
 
     assert below("excused") == [
         " " * 17 + "compared 1 output (strides of 1, aliases of 1), 0 gradients, 4 elements",
+        " " * 17 + "delegated 0 of 2 operators; torch ran add, sub",
         " " * 17 + "label nearer-to-float64",
         " " * 17 + "note output: 1 of 2 elements lie outside the tolerance, the worst is off by 1e+05 times what it "
         "allows: nearer-to-float64",
     ]
-    assert below("plain") == [" " * 17 + "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements"]
+    assert below("plain") == [
+        " " * 17 + "compared 1 output (strides of 1, aliases of 1), 1 gradient, 9 elements",
+        " " * 17 + "delegated 0 of 1 operator; torch ran neg",
+    ]
     assert below("raising") == [" " * 17 + "compared 1 exception"]
 
 
