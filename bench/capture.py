@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from commands import ROOT, RUNNER, command_line, markdown_table, option, read_results, write_json
+from commands import ROOT, RUNNER, command_line, option, read_results, write_json
+from tabulate import tabulate
 
 from runner.cases.serialize import emit
 
@@ -142,7 +143,7 @@ def report(folder: Path, measurements: Mapping[str, Any]) -> str:
     share = 100 * sayable / calls if calls else 0.0
     head = f"{len(measurements)} models, {whole} of them whole; {sayable} of {calls} calls ({share:.2f} %)"
     columns = ["model", "graphs", "whole", "calls", "expressible", "breaks", "capture", "others"]
-    return f"{head}\n\n{markdown_table(columns, rows)}\n"
+    return f"{head}\n\n{tabulate(rows, columns, tablefmt='github')}\n"
 
 
 def main() -> None:

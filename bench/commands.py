@@ -23,6 +23,7 @@ from runner.record.journal import Weight, read_journal
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ROOT / "suites"
+sys.path.append(str(ROOT / "tools"))  # benches may import its modules
 RUNNER = (sys.executable, "-m", "runner")
 TAIL = 2000
 """Characters of a command's output that an error has."""
@@ -143,6 +144,11 @@ def read_results(log: Path) -> list[VariantFinished]:
     return [event for event in events if isinstance(event, VariantFinished)]
 
 
+def name_of(variant: str) -> str:
+    """Return an id without the folder that the run was started from."""
+    return variant.rpartition("/")[2]
+
+
 def write_json(path: Path | None, data: Any) -> None:
     """Write data to a file that is complete at every moment, if there is a file to write."""
     if path is not None:
@@ -203,9 +209,3 @@ def target_table(targets: Sequence[Target]) -> tuple[str, bool]:
     rows = [[row.subject, "" if row.value is None else row.text.format(row.value), row.verdict] for row in targets]
     table = tabulate(rows, headers=["target", "measured", ""], disable_numparse=True)
     return table, any(row.verdict == "MISSED" for row in targets)
-
-
-def markdown_table(head: Sequence[str], body: Iterable[Sequence[object]]) -> str:
-    """Return a table of Markdown."""
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -2,7 +2,7 @@
 
     python bench/diagnose.py --json diagnoses.json [--python PATH] [--sample N] [-j N]
 
-Rows are those of ``bench/corpus.py``. What is in the JSON file already is not run again. With ``--cut`` the graphs of a row that the
+Rows are those of ``tools/corpus_page.py``. What is in the JSON file already is not run again. With ``--cut`` the graphs of a row that the
 bisector explains are cut too, under the same backend: does that name the same operator? Exits 1 when less than 95 % of the stages are
 right, or when of the rows whose stage is inductor (which the corpus does not tell from decomposition) less than 70 % get a subsystem.
 """
@@ -15,15 +15,14 @@ import os
 import random
 import re
 import sys
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import corpus
-from commands import command_line, markdown_table, option, write_json
+from commands import command_line, option, write_json
+from corpus_page import CORPUS, STAGE_NOTES, STAGES, SUITE, CorpusError, Key, Row, grid, read_rows, read_tags
 
 from runner.cases.model import Variant
 from runner.diagnose.diagnosis import BUDGET, HANG_SECONDS, SECONDS, Culprit, Diagnosis, diagnose, read_bisection
@@ -34,59 +33,39 @@ from runner.session.collect import load
 from runner.session.plan import Environment, find_environments
 from runner.text import duration
 
-STAGES_RIGHT = 0.95
-SUBSYSTEMS_NAMED = 0.70
-"""The shares that are to be reached."""
-
 
 @dataclass(frozen=True)
 class Task:
     """A row that diverges, as the corpus has it and as a variant of ours."""
 
-    row: corpus.Row
+    row: Row
     stage: str
     variant: Variant
 
     @property
     def stages(self) -> tuple[str, ...]:
         """Return the names that its stage has here."""
-        return corpus.STAGES.get(self.stage, (self.stage,))
+        return STAGES.get(self.stage, (self.stage,))
 
 
 def read_tasks(torch: str) -> list[Task]:
     """Return the rows that diverge on ``torch``, in the corpus's order.
 
     Raises:
-        corpus.CorpusError: the files do not fit together.
+        CorpusError: the files do not fit together.
     """
-    tags = corpus.read_tags(corpus.SUITE)
-    variants: dict[corpus.Key | None, Variant] = {}
-    for variant in load([str(corpus.SUITE)], allow_python=True).variants:
+    tags = read_tags(SUITE)
+    variants: dict[Key | None, Variant] = {}
+    for variant in load([str(SUITE)], allow_python=True).variants:
         variants.setdefault(tags.get(f"{Path(variant.case.file).name}::{variant.case.name}"), variant)
     tasks = []
-    for row in corpus.read_rows(corpus.CORPUS):
+    for row in read_rows(CORPUS):
         expected = row.expected(torch)
         if not row.is_control and expected is not None and expected.diverges and row.key in variants:
             tasks.append(Task(row, str(expected.stage), variants[row.key]))
     if not tasks:
-        raise corpus.CorpusError(f"no row of the corpus diverges on torch {torch}")
+        raise CorpusError(f"no row of the corpus diverges on torch {torch}")
     return tasks
-
-
-class Results:
-    """What was diagnosed, by the row's number, kept in a file that is complete at every moment."""
-
-    def __init__(self, path: Path | None, build: str) -> None:
-        """Read the file, if it is there and about the same torch."""
-        self._path, self._build, self._lock = path, build, threading.Lock()
-        data = json.loads(path.read_text(encoding="utf-8")) if path is not None and path.exists() else {}
-        self.rows: dict[str, dict[str, Any]] = data["rows"] if data.get("torch") == build else {}
-
-    def add(self, task: Task, diagnosis: dict[str, Any]) -> None:
-        """Keep a diagnosis."""
-        with self._lock:
-            self.rows[task.row.id] = {"row_stage": task.stage, **diagnosis}
-            write_json(self._path, {"torch": self._build, "rows": self.rows})
 
 
 def cut(engine: VariantEngine, diagnosis: Diagnosis) -> dict[str, Any]:
@@ -111,22 +90,28 @@ def is_agreed(result: dict[str, Any]) -> bool | None:
     return len(names) == 1
 
 
-def run(tasks: Sequence[Task], environment: Environment, results: Results, options: argparse.Namespace) -> None:
-    """Diagnose the tasks, so many at a time, each in processes of its own."""
+def diagnose_row(task: Task, environment: Environment, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the diagnosis of a row, made in processes of its own, or why it is missing."""
+    try:
+        with VariantEngine(task.variant, environment, slots=1) as engine:
+            diagnosis = diagnose(engine, ablations=options.ablations)
+            is_cut = options.cut and diagnosis.culprit is not None and diagnosis.culprit.subsystem
+            cuts = {"cut": cut(engine, diagnosis)} if is_cut else {}
+            return {"row_stage": task.stage, **diagnosis.to_dict(), **cuts}
+    except UsageError as error:
+        return {"row_stage": task.stage, "error": str(error)}
 
-    def run_task(task: Task) -> list[str]:
-        try:
-            with VariantEngine(task.variant, environment, slots=1) as engine:
-                diagnosis = diagnose(engine, ablations=options.ablations)
-                is_cut = options.cut and diagnosis.culprit is not None and diagnosis.culprit.subsystem
-                results.add(task, {**diagnosis.to_dict(), **({"cut": cut(engine, diagnosis)} if is_cut else {})})
-        except UsageError as error:
-            results.add(task, {"error": str(error)})
-        return cells(task, results.rows[task.row.id])
 
+def run(tasks: Sequence[Task], environment: Environment, rows: dict[str, Any], options: argparse.Namespace) -> None:
+    """Diagnose the tasks, so many at a time, and add them to the rows and their file as they come."""
     with ThreadPoolExecutor(options.jobs) as pool:
-        for number, row in enumerate(pool.map(run_task, tasks), 1):
-            print(f"{number} of {len(tasks)}: {' · '.join(row)}", file=sys.stderr, flush=True)
+        running = {pool.submit(diagnose_row, task, environment, options): task for task in tasks}
+        for number, future in enumerate(as_completed(running), 1):
+            task = running[future]
+            rows[task.row.id] = future.result()
+            write_json(options.json, {"torch": environment.build, "rows": rows})
+            line = " · ".join(cells(task, rows[task.row.id]))
+            print(f"{number} of {len(tasks)}: {line}", file=sys.stderr, flush=True)
 
 
 def cells(task: Task, result: dict[str, Any]) -> list[str]:
@@ -140,7 +125,7 @@ def cells(task: Task, result: dict[str, Any]) -> list[str]:
 
 def is_stage_right(task: Task, result: dict[str, Any]) -> bool:
     """Return whether the named stage is the row's."""
-    return result.get("stage") in task.stages or (bool(result.get("stage")) and task.row.id in corpus.STAGE_NOTES)
+    return result.get("stage") in task.stages or (bool(result.get("stage")) and task.row.id in STAGE_NOTES)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -158,20 +143,21 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         environment = find_environments([arguments.python])[0]
         tasks = read_tasks(environment.torch)
-    except (corpus.CorpusError, UsageError) as error:
+    except (CorpusError, UsageError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    results = Results(arguments.json, environment.build)
+    file: Path | None = arguments.json
+    data = json.loads(file.read_text(encoding="utf-8")) if file is not None and file.exists() else {}
+    rows = data["rows"] if data.get("torch") == environment.build else {}
     if arguments.only:
         tasks = [task for task in tasks if task.row.id in arguments.only]
-        results.rows = {key: value for key, value in results.rows.items() if key not in arguments.only}
+        rows = {key: value for key, value in rows.items() if key not in arguments.only}
     elif arguments.sample:
         tasks = random.Random(0).sample(tasks, min(arguments.sample, len(tasks)))
-    new = [task for task in tasks if task.row.id not in results.rows]
-    run(new, environment, results, arguments)
-    body = [cells(task, results.rows[task.row.id]) for task in tasks]
-    print(markdown_table(["row", "class", "row's stage", "stage", "to blame", "time"], body))
-    return report(tasks, results.rows)
+    run([task for task in tasks if task.row.id not in rows], environment, rows, arguments)
+    body = [cells(task, rows[task.row.id]) for task in tasks]
+    print(grid(["row", "class", "row's stage", "stage", "to blame", "time"], body))
+    return report(tasks, rows)
 
 
 def report(tasks: Sequence[Task], rows: dict[str, dict[str, Any]]) -> int:
@@ -179,8 +165,8 @@ def report(tasks: Sequence[Task], rows: dict[str, dict[str, Any]]) -> int:
     stages = [is_stage_right(task, rows[task.row.id]) for task in tasks]
     culprits = [rows[task.row.id].get("culprit") or {} for task in tasks if "inductor" in task.stages]
     shares = (
-        ("stage is the row's", stages, STAGES_RIGHT),
-        ("subsystem is named", [bool(culprit.get("subsystem")) for culprit in culprits], SUBSYSTEMS_NAMED),
+        ("stage is the row's", stages, 0.95),
+        ("subsystem is named", [bool(culprit.get("subsystem")) for culprit in culprits], 0.70),
     )
     print()
     for name, marks, target in shares:

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from commands import SUITES, command_line, option, read_results
+from commands import SUITES, command_line, name_of, option, read_results
 from tabulate import tabulate
 
 from runner.cases.expand import parse_selection
@@ -193,11 +193,6 @@ def row_of(name: str, reduced: Reduced, needed: object, seconds: float, remark: 
         complete,
         remark,
     ]
-
-
-def name_of(variant: str) -> str:
-    """Return an id without the folder that the run was started from."""
-    return variant.rpartition("/")[2]
 
 
 def write_variant(text: str, path: Path, backend: str) -> Variant:

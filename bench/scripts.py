@@ -24,14 +24,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import ROOT, command_line, measure_command, option, write_json
-from corpus import CORPUS, SUITE, CorpusError, read_logs, read_rows, read_tags, release
+from commands import ROOT, command_line, measure_command, name_of, option, write_json
+from corpus_page import CORPUS, SUITE, CorpusError, read_logs, read_rows, read_tags, release
 
 from runner.cases.expand import SelectError, parse_selection
 from runner.cases.model import Variant
@@ -57,11 +57,6 @@ class ScriptRun:
     output: str
 
 
-def name_of(variant: str) -> str:
-    """Return an id without the folder that the run was started from."""
-    return variant.rpartition("/")[2]
-
-
 def digest_of(text: str) -> str:
     """Return the hash of a script."""
     return hashlib.sha256(text.encode()).hexdigest()
@@ -69,8 +64,10 @@ def digest_of(text: str) -> str:
 
 def run_script(python: str, text: str, cache: Path) -> ScriptRun:
     """Run a script alone: an empty folder, nothing of this environment, no import but torch, numpy and the standard library."""
-    imports = {name.partition(".")[0] for node in ast.walk(ast.parse(text)) for name in _imports(node)}
-    foreign = imports - sys.stdlib_module_names - {"torch", "numpy"}
+    nodes = [*ast.walk(ast.parse(text))]
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    foreign = {name.partition(".")[0] for name in names} - sys.stdlib_module_names - {"torch", "numpy"}
     assert not foreign, f"the script imports {foreign}"
     environ = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     environ |= {"TORCHINDUCTOR_CACHE_DIR": str(cache), "PYTHONHASHSEED": "0"}  # a run has this hash seed too
@@ -89,13 +86,6 @@ def run_script(python: str, text: str, cache: Path) -> ScriptRun:
             os.killpg(process.pid, signal.SIGKILL)
             output, code = process.communicate()[0], None
     return ScriptRun(digest_of(text), code, round(time.monotonic() - began, 1), output[-TAIL:])
-
-
-def _imports(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        yield node.module or ""
 
 
 def disagreement(result: VariantFinished, run: ScriptRun) -> str:

@@ -1,7 +1,7 @@
 """Joins runs of the regression suite with the corpus of public bugs: what is found, by which oracle, at which stage.
 
     runner run suites/regressions.suite.yaml --no-known --allow-python --python OLD --python NEW --events log.jsonl
-    python bench/corpus.py log.jsonl [more.jsonl ...] [--write docs/lab/2026-11-detection.md]
+    python tools/corpus_page.py log.jsonl [more.jsonl ...] [--write docs/lab/2026-11-detection.md]
 
 Rows are those of ``../shared/corpus/known_bugs.jsonl``; a case says by its tag ``row-<id>`` which row it is, and by the tag
 ``control`` that it is the control of that number. Exits 1 when a row that diverges was not found as it should be, or one that does not was flagged.
@@ -9,6 +9,7 @@ Rows are those of ``../shared/corpus/known_bugs.jsonl``; a case says by its tag 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from commands import ROOT, SUITES, command_line, markdown_table, option, read_results
-
 from runner.cases.suites import Reader
 from runner.record.events import VariantFinished
+from runner.record.journal import Weight, read_journal
 
+ROOT = Path(__file__).resolve().parents[1]
 CORPUS = ROOT.parent / "shared" / "corpus" / "known_bugs.jsonl"
-SUITE = SUITES / "regressions.suite.yaml"
+SUITE = ROOT / "suites" / "regressions.suite.yaml"
 
 ORACLES = {
     "numeric": ("value", "nonfinite"),
@@ -180,10 +181,16 @@ def read_tags(suite: Path) -> dict[str, Key]:
 
 def read_logs(paths: Iterable[Path]) -> list[VariantFinished]:
     """Return the verdicts of several logs."""
-    try:
-        return [result for path in paths for result in read_results(path)]
-    except (OSError, ValueError) as error:
-        raise CorpusError(str(error)) from error
+    results: list[VariantFinished] = []
+    for path in paths:
+        try:
+            events, problems = read_journal(path)
+        except OSError as error:
+            raise CorpusError(f"{path}: {error.strerror}") from error
+        if problems.worst > Weight.USUAL:
+            raise CorpusError(f"{path}: {problems.lines()[0]}")
+        results += [event for event in events if isinstance(event, VariantFinished)]
+    return results
 
 
 def judge(row: Row, expected: Expected, result: VariantFinished | None) -> Judged:
@@ -238,14 +245,14 @@ def page(columns: Columns) -> str:
     """Return the Markdown page."""
     parts = [
         "# What is found of the corpus, row by row",
-        "`bench/corpus.py` makes this page from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit it. "
+        "`tools/corpus_page.py` makes this page from a run of `suites/regressions.suite.yaml` with `--no-known`; do not edit it. "
         "The rows are the visible part of the corpus of public torch.compile bugs. Each is a case in `specs/regressions/` "
         "(tag `row-<id>`).",
         "## Totals",
         totals(columns),
         "## Terms",
         "**Right oracle.** The oracles of a row's class are right:",
-        markdown_table(("class", "right oracles"), [(name, ", ".join(oracles)) for name, oracles in ORACLES.items()]),
+        grid(("class", "right oracles"), [(name, ", ".join(oracles)) for name, oracles in ORACLES.items()]),
         "* Where a row gives a class for each torch version, that one counts.\n"
         "* A missing error and a wrong error count for each other.\n"
         f"* Of class grad, {', '.join(OWN_GRADIENTS)} return a gradient, or whether there is one (176854). The runner compares "
@@ -288,9 +295,7 @@ def totals(columns: Columns) -> str:
         for title, is_meant, is_good in counts
     ]
     silent = [str(sum(judged.remark not in ("", "note") for judged in rows)) for rows in columns.values()]
-    return markdown_table(
-        ["", *(f"torch {version}" for version in columns)], [*lines, ["rows without a verdict", *silent]]
-    )
+    return grid(["", *(f"torch {version}" for version in columns)], [*lines, ["rows without a verdict", *silent]])
 
 
 def _share(rows: Iterable[Judged], is_good: Callable[[Judged], bool]) -> str:
@@ -314,7 +319,7 @@ def table(columns: Columns) -> str:
         row = next(cells[key].row for cells in maps if key in cells)
         name = f"[{row.id}]({row.url})" + "²" * row.is_refused
         body.append([name, row.kind, row.cls, *(cell for cells in maps for cell in _cells(cells.get(key)))])
-    return markdown_table(head, body)
+    return grid(head, body)
 
 
 def _cells(judged: Judged | None) -> list[str]:
@@ -343,13 +348,19 @@ def notes(columns: Columns) -> list[str]:
     return [f"¹ {', '.join(rows)}: {text}" for text, rows in texts.items()]
 
 
+def grid(head: Sequence[str], body: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown."""
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Print or write the page; 1 if some row is not ok, 2 if the files do not fit."""
-    arguments = command_line(
-        __doc__,
-        option("events", nargs="+", type=Path, metavar="EVENTS.jsonl", help="logs of the suite, run with --no-known"),
-        option("--write", type=Path, metavar="FILE", help="write the page there and print the totals only"),
-    ).parse_args(words)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    events = "event logs of the suite, run with --no-known"
+    parser.add_argument("events", nargs="+", type=Path, metavar="EVENTS.jsonl", help=events)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there and print the totals only")
+    arguments = parser.parse_args(words)
     try:
         columns = compare(read_rows(CORPUS), read_tags(SUITE), read_logs(arguments.events))
     except CorpusError as error:
