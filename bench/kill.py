@@ -1,13 +1,8 @@
 """Kills runs and hunts with SIGKILL at random moments, and looks at what they leave.
 
-    python bench/kill.py loop -n 30
     python bench/kill.py resume -n 100 suites/smoke.suite.yaml
     python bench/kill.py hunt -o FOLDER
     python bench/kill.py hunt -o FOLDER --kills 10 --rounds 6 -- --guided --seed 3 --backend inductor
-
-``loop`` kills a small run. After each kill the JUnit files must parse and hold every planned case, the journal must be readable to
-its last whole line and give a report, and no process of the run may be left. It starts from the file of a whole run, so that "always"
-holds from the first moment on.
 
 ``resume`` runs a suite undisturbed. Then, N times: it runs, up to two of its workers or its server are killed, then the runner itself
 is; ``runner resume`` goes on, and with a chance of one in three is killed as well, until it comes to an end. The verdicts must be
@@ -24,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import math
 import os
 import random
@@ -35,24 +29,18 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xml.etree import ElementTree
 
-from commands import RUNNER, SUITES, Broken, measure_command, option, read_results, run_mode
+from commands import RUNNER, SUITES, measure_command, option, read_results, run_mode
 
 from runner.hunt.groups import State, groups_of, read_state
 from runner.text import plural
 
 MARK = "RUNNER_KILL_LOOP"
 """The environment variable that all processes of a run share."""
-CASES = 8
-SPEC = "cases:\n" + "".join(
-    f"  - name: case_{number}\n    inputs: {{x: [4, 8]}}\n    chain:\n      - nn.Linear: [8, 8]\n      - torch.relu\n"
-    for number in range(CASES)
-)
-REPORT, LOG = "report.xml", "log.jsonl"
 LATEST = Path(".runner", "latest")
 APART = 6.0
 """Seconds between two kills of workers: a variant is run once more alone, and to hit it twice proves nothing."""
@@ -120,75 +108,6 @@ def descendants(pid: int) -> list[int]:
     for member in family:
         family += parents.get(member, [])
     return family[1:]
-
-
-# --- a small run ---------------------------------------------------------------------------
-
-
-def loop(options: argparse.Namespace) -> int:
-    """Kill a small run again and again."""
-    with tempfile.TemporaryDirectory() as folder:
-        problems = kill_often(Path(folder), options.n, options.backend or ("aot_eager", "inductor"), print)
-    print("\n".join(["", *problems]) if problems else f"{options.n} kills, nothing wrong")
-    return int(bool(problems))
-
-
-def kill_often(folder: Path, times: int, backends: Sequence[str], tell: Callable[[str], None]) -> list[str]:
-    """Kill ``times`` runs in ``folder``; return what was wrong, one line each. ``tell`` gets a line for each kill."""
-    (folder / "kill.spec.yaml").write_text(SPEC)
-    flags = [word for name in backends for word in ("--backend", name)]
-    words = ["run", "kill.spec.yaml", *flags, "-j", "2", "--junit", REPORT, "--events", LOG]
-    duration = measure_command([*RUNNER, *words], cwd=folder).seconds
-    whole = names(folder / REPORT)
-    if len(whole) != CASES * len(backends):
-        return [f"the whole run reports {len(whole)} cases instead of {CASES * len(backends)}"]
-    problems = []
-    for number in range(times):
-        mark = uuid.uuid4().hex
-        moment = random.uniform(0.0, 1.05 * duration)
-        end = "was killed" if kill_after(start(words, folder, mark), moment) else "had ended"
-        faults = [*report_problems(folder / REPORT, whole), *journal_problems(folder), *leftovers(mark)]
-        for own in folder.glob(".runner/runs/*/junit.xml"):  # it is there as a whole or not at all
-            faults += report_problems(own, whole)
-            own.unlink()
-        when = f"run {number + 1} {end} after {moment:.2f} s"
-        tell(f"{when}: {'; '.join(faults) or 'sound'}")
-        problems += [f"{when}: {fault}" for fault in faults]
-    return problems
-
-
-def names(report: Path) -> set[tuple[str, str]]:
-    """Return the test cases of a JUnit file. Raises ParseError when it is not whole."""
-    root = ElementTree.parse(report).getroot()
-    return {(case.get("classname", ""), case.get("name", "")) for case in root.iter("testcase")}
-
-
-def report_problems(report: Path, whole: set[tuple[str, str]]) -> list[str]:
-    """Return what is wrong with a JUnit file that is to have these cases."""
-    try:
-        cases = names(report)
-    except (OSError, ElementTree.ParseError) as error:
-        return [f"{report.name} cannot be read: {error}"]
-    text = f"{report.name} lacks {sorted(whole - cases)} and has {sorted(cases - whole)} too many"
-    return [text] if cases != whole else []
-
-
-def journal_problems(folder: Path) -> list[str]:
-    """Return what is wrong with the journal: a broken line before its last one, or a report that fails."""
-    *lines, _ = (folder / LOG).read_text().split("\n")
-    for line in lines:
-        try:
-            json.loads(line)
-        except ValueError:
-            return [f"{LOG} has a broken line before its end: {line[:80]!r}"]
-    if any('"run-started"' in line for line in lines):  # else it was killed before the run began
-        try:
-            text = measure_command([*RUNNER, "report", LOG, "--junit", "again.xml"], cwd=folder).output
-        except Broken as error:
-            text = f"Traceback: {error}"
-        if "Traceback" in text:
-            return [f"runner report fails on what is left of {LOG}: {text.strip()[-200:]}"]
-    return []
 
 
 # --- a suite -------------------------------------------------------------------------------
@@ -360,10 +279,6 @@ def rounds_of(state: State) -> dict[int, tuple[object, ...]]:
     }  # fmt: skip
 
 
-LOOP = (
-    option("-n", type=int, default=30, help="how often (default: 30)"),
-    option("--backend", action="append", help="default: aot_eager and inductor"),
-)
 RESUME = (
     option("paths", nargs="*", default=[str(SUITES / "smoke.suite.yaml")]),
     option("-n", type=int, default=100, help="how often (default: 100)"),
@@ -381,4 +296,4 @@ HUNT_OPTIONS = (
 )
 
 if __name__ == "__main__":
-    sys.exit(run_mode(__doc__, {loop: LOOP, resume: RESUME, hunt: HUNT_OPTIONS}, None))
+    sys.exit(run_mode(__doc__, {resume: RESUME, hunt: HUNT_OPTIONS}, None))

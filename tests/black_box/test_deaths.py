@@ -10,14 +10,12 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.script_modules import script_module
-
 from .driver import Result, command, environment, processes_of, run_in, spec, write
+from .kills import LOG, journal_problems, kill, kill_often, report_problems
 
 DEADLY = """
     import ctypes
@@ -374,28 +372,27 @@ def test_interrupting_ends_quickly_with_reports(number: signal.Signals, library:
     assert set(result.verdicts.values()) == {"PASS"}
 
 
-@pytest.fixture(scope="module")
-def kill() -> ModuleType:
-    return script_module("kill")
-
-
-def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(kill: ModuleType, tmp_path: Path) -> None:
-    lines: list[str] = []
-    problems = kill.kill_often(tmp_path, 4, ("eager",), lines.append)
+@pytest.mark.parametrize(
+    ("times", "backends"), [(4, ("eager",)), pytest.param(12, ("aot_eager", "inductor"), marks=pytest.mark.nightly)]
+)
+def test_killed_at_any_moment_it_leaves_a_whole_report_and_no_process(
+    times: int, backends: tuple[str, ...], tmp_path: Path
+) -> None:
+    kills, problems = kill_often(tmp_path, times, backends)
     assert not problems, "\n".join(problems)
-    assert sum("was killed" in line for line in lines) >= 2, lines
+    assert kills >= times // 2
 
 
-def test_the_kill_loop_sees_what_is_wrong(kill: ModuleType, tmp_path: Path) -> None:
+def test_what_a_killed_run_leaves_wrong_is_seen(tmp_path: Path) -> None:
     """Else the test above would prove nothing."""
     report = tmp_path / "report.xml"
     report.write_text('<testsuites><testsuite><testcase classname="a" name="x"/></testsuite></testsuites>')
     whole = {("a", "x"), ("a", "y")}
-    assert "lacks [('a', 'y')]" in kill.report_problems(report, whole)[0]
+    assert "lacks [('a', 'y')]" in report_problems(report, whole)[0]
     report.write_text("<testsuites><testsuite>")
-    assert "cannot be read" in kill.report_problems(report, whole)[0]
-    (tmp_path / kill.LOG).write_text('{"torn\n{"event": "run-started"}\n')
-    assert "broken line" in kill.journal_problems(tmp_path)[0]
+    assert "cannot be read" in report_problems(report, whole)[0]
+    (tmp_path / LOG).write_text('{"torn\n{"event": "run-started"}\n')
+    assert "broken line" in journal_problems(tmp_path)[0]
     mark = uuid.uuid4().hex
     sleeper = subprocess.Popen(["sleep", "60"], env={kill.MARK: mark})
     try:
