@@ -38,6 +38,10 @@ from runner.worker.tasks.registry import run_job
 
 def values_alone(task: dict[str, Any]) -> None:
     """Compare as people do by hand."""
+
+    def widened(value: Any) -> Any:
+        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
     with tempfile.TemporaryDirectory() as folder, environment(task):
         source = Source(task["source"], task["name"], folder)
         compile_module = backends.build(task["backend"])
@@ -61,11 +65,6 @@ def values_alone(task: dict[str, Any]) -> None:
         third = len(results) // 3
         for number in range(third):
             same(results[number], results[2 * third + number], results[third + number])
-
-
-def widened(value: Any) -> Any:
-    """Return a floating tensor in float64."""
-    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def seconds(run: Callable[[Any], Any], task: dict[str, Any], cache: str) -> float:

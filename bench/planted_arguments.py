@@ -81,19 +81,21 @@ class Bug:
         return changed
 
 
-def bugs_of(operator: str, signature: Signature, silent: frozenset[str]) -> Iterator[Bug]:
-    """Yield every bug that a signature allows."""
+def bugs_of(operator: str, signature: Signature, silent: frozenset[str]) -> list[Bug]:
+    """Return every bug that a signature allows."""
     arguments = [argument for argument in signature if argument.name not in silent]
-    for argument in arguments:
-        if argument.default is not REQUIRED:
-            yield Bug(operator, "default", argument.name)
-        elif argument.kind in PLAIN:
-            yield Bug(operator, "constant", argument.name)
+
+    def ways(argument: Any) -> Iterator[str]:
+        if argument.default is not REQUIRED or argument.kind in PLAIN:
+            yield "constant" if argument.default is REQUIRED else "default"
         if argument.kind == "ints":
-            yield Bug(operator, "reversed", argument.name)
-    for first, second in itertools.combinations(arguments, 2):
-        if first.kind == second.kind != "":
-            yield Bug(operator, "swapped", first.name, second.name)
+            yield "reversed"
+
+    pairs = [pair for pair in itertools.combinations(arguments, 2) if pair[0].kind == pair[1].kind != ""]
+    return [
+        *(Bug(operator, way, argument.name) for argument in arguments for way in ways(argument)),
+        *(Bug(operator, "swapped", first.name, second.name) for first, second in pairs),
+    ]
 
 
 def call_with(function: Callable[..., Any], signature: Signature, values: Mapping[str, Any]) -> Any:

@@ -17,63 +17,23 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import itertools
 import json
-import os
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 
 import commands
-from commands import Target, command_line, option, say, target_table, write_json
+from commands import Target, command_line, option, target_table, write_json
 from tabulate import tabulate
 from throughput_cases import SEED, write_cases
-from throughput_ways import NEEDS, WAYS, Broken, Work, measure
+from throughput_ways import NEEDS, WAYS, Broken, Measurement, Work, measure
 
 BACKENDS = ("aot_eager", "inductor")
 TEMPERATURES = ("cold", "warm")
 SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One pass, or the medians of several.
-
-    ``ran`` of ``count`` variants ran, the others are extrapolated; ``load`` is the machine's load before it.
-    """
-
-    backend: str
-    way: str
-    temperature: str
-    seconds: float
-    cpu: float
-    count: int
-    ran: int
-    slots: int
-    seed: int
-    torch: str
-    cpus: int
-    load: float
-    parts: Mapping[str, float] = field(default_factory=dict)
-    passes: int = 1
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Return what its table row is for."""
-        return self.backend, self.temperature, self.way
-
-    @property
-    def setting(self) -> tuple[object, ...]:
-        """Return what must be alike to be compared."""
-        return self.count, self.slots, self.seed, self.torch, self.cpus
-
-    @property
-    def outside(self) -> float | None:
-        """Return slot seconds outside torch's own phases (both eager runs, float64, the backend's)."""
-        return self.parts["busy"] - self.parts["torch"] if {"busy", "torch"} <= self.parts.keys() else None
 
 
 Medians = Mapping[tuple[str, str, str], Measurement]
@@ -192,24 +152,12 @@ def run(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
     """
     file, variants = write_cases(root, arguments.count, arguments.seed)
     work = Work(root, file, variants, arguments.seed, arguments.slots, arguments.scripts_sample)
-    torch, cpus = version("torch"), os.cpu_count() or 0
     measurements: list[Measurement] = []
-    for backend, way, temperature in [
-        (backend, way, temperature)
-        for _ in range(arguments.rounds) for backend in arguments.backend for way in arguments.ways
-        for temperature in arguments.temperatures
-        if way != "runner-ray" or backend == "aot_eager"  # what the engine costs shows where the jobs are short
-    ]:  # fmt: skip
-        load = os.getloadavg()[0]
-        say(f"{backend} {way} {temperature} begins")
-        result = measure(work, way, backend, warm=temperature == "warm")
-        say(f"{backend} {way} {temperature}: {result.seconds:.1f} s")
-        setting = (work.count, result.ran, work.slots, work.seed, torch, cpus)
-        measurement = Measurement(
-            backend, way, temperature, result.seconds, result.cpu, *setting, load, dict(result.parts)
-        )
-        measurements.append(measurement)
-        write(arguments.json, measurements)
+    rounds = range(arguments.rounds)
+    for _, backend, way, caches in itertools.product(rounds, arguments.backend, arguments.ways, arguments.temperatures):
+        if way != "runner-ray" or backend == "aot_eager":  # what the engine costs shows where the jobs are short
+            measurements.append(measure(work, way, backend, caches))
+            write(arguments.json, measurements)
     return measurements
 
 

@@ -7,12 +7,14 @@ import json
 import os
 import shutil
 import statistics
+import string
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -37,48 +39,48 @@ NEEDS = {"pytest": "pytest", "xdist": "xdist", "runner-ray": "ray"}
 """Module that a way needs beside torch and the runner."""
 
 # What people write: a model and inputs from a seed, eager against compiled, gradients where there are any.
-_CHECK = """
-def run(PARAMETERS):
+_CHECK = string.Template("""
+def run($parameters):
     torch.manual_seed(0)
-    model = PREFIXmake_model()
+    model = ${prefix}make_model()
     torch.manual_seed(0)
-    inputs = PREFIXmake_inputs()
-    call = torch.compile(model, backend=BACKEND) if compiled else model
+    inputs = ${prefix}make_inputs()
+    call = torch.compile(model, backend=$backend) if compiled else model
     output = call(*inputs)
-    if not PREFIXBACKWARD:
+    if not ${prefix}BACKWARD:
         return [output]
     torch.manual_seed(0)
     output.backward(torch.rand_like(output))
     tensors = [*inputs, *model.parameters()]
     return [output, *(tensor.grad for tensor in tensors if tensor.requires_grad)]
-"""
-_SCRIPT = """
+""")
+_SCRIPT = string.Template("""
 
 if __name__ == "__main__":
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads($threads)
     torch.testing.assert_close(run(compiled=True), run(compiled=False))
-"""
-_TESTS = '''"""Eager against torch.compile, one test a case."""
+""")
+_TESTS = string.Template('''"""Eager against torch.compile, one test a case."""
 
 import importlib
 
 import pytest
 import torch
 
-torch.set_num_threads(THREADS)
+torch.set_num_threads($threads)
 
 
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
 
-CHECK
+$check
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", $names)
 def test_compiled_as_eager(name):
     case = importlib.import_module(name)
     torch.testing.assert_close(run(case, compiled=True), run(case, compiled=False))
-'''
+''')
 
 
 @dataclass(frozen=True)
@@ -92,46 +94,69 @@ class Work:
     slots: int
     sample: int
 
-    @property
-    def count(self) -> int:
-        """Return how many variants there are."""
-        return len(self.variants)
-
 
 @dataclass(frozen=True)
-class Pass:
-    """One pass over the variants. ``ran`` of them ran; ``parts`` is what a runner's journal says, in seconds."""
+class Measurement:
+    """One pass, or the medians of several.
 
+    ``ran`` of ``count`` variants ran, the others are extrapolated; ``load`` is the machine's load before it. ``parts`` is what a
+    runner's journal says, in seconds.
+    """
+
+    backend: str
+    way: str
+    temperature: str
     seconds: float
     cpu: float
+    count: int
     ran: int
+    slots: int
+    seed: int
+    torch: str
+    cpus: int
+    load: float
     parts: Mapping[str, float] = field(default_factory=dict)
+    passes: int = 1
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what its table row is for."""
+        return self.backend, self.temperature, self.way
+
+    @property
+    def setting(self) -> tuple[object, ...]:
+        """Return what must be alike to be compared."""
+        return self.count, self.slots, self.seed, self.torch, self.cpus
+
+    @property
+    def outside(self) -> float | None:
+        """Return slot seconds outside torch's own phases (both eager runs, float64, the backend's)."""
+        return self.parts["busy"] - self.parts["torch"] if {"busy", "torch"} <= self.parts.keys() else None
+
+
+Pass = tuple[float, float, int, Mapping[str, float]]
+"""Seconds of wall and processor time, how many variants ran, and parts."""
 
 
 def write_by_hand(folder: Path, variants: Sequence[Variant], backend: str) -> None:
     """Write ``scripts/NAME.py`` for each variant, and ``tests/`` with one test file and a module for each."""
     for name in ("scripts", "tests"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    check = _CHECK.replace("BACKEND", repr(backend))
-    main = _filled(check, PARAMETERS="compiled", PREFIX="") + _filled(_SCRIPT, THREADS=str(THREADS))
+    main = _CHECK.substitute(backend=repr(backend), parameters="compiled", prefix="") + _SCRIPT.substitute(
+        threads=THREADS
+    )
     for variant in variants:
         text = f"{build(variant).text}\n\nBACKWARD = {variant.grad.mode == 'backward'}\n\n"
         (folder / "tests" / f"{variant.case.name}.py").write_text(text, encoding="utf-8")
         (folder / "scripts" / f"{variant.case.name}.py").write_text(text + main, encoding="utf-8")
-    check = _filled(check, PARAMETERS="case, compiled", PREFIX="case.")
-    names = repr([variant.case.name for variant in variants])
-    tests = _filled(_TESTS, CHECK=check, THREADS=str(THREADS), NAMES=names)
+    check = _CHECK.substitute(backend=repr(backend), parameters="case, compiled", prefix="case.")
+    names = [variant.case.name for variant in variants]
+    tests = _TESTS.substitute(check=check, threads=THREADS, names=names)
     (folder / "tests" / "test_throughput.py").write_text(tests, encoding="utf-8")
     (folder / "tests" / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
 
 
-def _filled(text: str, **words: str) -> str:
-    for word, value in words.items():
-        text = text.replace(word, value)
-    return text
-
-
-def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
+def measure(work: Work, way: str, backend: str, temperature: str) -> Measurement:
     """Measure one pass of a way, with caches that are new (cold), or as its own last pass left them (warm).
 
     Caches that hold nothing yet are filled by a pass that is not measured.
@@ -139,25 +164,31 @@ def measure(work: Work, way: str, backend: str, warm: bool) -> Pass:
     Raises:
         Broken: some variant was not judged, or not green.
     """
+    count, is_warm = len(work.variants), temperature == "warm"
     write_by_hand(work.root / backend / "by-hand", work.variants, backend)
     place = work.root / backend / way
     filled = place / "filled"
-    key = json.dumps([work.count, work.seed, work.sample if way == "scripts" else 0])
-    if not warm:
+    key = json.dumps([count, work.seed, work.sample if way == "scripts" else 0])
+    if not is_warm:
         shutil.rmtree(place, ignore_errors=True)
     elif not filled.is_file() or filled.read_text(encoding="utf-8") != key:
         say(f"{backend} {way}: no caches yet, filling them (not measured)")
-        measure(work, way, backend, warm=False)
+        measure(work, way, backend, "cold")
     make_folders(place)
     filled.unlink(missing_ok=True)
+    load = os.getloadavg()[0]
+    say(f"{backend} {way} {temperature} begins")
     if way == "scripts":
         result = _run_scripts(work, backend, place)
     elif way in ("pytest", "xdist"):
         result = _run_pytest(work, backend, place, slots=work.slots if way == "xdist" else 0)
     else:
-        result = _run_runner(work, backend, place, way, warm)
+        result = _run_runner(work, backend, place, way, is_warm)
+    seconds, cpu, ran, parts = result
+    say(f"{backend} {way} {temperature}: {seconds:.1f} s")
     filled.write_text(key, encoding="utf-8")
-    return result
+    setting = (count, ran, work.slots, work.seed, version("torch"), os.cpu_count() or 0)
+    return Measurement(backend, way, temperature, seconds, cpu, *setting, load, parts)
 
 
 def make_folders(place: Path) -> Path:
@@ -203,8 +234,8 @@ def _run_scripts(work: Work, backend: str, place: Path) -> Pass:
         if number % 10 == 0:
             say(f"{backend} scripts: {number}/{len(names)}")
     seconds = [cost.seconds for cost in costs]
-    missing = (work.count - len(names)) * statistics.mean(seconds[1:] or seconds)
-    return Pass(sum(seconds) + missing, sum(cost.cpu for cost in costs), len(names))
+    missing = (len(work.variants) - len(names)) * statistics.mean(seconds[1:] or seconds)
+    return sum(seconds) + missing, sum(cost.cpu for cost in costs), len(names), {}
 
 
 def _run_pytest(work: Work, backend: str, place: Path, slots: int) -> Pass:
@@ -213,9 +244,9 @@ def _run_pytest(work: Work, backend: str, place: Path, slots: int) -> Pass:
     cost = measure_command([*words, "test_throughput.py"], (0,), tests, environment(place), place / "output")
     suite = next(ElementTree.parse(report).getroot().iter("testsuite"))
     counts = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
-    if counts != {"tests": work.count, "failures": 0, "errors": 0, "skipped": 0}:
-        raise Broken(f"pytest did not pass {work.count} tests: {counts}")
-    return Pass(cost.seconds, cost.cpu, work.count)
+    if counts != {"tests": len(work.variants), "failures": 0, "errors": 0, "skipped": 0}:
+        raise Broken(f"pytest did not pass {len(work.variants)} tests: {counts}")
+    return cost.seconds, cost.cpu, len(work.variants), {}
 
 
 def _run_runner(work: Work, backend: str, place: Path, way: str, warm: bool) -> Pass:
@@ -224,15 +255,14 @@ def _run_runner(work: Work, backend: str, place: Path, way: str, warm: bool) -> 
     cost, ends = run_watched(words, place)
     results = [result for _, result in ends]
     reds = [f"{result['verdict']} {result['id']}" for result in results if result["verdict"] != "PASS"]
-    if reds or len(results) != work.count:
+    if reds or len(results) != len(work.variants):
         raise Broken(
-            "\n".join([f"runner gave {len(results)} verdicts of {work.count}", *reds[:5], cost.output[-TAIL:]])
+            "\n".join([f"runner gave {len(results)} verdicts of {len(work.variants)}", *reds[:5], cost.output[-TAIL:]])
         )
     cached = sum(result.get("cached") is not None for result in results)
-    if cached != (work.count if way == "runner-cached" and warm else 0):
-        raise Broken(f"{way} took {cached} of {work.count} results from an earlier run; --keep a fresh folder")
-    parts = {} if cached else _parts(ends, began, cost.seconds)
-    return Pass(cost.seconds, cost.cpu, work.count, parts)
+    if cached != (len(work.variants) if way == "runner-cached" and warm else 0):
+        raise Broken(f"{way} took {cached} of {len(work.variants)} results from an earlier run; --keep a fresh folder")
+    return cost.seconds, cost.cpu, len(results), {} if cached else _parts(ends, began, cost.seconds)
 
 
 def _parts(ends: Sequence[End], began: float, seconds: float) -> dict[str, float]:

@@ -13,15 +13,10 @@ _MODULES = ("", ".transforms", ".transforms.functional", ".ops", ".ops.misc", ".
             ".models.feature_extraction")  # fmt: skip
 
 
-class InterpolationMode(enum.Enum):
-    """Of torchvision.transforms."""
-
-    NEAREST = "nearest"
-    BILINEAR = "bilinear"
-    BICUBIC = "bicubic"
-    BOX = "box"
-    HAMMING = "hamming"
-    LANCZOS = "lanczos"
+InterpolationMode = enum.Enum(
+    "InterpolationMode",
+    {name.upper(): name for name in ("nearest", "bilinear", "bicubic", "box", "hamming", "lanczos")},
+)
 
 
 class _Empty(types.ModuleType):
