@@ -3,8 +3,9 @@
     runner run suites/regressions.suite.yaml --no-known --allow-python --events log.jsonl
     python bench/as_user.py log.jsonl [--suite suites/regressions.suite.yaml] [-j N]
 
-Red variants have a row ``as-user`` in the log. With ``--suite`` the others run now, with torch's own settings, in processes of
-their own. Variants that a policy explains are left out: without the policy they differ by design. Exits 1 if any disagrees.
+Red variants have a row ``as-user`` in the log. With ``--suite`` the others run now, with torch's own settings, in
+processes of their own. Variants that a policy explains are left out: without the policy they differ by design. Exits
+1 if any disagrees.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import collections
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from commands import command_line, option, read_results
+from commands import command_line, option
 
 from runner.builder.source import build
 from runner.cases.model import LAUNCH
 from runner.contract.oracles import EXPLAINED, row_of
 from runner.engine.local import LocalEngine
 from runner.record.events import VariantFinished
+from runner.record.store import read_events
 from runner.session.collect import load
 from runner.session.plan import Planned, as_user, find_environments, job
 from runner.session.scheduler import drive, with_reference
@@ -38,10 +39,10 @@ Row = tuple[VariantFinished, str]
 def main(words: Sequence[str] | None = None) -> int:
     """Print the counts and the rows that disagree."""
     arguments = command_line(
-        __doc__, option("log", type=Path), option("-j", "--jobs", type=int, default=2),
+        __doc__, option("log"), option("-j", "--jobs", type=int, default=2),
         option("--suite", help="run what has no row yet; the log's suite"),
     ).parse_args(words)  # fmt: skip
-    events = read_results(arguments.log)
+    events = [event for event in read_events(arguments.log) if isinstance(event, VariantFinished)]
     rows: list[Row] = [(event, event.stages[AS_USER]) for event in events if AS_USER in event.stages]
     if arguments.suite:
         answered = {event.key for event, _ in rows}

@@ -52,34 +52,33 @@ print(json.dumps({{"capture": seconds(captured), **times}}))
 """Measures, in a process of its own, the first call of a model under each backend and under the recorder."""
 
 
-def names(python: str) -> list[str]:
-    """Return the models that there are."""
-    code = "import capture_models, json; print(json.dumps(list(capture_models.MODELS)))"
-    return list(map(str, json.loads(_run(python, code))))
+def read_inputs(python: str) -> dict[str, Any]:
+    """Return the models that there are, each with its inputs as a case writes them."""
+    code = "import capture_models, json; print(json.dumps({k: v[1] for k, v in capture_models.MODELS.items()}))"
+    return dict(json.loads(_run(python, code)))
 
 
 def times(python: str, name: str, backends: Sequence[str]) -> dict[str, float] | str:
-    """Return the seconds of a model's first call, under the recorder and under each backend; or the error's last line."""
-    folders = [str(MODELS.parent), str(ROOT)]
+    """Return the seconds of a model's first call, by recorder and backend; or the error's last line."""
+    code = TIMES.format(folders=[str(MODELS.parent), str(ROOT)], name=name, backends=[*backends])
     try:
-        return dict(json.loads(_run(python, TIMES.format(folders=folders, name=name, backends=list(backends)))))
+        return dict(json.loads(_run(python, code)))
     except subprocess.CalledProcessError as error:
         return str(error.stderr).strip().rpartition("\n")[2][:200]
 
 
 def _run(python: str, code: str) -> str:
-    environment = {**os.environ, "PYTHONPATH": str(MODELS.parent)}
-    process = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    return process.stdout.strip().rpartition("\n")[2]
+    environ = {**os.environ, "PYTHONPATH": str(MODELS.parent)}
+    output = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, env=environ).stdout
+    return output.strip().rpartition("\n")[2]
 
 
 def capture(python: str, names: Sequence[str], folder: Path) -> None:
     """Capture each model by ``runner capture``, in a process and into a folder of its own."""
     folder.mkdir(exist_ok=True)
     for name in names:
-        words = [*RUNNER, "capture", f"capture_models:make_{name}", "--python", python]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run([*words, "-o", str(folder / name)], check=False, cwd=MODELS.parent, env=environment)
+        words = [*RUNNER, "capture", f"capture_models:make_{name}", "--python", python, "-o", str(folder / name)]
+        subprocess.run(words, check=False, cwd=MODELS.parent, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 def write_modules(python: str, folder: Path) -> None:
@@ -87,8 +86,7 @@ def write_modules(python: str, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     for file in (MODELS, STUB):
         shutil.copy(file, folder / file.name)
-    code = "import capture_models, json; print(json.dumps({k: v[1] for k, v in capture_models.MODELS.items()}))"
-    inputs: dict[str, Any] = json.loads(_run(python, code))
+    inputs = read_inputs(python)
     text = ["from capture_models import MODELS"]
     text += [f'\n\ndef {name}():\n    return MODELS["{name}"][0]()' for name in inputs]
     (folder / "models.py").write_text("\n".join(text) + "\n", encoding="utf-8")
@@ -100,7 +98,7 @@ def write_modules(python: str, folder: Path) -> None:
 
 
 def verdicts(log: Path) -> dict[tuple[str, str], dict[str, list[str]]]:
-    """Return by model and backend what the graphs (``captured``) and the model itself (``module``) are, with oracles."""
+    """Return by model and backend what the graphs (``captured``) and the model (``module``) are, with oracles."""
     models: dict[tuple[str, str], dict[str, list[str]]] = {}
     for result in read_results(log):
         folder = Path(result.file).parent
@@ -164,7 +162,7 @@ def main() -> None:
     if not python or not folder:
         parser.error("--python and -o are needed, or --compare")
     folder.mkdir(exist_ok=True)
-    chosen = arguments.models or names(python)
+    chosen = arguments.models or [*read_inputs(python)]
     capture(python, chosen, folder.resolve() / "captured")
     write_modules(python, folder / "modules")
     measurements = {name: times(python, name, arguments.backend or ["eager"]) for name in chosen}

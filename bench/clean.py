@@ -2,8 +2,9 @@
 
     python bench/clean.py [--count 500] [--rounds 3]
 
-Every case of the smoke suite that no ledger entry speaks of, under the four backends of the ladder, seed after seed, until
-``count`` variants have run; then again with other seeds. Prints one line a round, and exits with 1 if anything was red.
+Every case of the smoke suite that no ledger entry speaks of, under the four backends of the ladder, seed after seed,
+until ``count`` variants have run; then again with other seeds. Prints one line a round, and exits with 1 if anything
+was red.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ BACKENDS = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 
 def main() -> int:
     """Run all rounds; 1 if anything was red."""
-    counts = (option("--count", type=int, default=500), option("--rounds", type=int, default=3))
-    arguments = command_line(__doc__, *counts).parse_args()
+    arguments = command_line(
+        __doc__, option("--count", type=int, default=500), option("--rounds", type=int, default=3)
+    ).parse_args()
     command = [*RUNNER, "run", str(SUITES / "smoke.suite.yaml"), "-k", "not tag:planted"]
     command += [word for backend in BACKENDS for word in ("--backend", backend)]
     seeds, alarms = itertools.count(1), 0

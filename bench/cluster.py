@@ -1,4 +1,4 @@
-"""How much of a cluster's time is not spent in jobs: fake jobs that sleep, given out by the engine and the session of a run.
+"""How much of a cluster's time is not spent in jobs? The engine and the session of a run give out fake jobs that sleep.
 
     python bench/cluster.py                              # 100 nodes that a process stands in for
     python bench/cluster.py --ray 10 --slots 4           # 10 nodes of a Ray cluster on this machine
@@ -120,21 +120,17 @@ def stand_in(descriptor: int, count: int, slots: int, seconds: float) -> None:
             wake = min(survey, *(late[:1] and [late[0][0]]), *(node.due() for node in nodes.values()))
             while control.poll(max(0.0, wake - time.monotonic())):
                 kind, *values = control.recv()
-                wake = 0.0
+                now, wake = time.monotonic(), 0.0
                 if kind == "start":
                     heapq.heappush(late, (now, next(numbers), ("answer", values[0], "", "", False)))
                 elif kind == "call":
-                    _step(nodes[values[1]], values, seconds)
+                    number, name, _, jobs, timeout = values
+                    nodes[name].call = number, now + timeout
+                    for ticket, job in jobs:
+                        end = now + random.Random(job.key).uniform(0.5, 1.5) * seconds
+                        heapq.heappush(nodes[name].jobs, (end, ticket, now))
     except (EOFError, OSError):  # control has closed
         return
-
-
-def _step(node: FakeNode, values: Sequence[Any], seconds: float) -> None:
-    number, _, _, jobs, timeout = values
-    now = time.monotonic()
-    for ticket, job in jobs:
-        heapq.heappush(node.jobs, (now + random.Random(job.key).uniform(0.5, 1.5) * seconds, ticket, now))
-    node.call = number, now + timeout
 
 
 # --- control -------------------------------------------------------------------------------
@@ -210,7 +206,7 @@ def run_jobs(engine: MeasuredEngine, folder: Path, count: int) -> dict[str, floa
 
 
 def beside(spans: Sequence[tuple[float, float]], slots: int) -> dict[str, float]:
-    """Return slot seconds in jobs and beside them, and the part of the second; from the begin of the first job to that of the last."""
+    """Return slot seconds in jobs and beside them, and the part of the second, until the last job begins."""
     first, last = min(spans)[0], max(spans)[0]
     within = sum(min(end, last) - begin for begin, end in spans)
     whole = slots * (last - first)

@@ -67,6 +67,31 @@ def run_mode(
     return int(arguments.mode(arguments))
 
 
+def report_measurement(parser: argparse.ArgumentParser, measure: Callable[[Any, Path], tuple[str, bool]]) -> int:
+    """Measure in a temporary folder, or in the one of ``--keep``, and print the report.
+
+    Args:
+        parser: the command line, with ``--keep``.
+        measure: returns the report, and whether a target was missed.
+
+    Returns:
+        the exit code: 1 if a target was missed, 3 if a command broke. A wrong argument ends the process.
+    """
+    arguments = parser.parse_args()
+    try:
+        with tempfile.TemporaryDirectory(prefix="bench-") as temporary:
+            folder = Path(arguments.keep or temporary).resolve()
+            folder.mkdir(parents=True, exist_ok=True)
+            text, is_missed = measure(arguments, folder)
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+    except Broken as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 3
+    print(text)
+    return int(is_missed)
+
+
 def say(text: str) -> None:
     """Print a line of progress, with the time of day."""
     print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
@@ -77,7 +102,7 @@ def say(text: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of a command and its children: what it printed, seconds of wall and processor time, and the peak of memory in MB."""
+    """What a command printed, and with its children: seconds of wall and processor time, peak of memory in MB."""
 
     output: str
     seconds: float
@@ -171,10 +196,11 @@ def medians(measurements: Sequence[M], key: Callable[[M], Hashable], *fields: st
     groups: dict[Hashable, list[M]] = {}
     for measurement in measurements:
         groups.setdefault(key(measurement), []).append(measurement)
-    return {
-        name: dataclasses.replace(group[0], **{field: _median([getattr(member, field) for member in group]) for field in fields})  # type: ignore[type-var]
-        for name, group in groups.items()
-    }  # fmt: skip
+    results: dict[Any, M] = {}
+    for name, group in groups.items():
+        values = {field: _median([getattr(member, field) for member in group]) for field in fields}
+        results[name] = dataclasses.replace(group[0], **values)  # type: ignore[type-var]
+    return results
 
 
 def _median(values: Sequence[Any]) -> Any:

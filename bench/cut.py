@@ -1,10 +1,10 @@
-"""Plants faults of one or two operators into captured graphs of 50 to 1,000 calls, and counts how often the cut names them.
+"""Plants faults of operators into captured graphs of 50 to 1,000 calls, and counts how often the cut names them.
 
     python bench/cut.py -o FOLDER [--kinds value,pair] [--graphs 0,19] [-j N]
 
-Twenty stacks of ``torch.nn`` (``bench/cut_models.py``) are captured once into FOLDER. Each fault is in one operator drawn by
-``--seed`` (a pair: wrong only where one graph holds both), among those with which the case fails. FOLDER/results.jsonl has a line
-for each, and is gone on with.
+Twenty stacks of ``torch.nn`` (``bench/cut_models.py``) are captured once into FOLDER. Each fault is in one operator
+drawn by ``--seed`` (a pair: wrong only where one graph holds both), among those with which the case fails.
+FOLDER/results.jsonl has a line for each, and is gone on with.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ BUDGET = 900.0
 def models() -> list[str]:
     """Return the twenty models, whose numbers of calls grow by one factor."""
     kinds = [*PER_BLOCK]
-    wanted = [LEAST * (MOST / LEAST) ** (number / (GRAPHS - 1)) for number in range(GRAPHS)]
+    sizes = [LEAST * (MOST / LEAST) ** (number / (GRAPHS - 1)) for number in range(GRAPHS)]
     return [
         f"{kind}_{round(calls / PER_BLOCK[kind])}"
-        for number, calls in enumerate(wanted)
+        for number, calls in enumerate(sizes)
         for kind in [kinds[number % len(kinds)]]
     ]
 
@@ -88,11 +88,11 @@ class Trial:
 
     def calls(self) -> list[dict[str, Any]]:
         """Return the calls of the case's graph, and how each can be spoiled."""
-        kept = self.folder / f"{self.model}.json"
-        if not kept.exists():
-            with self.engine(self.write(f"list_{self.model}", f"listing({str(kept)!r})")) as engine:
+        file = self.folder / f"{self.model}.json"
+        if not file.exists():
+            with self.engine(self.write(f"list_{self.model}", f"listing({str(file)!r})")) as engine:
                 engine.ask([engine.job()])
-        return list(json.loads(kept.read_text()))
+        return list(json.loads(file.read_text()))
 
     def choices(self) -> Iterator[list[str]]:
         """Yield the names of calls to be spoiled, in the order in which they are drawn."""

@@ -84,8 +84,8 @@ class Stack(nn.Module):
 
     def __init__(self, kind: str, blocks: int) -> None:
         super().__init__()
-        made = {"transformer": Attention, "conv": Convolution, "mlp": Mixer}
-        self.blocks = nn.ModuleList(made[kind]() for _ in range(blocks))
+        classes = {"transformer": Attention, "conv": Convolution, "mlp": Mixer}
+        self.blocks = nn.ModuleList(classes[kind]() for _ in range(blocks))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Run it."""
@@ -121,8 +121,8 @@ def make(kind: str, blocks: int) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 
 def __getattr__(name: str) -> Callable[[], Any]:
-    head, _, rest = name.partition("_")
-    kind, _, blocks = rest.partition("_")
+    head, _, words = name.partition("_")
+    kind, _, blocks = words.partition("_")
     if head != "make" or not blocks.isdigit():
         raise AttributeError(name)
     return lambda: make(kind, int(blocks))

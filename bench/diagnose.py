@@ -1,10 +1,11 @@
-"""Diagnoses every row of the corpus that diverges on a torch: is the stage the row's, and does the bisector name a subsystem?
+"""Diagnoses the rows of the corpus that diverge: is the stage the row's, and does the bisector name a subsystem?
 
     python bench/diagnose.py --json diagnoses.json [--python PATH] [--sample N] [-j N]
 
-Rows are those of ``tools/corpus_page.py``. What is in the JSON file already is not run again. With ``--cut`` the graphs of a row that the
-bisector explains are cut too, under the same backend: does that name the same operator? Exits 1 when less than 95 % of the stages are
-right, or when of the rows whose stage is inductor (which the corpus does not tell from decomposition) less than 70 % get a subsystem.
+Rows are those of ``tools/corpus_page.py``. What is in the JSON file already is not run again. With ``--cut`` the
+graphs of a row that the bisector explains are cut too, under the same backend: does that name the same operator?
+Exits 1 when less than 95 % of the stages are right, or when of the rows whose stage is inductor (which the corpus
+does not tell from decomposition) less than 70 % get a subsystem.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def main(words: Sequence[str] | None = None) -> int:
     elif arguments.sample:
         tasks = random.Random(0).sample(tasks, min(arguments.sample, len(tasks)))
     run([task for task in tasks if task.row.id not in rows], environment, rows, arguments)
-    body = [cells(task, rows[task.row.id]) for task in tasks]
-    print(grid(["row", "class", "row's stage", "stage", "to blame", "time"], body))
+    head = ["row", "class", "row's stage", "stage", "to blame", "time"]
+    print(grid(head, [cells(task, rows[task.row.id]) for task in tasks]))
     return report(tasks, rows)
 
 

@@ -4,14 +4,15 @@
     python bench/gpu.py --gpus 1,2 --scripts-sample 0        the same on one GPU and on two, 16 processes on each
     python bench/gpu.py -n 64 --asserting 0 --json one.json  a first impression
 
-The variants are those of ``throughput.py``, on ``cuda``. Those that assert index out of range where they are compiled, and
-nowhere else: the kernel's assertion leaves their process unable to do anything on the GPU, and their verdict must be ERROR;
-that of all others PASS. Other verdicts are listed, since where Inductor measures before it chooses it may choose wrongly, and
-so is what took over a minute. "cold" begins without any cache, "warm" is a second run over what the first left. "steady"
-leaves out the first and the last variant of each process: start, and the tail in which failures are confirmed alone and
-localized; "whole" is the command's time, "a variant" that by the number of variants, "CPU s" the processor time of all its
-processes, their own and the kernel's. Scripts check nothing but values, as many at once as there are processes; of those
-that would assert no script is red. Exits with 1 when a target is missed.
+The variants are those of ``throughput.py``, on ``cuda``. Those that assert index out of range where they are
+compiled, and nowhere else: the kernel's assertion leaves their process unable to do anything on the GPU, and their
+verdict must be ERROR; that of all others PASS. Other verdicts are listed, since where Inductor measures before it
+chooses it may choose wrongly, and so is what took over a minute. "cold" begins without any cache, "warm" is a second
+run over what the first left. "steady" leaves out the first and the last variant of each process: start, and the tail
+in which failures are confirmed alone and localized; "whole" is the command's time, "a variant" that by the number of
+variants, "CPU s" the processor time of all its processes, their own and the kernel's. Scripts check nothing but
+values, as many at once as there are processes; of those that would assert no script is red. Exits with 1 when a
+target is missed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import contextlib
 import dataclasses
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import commands
-from commands import RUNNER, Broken, Cost, Target, command_line, option, say, target_table, write_json
+from commands import RUNNER, Cost, Target, command_line, option, report_measurement, say, target_table, write_json
 from tabulate import tabulate
 from throughput_cases import SEED, make_cases, write_spec
 from throughput_ways import busy, make_folders, run_script, run_watched, write_by_hand
@@ -93,8 +93,10 @@ def write_cases(folder: Path, count: int, asserting: int, seed: int) -> tuple[Pa
     cases = make_cases(count - asserting, seed)
     index = {"shape": [4], "dtype": "int64", "init": {"randint": [0, 8]}}
     for number in range(asserting):
-        module = {"file": "asserting.py", "name": "Asserting", "args": {"scale": 1.5 + number}}
-        case = {"name": f"asserting_{number}", "inputs": {"x": [8, 8], "index": index}, "module": module}
+        case = {
+            "name": f"asserting_{number}", "inputs": {"x": [8, 8], "index": index},
+            "module": {"file": "asserting.py", "name": "Asserting", "args": {"scale": 1.5 + number}},
+        }  # fmt: skip
         cases.insert((number + 1) * count // (asserting + 1), case)
     (folder / "asserting.py").write_text(_ASSERTING, encoding="utf-8")
     file = folder / "gpu.spec.yaml"
@@ -117,8 +119,8 @@ def run_runner(file: Path, place: Path, gpus: int, slots: int, seed: int) -> tup
     """Run them all on the first ``gpus`` GPUs.
 
     Returns:
-        the cost, after how many seconds each variant ended, and what is not as it should be: a wrong verdict, or the right one
-        after too long.
+        the cost, after how many seconds each variant ended, and what is not as it should be: a wrong verdict, or the
+        right one after too long.
 
     Raises:
         Broken: the command did not come to its end.
@@ -164,8 +166,7 @@ def measure(arguments: argparse.Namespace, root: Path) -> list[Measurement]:
 
     def add(measurement: Measurement) -> None:
         measurements.append(measurement)
-        times = f"{measurement.whole:.1f} s, steady {measurement.steady or 0:.4f} s"
-        say(f"{measurement.way} {measurement.gpus} {measurement.caches}: {times}")
+        say(f"{measurement.key}: {measurement.whole:.1f} s, steady {measurement.steady or 0:.4f} s")
         write_json(arguments.json, [dataclasses.asdict(entry) for entry in measurements])
 
     if arguments.scripts_sample:
@@ -261,23 +262,5 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
-def main() -> int:
-    """Measure and print; the exit code."""
-    line = parser()
-    arguments = line.parse_args()
-    try:
-        with tempfile.TemporaryDirectory(prefix="gpu-") as temporary:
-            root = Path(arguments.keep or temporary).resolve()
-            root.mkdir(parents=True, exist_ok=True)
-            text, missed = render(measure(arguments, root))
-    except (ValueError, OSError) as error:
-        line.error(str(error))
-    except Broken as error:
-        print(f"gpu: {error}", file=sys.stderr)
-        return 3
-    print(text)
-    return int(missed)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report_measurement(parser(), lambda arguments, root: render(measure(arguments, root))))

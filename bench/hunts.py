@@ -5,18 +5,21 @@
     python bench/hunts.py guided -o FOLDER --variants 400
     python bench/hunts.py guided -o FOLDER --variants 400 --seeds 1,2,3 --backend inductor
 
-``planted`` hunts for the bugs of ``runner selftest``: after how many variants is each seen by the right oracle, is it reduced, and is
-it reported? A hunt draws new cases for a backend that is broken always. A bug behind a flag, or of one operator, is hunted with the
-self-test's own case as a parent (``--mutate``): there the flag stands. Exits with 1 when a bug was missed within 500 variants.
+``planted`` hunts for the bugs of ``runner selftest``: after how many variants is each seen by the right oracle, is it
+reduced, and is it reported? A hunt draws new cases for a backend that is broken always. A bug behind a flag, or of
+one operator, is hunted with the self-test's own case as a parent (``--mutate``): there the flag stands. Exits with 1
+when a bug was missed within 500 variants.
 
-``guided`` counts groups of failures over variants, by hunts that draw with and without guidance. Nothing is reduced. Each way gets
-equally many variants of each seed. ``mutate`` starts with the shipped regressions and findings as parents, whose own defects its
-ledger explains; they count for no way. Run it on an idle machine for times; counts need none.
+``guided`` counts groups of failures over variants, by hunts that draw with and without guidance. Nothing is reduced.
+Each way gets equally many variants of each seed. ``mutate`` starts with the shipped regressions and findings as
+parents, whose own defects its ledger explains; they count for no way. Run it on an idle machine for times; counts
+need none.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import shutil
 import sys
 from collections.abc import Sequence
@@ -33,19 +36,15 @@ from runner.selftest import BUGS, Planted, variants
 from runner.session.plan import find_environments
 from runner.session.settings import RunSettings
 
-MOST = 500
-"""Variants of a hunt for one bug."""
 ROUNDS = (1, 2, 4, 8, 16, 32, 60)
 GENERAL = {"large_sum", "two_outputs", "in_place", "view_of_input", "gradient", "random"}
-"""Cases of the self-test whose bug shows in any case of the kind. Drawn values stay where operators are defined: none is NaN."""
-HANGS = "timeout"
+"""Cases of the self-test whose bug shows in any case of the kind. Drawn values are never NaN."""
 LIMIT = "10s"
-"""What a variant of a bug that hangs may take: it waits in each stage. With the default of two minutes, a batch takes an hour.
-Its report diagnoses one such variant, and each try of that waits as long: it gets twenty minutes instead of four."""
+"""What a variant of a bug that hangs may take: it waits in each stage. With the default of two minutes, a batch takes
+an hour. Its report diagnoses one such variant, and each try waits as long: it gets twenty minutes instead of four."""
 
 SPECS = ("specs/found", "specs/regressions")
 BATCH = 40
-WAYS = ("plain", "guided", "mutate")
 COLUMNS = (
     "way",
     "seed",
@@ -76,12 +75,12 @@ def planted(options: argparse.Namespace) -> int:
 def hunt_bug(bug: Planted, folder: Path) -> tuple[int, str, str]:
     """Hunt for one bug, a few rounds at a time, until the right oracle names it at the right stage.
 
-    The right oracle may be the one of the reason alone: a lost gradient has two, and the more severe one names the group.
+    The right oracle may be that of the reason alone: a lost gradient has two, and the more severe one names the group.
 
     Returns:
         how many variants were hunted, what came of it, and what the reduction did to the operators.
     """
-    hangs = HANGS in bug.oracles
+    hangs = "timeout" in bug.oracles
     words = ["--batch", "8", "--reduce-budget", "20m" if hangs else "4m", "--backend", bug.backend]
     words += [*["--profile", "training"] * (bug.case == "gradient"), *["--timeout", LIMIT] * hangs]
     if bug.case not in GENERAL or bug.config or hangs:
@@ -93,13 +92,13 @@ def hunt_bug(bug: Planted, folder: Path) -> tuple[int, str, str]:
         if state is None:
             return 0, "NOT BEGUN", ""
         count = sum(entry.variants for entry in state.rounds)
-        right = [red.signature_id for entry in state.rounds for red in entry.red
-                 if red.stage == bug.stage and (red.oracle in bug.oracles or red.reason.startswith(bug.oracles))]  # fmt: skip
+        reds = [red for entry in state.rounds for red in entry.red if red.stage == bug.stage]
+        right = [red.signature_id for red in reds if red.oracle in bug.oracles or red.reason.startswith(bug.oracles)]
         if right:
             report = state.reports.get(right[0])
             result = "seen, reported" if report and not report.problem else "seen"
             return count, result, str(state.reductions.get(right[0], "not reduced"))
-        if count >= MOST:
+        if count >= 500:
             break
     return count, "MISSED", ""
 
@@ -117,10 +116,8 @@ def write_parent(bug: Planted, folder: Path) -> Path:
 
 def guided(options: argparse.Namespace) -> int:
     """Hunt with and without guidance, and print how many groups of failures each way has."""
-    rows = []
-    for seed in map(int, options.seeds.split(",")):
-        for way in options.ways.split(","):
-            rows.append(row(way, seed, hunt_way(options, way, seed)))
+    pairs = itertools.product(map(int, options.seeds.split(",")), options.ways.split(","))
+    rows = [row(way, seed, hunt_way(options, way, seed)) for seed, way in pairs]
     print(tabulate(rows, COLUMNS))
     return 0
 
@@ -130,11 +127,10 @@ def hunt_way(options: argparse.Namespace, way: str, seed: int) -> list[Round]:
     folder = options.output / f"{way}-{seed}"
     folder.mkdir(parents=True)
     settings = settings_for(RunSettings(backend=(options.backend,), jobs=options.jobs))
-    environment, limits = find_environments(())[0], settings.limits()
-    paths = SPECS if way == "mutate" else ()
+    environment, limits, paths = find_environments(())[0], settings.limits(), SPECS if way == "mutate" else ()
     guidance = None if way == "plain" else Guidance(seed, read_parents(paths, limits) if paths else ())
-    build, backend = environment.build, settings.backend
-    head = Head(seed, options.profile, BATCH, build, backend=backend, guided=way != "plain", mutate=paths)
+    axes = {"backend": settings.backend, "guided": way != "plain", "mutate": paths}
+    head = Head(seed, options.profile, BATCH, environment.build, **axes)
     rounds: list[Round] = []
     append_line(folder, head)
     with Rounds(
@@ -173,7 +169,7 @@ MODES = {
         option("-o", "--output", type=Path, required=True, help="a new folder for the hunts"),
         option("--variants", type=int, default=400),
         option("--seeds", default="1"),
-        option("--ways", default=",".join(WAYS)),
+        option("--ways", default="plain,guided,mutate"),
         option("--profile", default="wide"),
         option("--backend", default="aot_eager_decomp_partition"),
         option("-j", "--jobs", type=int, default=2),

@@ -4,13 +4,13 @@
     python bench/kill.py hunt -o FOLDER
     python bench/kill.py hunt -o FOLDER --kills 10 --rounds 6 -- --guided --seed 3 --backend inductor
 
-``resume`` runs a suite undisturbed. Then, N times: it runs, up to two of its workers or its server are killed, then the runner itself
-is; ``runner resume`` goes on, and with a chance of one in three is killed as well, until it comes to an end. The verdicts must be
-those of the undisturbed run, the JUnit file whole, and no process left.
+``resume`` runs a suite undisturbed. Then, N times: it runs, up to two of its workers or its server are killed, then
+the runner itself is; ``runner resume`` goes on, and with a chance of one in three is killed as well, until it comes
+to an end. The verdicts must be those of the undisturbed run, the JUnit file whole, and no process left.
 
-``hunt`` hunts undisturbed, and again with kills of the hunt alone; its processes have to notice by themselves. The words after ``--``
-are those of ``runner hunt``. Equal must be what each round drew, judged and kept, and the folders of the groups. Sizes of reduced
-cases are printed and not compared, since a reduction ends with its time.
+``hunt`` hunts undisturbed, and again with kills of the hunt alone; its processes have to notice by themselves. The
+words after ``--`` are those of ``runner hunt``. Equal must be what each round drew, judged and kept, and the folders
+of the groups. Sizes of reduced cases are printed and not compared, since a reduction ends with its time.
 
 Each exits with 1 when anything was wrong.
 """
@@ -45,10 +45,6 @@ LATEST = Path(".runner", "latest")
 APART = 6.0
 """Seconds between two kills of workers: a variant is run once more alone, and to hit it twice proves nothing."""
 HUNT = ("--seed", "1", "--backend", "aot_eager_decomp_partition", "--batch", "20", "--depth", "1..3")
-PATIENCE = 60.0
-"""Seconds that the processes of an ended hunt have to end too."""
-
-Verdicts = dict[tuple[str, str], str]
 
 
 # --- processes -----------------------------------------------------------------------------
@@ -144,7 +140,7 @@ def resume(options: argparse.Namespace) -> int:
     return int(bool(wrong) or len(runs) < options.n)
 
 
-def verdicts(folder: Path) -> Verdicts:
+def verdicts(folder: Path) -> dict[tuple[str, str], str]:
     """Return (id, torch) to verdict, from the journal of the last run in ``folder``."""
     results = read_results(folder / LATEST / "events.jsonl")
     keys = {(result.id, result.torch): result.verdict for result in results}
@@ -154,7 +150,7 @@ def verdicts(folder: Path) -> Verdicts:
 
 
 def disturb(
-    folder: Path, words: Sequence[str], duration: float, numbers: random.Random, whole: Verdicts
+    folder: Path, words: Sequence[str], duration: float, numbers: random.Random, whole: dict[tuple[str, str], str]
 ) -> tuple[str, list[str]]:
     """Run a suite with kills and resumptions; return what was killed, and what was wrong."""
     mark, acts, command = uuid.uuid4().hex, [], words
@@ -180,7 +176,7 @@ def disturb(
 
 
 def kill_at_random(process: subprocess.Popen[bytes], end: float, duration: float, numbers: random.Random) -> list[str]:
-    """Kill up to two of a runner's processes, and after ``end`` seconds the runner; return what was killed, and when."""
+    """Kill up to two of a runner's processes, and after ``end`` seconds the runner; return the kills."""
     moments = sorted(numbers.uniform(0, duration) for _ in range(numbers.randint(0, 2)))
     acts: list[str] = []
     last, begun = -math.inf, time.monotonic()
@@ -237,9 +233,9 @@ def hunt(options: argparse.Namespace) -> int:
         )
     end = run("killed")
     problems = [f"exit code {end} instead of {code}"] if end != code else []
-    problems += [*hunt_problems(options.output, first), *leftovers(mark, PATIENCE)]
-    done = f"{plural(len(first.rounds), 'round')}, {plural(len(groups_of(first)), 'group')}"
-    print("\n".join(problems) or f"the same after {kills} kills: {done}")
+    problems += [*hunt_problems(options.output, first), *leftovers(mark, patience=60.0)]
+    sizes = f"{plural(len(first.rounds), 'round')}, {plural(len(groups_of(first)), 'group')}"
+    print("\n".join(problems) or f"the same after {kills} kills: {sizes}")
     return int(bool(problems))
 
 
@@ -279,21 +275,23 @@ def rounds_of(state: State) -> dict[int, tuple[object, ...]]:
     }  # fmt: skip
 
 
-RESUME = (
-    option("paths", nargs="*", default=[str(SUITES / "smoke.suite.yaml")]),
-    option("-n", type=int, default=100, help="how often (default: 100)"),
-    option("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="slots of each run"),
-    option("--side-by-side", type=int, default=1, help="runs at the same time (default: 1)"),
-    option("--seed", type=int, default=0, help="of the kills (default: 0)"),
-    option("--seconds", type=float, default=math.inf, help="begin no further run after so many"),
-)
-HUNT_OPTIONS = (
-    option("-o", "--output", type=Path, required=True, help="a new folder for the two hunts"),
-    option("--kills", type=int, default=10),
-    option("--rounds", type=int, default=5),
-    option("--random", type=int, default=0, help="the seed of the moments"),
-    option("words", nargs="*", default=HUNT, help="of runner hunt"),
-)
+MODES = {
+    resume: (
+        option("paths", nargs="*", default=[str(SUITES / "smoke.suite.yaml")]),
+        option("-n", type=int, default=100, help="how often (default: 100)"),
+        option("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="slots of each run"),
+        option("--side-by-side", type=int, default=1, help="runs at the same time (default: 1)"),
+        option("--seed", type=int, default=0, help="of the kills (default: 0)"),
+        option("--seconds", type=float, default=math.inf, help="begin no further run after so many"),
+    ),
+    hunt: (
+        option("-o", "--output", type=Path, required=True, help="a new folder for the two hunts"),
+        option("--kills", type=int, default=10),
+        option("--rounds", type=int, default=5),
+        option("--random", type=int, default=0, help="the seed of the moments"),
+        option("words", nargs="*", default=HUNT, help="of runner hunt"),
+    ),
+}
 
 if __name__ == "__main__":
-    sys.exit(run_mode(__doc__, {resume: RESUME, hunt: HUNT_OPTIONS}, None))
+    sys.exit(run_mode(__doc__, MODES, None))

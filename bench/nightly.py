@@ -1,10 +1,10 @@
 """A small part of every bench, as ratios, held against those of the last night.
 
-    python bench/nightly.py ratios.json            measures, compares with what the file holds, and writes the new ratios there
+    python bench/nightly.py ratios.json     measures, compares with what the file holds, and writes the new ratios
 
-Each ratio compares two things of one run on one machine, and the smaller is the better. Exits with 1 where a ratio is more than 1.5
-times the last one, so that somebody looks. The targets themselves need more rounds: ``docs/lab/2026-11-performance.md`` names their
-commands.
+Each ratio compares two things of one run on one machine, and the smaller is the better. Exits with 1 where a ratio is
+more than 1.5 times the last one, so that somebody looks. The targets themselves need more rounds:
+``docs/lab/2026-11-performance.md`` names their commands.
 """
 
 from __future__ import annotations

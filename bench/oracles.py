@@ -2,9 +2,9 @@
 
     python bench/oracles.py [-k EXPR]
 
-"Values alone" is what people write by hand: eager, float64 eager, compiled, ``torch._dynamo.utils.same``. "All oracles" is the
-runner's own job. Each way runs in a forked child of one warm process with a kernel cache of its own, the order alternating by
-pairs of variants; prints the sums and the ratio.
+"Values alone" is what people write by hand: eager, float64 eager, compiled, ``torch._dynamo.utils.same``. "All
+oracles" is the runner's own job. Each way runs in a forked child of one warm process with a kernel cache of its own,
+the order alternating by pairs of variants; prints the sums and the ratio.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
-os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")
-os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")
+os.environ.update({
+    "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    **os.environ,
+})  # fmt: skip
 
 import torch
 from commands import SUITES, command_line, option
@@ -36,11 +37,13 @@ from runner.worker.program.load import Source, environment
 from runner.worker.tasks.registry import run_job
 
 
+def widen(value: Any) -> Any:
+    """Return a floating tensor in float64."""
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
 def values_alone(task: dict[str, Any]) -> None:
     """Compare as people do by hand."""
-
-    def widened(value: Any) -> Any:
-        return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
     with tempfile.TemporaryDirectory() as folder, environment(task):
         source = Source(task["source"], task["name"], folder)
@@ -54,7 +57,7 @@ def values_alone(task: dict[str, Any]) -> None:
                 torch.manual_seed(task["seed"] + number)
                 args = make()
                 if way == "float64":
-                    model, args = model.double(), tree_map(widened, args)
+                    model, args = model.double(), tree_map(widen, args)
                 torch.manual_seed(task["seed"] + number)
                 try:
                     with torch.set_grad_enabled(task["grad"]["mode"] != "off"):
@@ -68,7 +71,7 @@ def values_alone(task: dict[str, Any]) -> None:
 
 
 def seconds(run: Callable[[Any], Any], task: dict[str, Any], cache: str) -> float:
-    """Return wall seconds of a forked child that does it, its kernels kept in ``cache``. Raises RuntimeError if it failed."""
+    """Return wall seconds of a forked child whose kernels are kept in ``cache``. Raises RuntimeError if it failed."""
     began = time.monotonic()
     pid = os.fork()
     if pid == 0:

@@ -2,8 +2,8 @@
 
     python bench/orders.py [--count 200] [--seed 0] [--jobs 1] [--backend inductor] [--profile wide] [--device cpu]
 
-Draws cases, runs them as planned, backwards and shuffled, and compares the verdicts and the oracles that found something. Prints
-each variant with different answers, and exits with 1 if there is one.
+Draws cases, runs them as planned, backwards and shuffled, and compares the verdicts and the oracles that found
+something. Prints each variant with different answers, and exits with 1 if there is one.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def main() -> int:
         cases = str(Path(folder, "cases"))
         draw = ("--seed", str(words.seed), "--count", str(words.count), "--profile", words.profile)
         measure_command([*RUNNER, "generate", *draw, "-o", cases])
-        axes = {"backend": (words.backend,), "device": (words.device,)}
-        settings = RunSettings(isolation="living", jobs=words.jobs, seed=words.seed, **axes)
+        settings = RunSettings(
+            isolation="living", jobs=words.jobs, backend=(words.backend,), device=(words.device,), seed=words.seed
+        )
         whole = plan(collect([cases], settings), settings)
         results = {}
         for name, order in orders(whole.planned, words.seed).items():

@@ -1,13 +1,14 @@
-"""Whether the tiers ``core`` and ``operators`` are red under backends that ignore an argument of an operator, or mix up two.
+"""Are the tiers ``core`` and ``operators`` red under backends that ignore an argument of an operator, or mix up two?
 
 python bench/planted_arguments.py                     # 60 operators of torch's database, one bug each
 python bench/planted_arguments.py --seed 2 --count 20
 python bench/planted_arguments.py --only gelu         # all bugs of the operators with this name, one after another
 
-A bug follows from a signature alone: an argument has its default, or a constant where it has none; a list of numbers is reversed;
-two arguments of a kind change places. It counts where a sample of the database, or one that ``tools/draft_arguments.py`` can make,
-has another result by it. Cases that call the operator then run under a backend with this bug, and are red or not.
-A bug of which the backend meets no call is left out: Dynamo writes the parts of such a function into the graph.
+A bug follows from a signature alone: an argument has its default, or a constant where it has none; a list of numbers
+is reversed; two arguments of a kind change places. It counts where a sample of the database, or one that
+``tools/draft_arguments.py`` can make, has another result by it. Cases that call the operator then run under a backend
+with this bug, and are red or not. A bug of which the backend meets no call is left out: Dynamo writes the parts of
+such a function into the graph.
 """
 
 from __future__ import annotations
@@ -25,12 +26,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "tools")]
-
-import operator_families as families  # noqa: E402
-import torch  # noqa: E402
-from signatures import REQUIRED, Signature, bound, function_of  # noqa: E402
+import torch
+from commands import ROOT, SUITES, command_line, option
+from operator_families import spellings
+from signatures import REQUIRED, Signature, bound, function_of
 
 WAYS = ("default", "constant", "reversed", "swapped")
 PLAIN = {"int": 0, "float": 1.0, "number": 1, "bool": False}
@@ -42,7 +41,7 @@ MET = "PLANTED_ARGUMENTS_MET"
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug in calls of one name of the database: one of WAYS, its argument, and the one that changes places with it."""
+    """A bug in calls of one name of the database: its way, its argument, and the one that changes places with it."""
 
     operator: str
     way: str
@@ -121,9 +120,9 @@ def wrong(bug: Bug, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def backend_of(bug: Bug) -> Callable[..., Any]:
     """Return a backend that runs a graph as it is, but for the bug in the calls of one operator."""
-    spellings = families.spellings(bug.operator)
-    functions = [function for function in map(function_of, spellings) if function is not None]
-    methods = {spelling.removeprefix("Tensor.") for spelling in spellings if spelling.startswith("Tensor.")}
+    names = spellings(bug.operator)
+    functions = [function for function in map(function_of, names) if function is not None]
+    methods = {name.removeprefix("Tensor.") for name in names if name.startswith("Tensor.")}
 
     def backend(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         met = False
@@ -161,7 +160,7 @@ def telling_bugs(name: str, entries: Sequence[Any]) -> list[Bug]:
         changed = replace(sample, given=bug.change(sample.signature, sample.given))
         return bool(differ(changed.result, sample.result))
 
-    for function in filter(None, map(function_of, families.spellings(name)[:3])):
+    for function in filter(None, map(function_of, spellings(name)[:3])):
         samples: list[Sample] = [*samples_of(function, entries)]
         samples += [*made(samples)]
         if samples:
@@ -185,19 +184,19 @@ def draw_bugs(options: argparse.Namespace) -> list[Bug]:
 
 
 def planned_variants(bugs: Iterable[Bug]) -> dict[str, tuple[Bug, bool, Any]]:
-    """Return the variants to run, by id: of cases that call the operator, each with its bug and whether ``core`` has it."""
+    """Return the variants of cases that call the operator, by id, each with its bug and whether ``core`` has it."""
     from runner.cases.model import Backend
     from runner.cases.walk import all_steps
     from runner.session.collect import load
 
-    tiers = {tier: load([str(REPOSITORY / "suites" / f"{tier}.suite.yaml")]).variants for tier in ("core", "operators")}
+    tiers = {tier: load([str(SUITES / f"{tier}.suite.yaml")]).variants for tier in ("core", "operators")}
     core = {(variant.case.file, variant.case.name) for variant in tiers["core"]}
     once = {(entry.case.file, entry.case.name): entry for tier in ("operators", "core") for entry in tiers[tier]}
     plans = {}
     for bug in bugs:
-        spellings = {*families.spellings(bug.operator)}
+        names = {*spellings(bug.operator)}
         for key, variant in once.items():
-            if any(step.operator in spellings for step in all_steps(variant.case.chain)):
+            if any(step.operator in names for step in all_steps(variant.case.chain)):
                 id_ = f"{Path(key[0]).name}::{key[1]}[{variant.dtype}]@{bug.name}"
                 backend = Backend(bug.name, f"planted_arguments:{bug.name}")
                 plans[id_] = (bug, key in core, replace(variant, id=id_, backend=backend, where="planted"))
@@ -226,8 +225,6 @@ def reds(variants: Sequence[Any], jobs: int) -> Iterator[str]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Draw bugs, run the cases, and print which were seen."""
-    from commands import command_line, option
-
     options = command_line(
         __doc__,
         option("--seed", type=int, default=0),
@@ -236,7 +233,7 @@ def main(words: Sequence[str] | None = None) -> int:
         option("-j", "--jobs", type=int, default=1),
     ).parse_args(words)
     warnings.simplefilter("ignore")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY / "bench"), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "bench"), os.environ.get("PYTHONPATH", "")])
     bugs = draw_bugs(options)
     plans = planned_variants(bugs)
     finds: dict[str, set[Bug]] = {"operators": set(), "core": set()}

@@ -2,10 +2,11 @@
 
     python bench/pytest_plugin.py [--suite suites/smoke.suite.yaml] [-n 2] [--rounds 3]
 
-Each round is one ``runner run SUITE -j N`` and one ``pytest SUITE -n N`` (``-n 0``: pytest alone, ``-j`` as it is), after a run
-that fills the cache of kernels. The verdict of pytest is that of its own JUnit file, held against what pytest counts the test as.
-Seconds are wall time and, in brackets, processor time of all processes: on a busy machine only the latter can be compared.
-Exits with 1 when a verdict differs, or when the median of pytest's wall time passes 1.3 times the runner's.
+Each round is one ``runner run SUITE -j N`` and one ``pytest SUITE -n N`` (``-n 0``: pytest alone, ``-j`` as it is),
+after a run that fills the cache of kernels. The verdict of pytest is that of its own JUnit file, held against what
+pytest counts the test as. Seconds are wall time and, in brackets, processor time of all processes: on a busy machine
+only the latter can be compared. Exits with 1 when a verdict differs, or when the median of pytest's wall time passes
+1.3 times the runner's.
 """
 
 from __future__ import annotations

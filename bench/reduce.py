@@ -1,17 +1,17 @@
-"""Does the reducer end small, and soon? Ten chains of 20 operators around a planted bug, or every failure of the corpus.
+"""Does the reducer end small, and soon? Ten chains of 20 operators around a bug, or every failure of the corpus.
 
     python bench/reduce.py [-k WORD] [--seed N] [-j N]
     runner run suites/regressions.suite.yaml --no-known --allow-python --events log.jsonl
     python bench/reduce.py --corpus log.jsonl [-k EXPR] [--budget TIME]
 
-The chains: two compile crashes, wrong values, wrong gradients, lost mutations and strides each, of tensors of 64 x 64. For
-each: operators and elements before and after, the operators that the bug needs, runs and seconds from a cold start of the
-workers (the kernel cache is the bench's own, and a first compile has filled it with what depends on the machine alone).
-Exits with 1 when one of the targets is missed: at most 2 operators besides those needed, no tensor of more than 8 elements,
-the same signature by a verdict of its own, a file that validates, a median under 60 s.
+The chains: two compile crashes, wrong values, wrong gradients, lost mutations and strides each, of tensors of 64 x
+64. For each: operators and elements before and after, the operators that the bug needs, runs and seconds from a cold
+start of the workers (the kernel cache is the bench's own, and a first compile has filled it with what depends on the
+machine alone). Exits with 1 when one of the targets is missed: at most 2 operators besides those needed, no tensor of
+more than 8 elements, the same signature by a verdict of its own, a file that validates, a median under 60 s.
 
-The corpus: every variant of the regression suite that fails in that run, each with a budget. Exits with 1 if any ends larger
-than it began.
+The corpus: every variant of the regression suite that fails in that run, each with a budget. Exits with 1 if any ends
+larger than it began.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ POINTWISE = (
 FILLERS = (
     "torch.sin", "torch.cos", "torch.tanh", "F.gelu", "F.silu", "F.softplus", "{torch.mul: [$_, 0.75]}",
     "{torch.add: [$_, $x]}", "{torch.clamp: {'*': [$_], min: -4.0, max: 4.0}}", "{nn.Linear: [64, 64]}",
-    "{torch.softmax: {'*': [$_], dim: -1}}", "{torch.roll: {'*': [$_], shifts: 3, dims: 0}}", "{F.layer_norm: [$_, [64]]}",
+    "{torch.softmax: {'*': [$_], dim: -1}}", "{torch.roll: {'*': [$_], shifts: 3, dims: 0}}",
+    "{F.layer_norm: [$_, [64]]}",
     "{torch.sub: [$_, 0.5]}", "{torch.flip: [$_, [1]]}",
 )  # fmt: skip
 MODULE, GRADIENT, FORWARD = "reduce_backends", "    grad: backward\n", "    grad: off\n"
@@ -63,13 +64,17 @@ MODULE, GRADIENT, FORWARD = "reduce_backends", "    grad: backward\n", "    grad
 
 @dataclass(frozen=True)
 class Planted:
-    """A bug: the steps that it needs, the backend or flag that plants it, and more keys of the case."""
+    """A bug: its steps, the backend or flag that plants it, and more keys of the case.
+
+    ``needed`` is how many operators it needs, where that is not each step: a filler keeps the chain going.
+    """
 
     name: str
     steps: tuple[str, ...]
     backend: str = "inductor"
     keys: str = ""
     fillers: tuple[str, ...] = FILLERS
+    needed: int = 0
 
     def text(self, seed: int) -> str:
         """Return a chain of LENGTH steps with the bug somewhere in the midst of it."""
@@ -88,18 +93,16 @@ PLANTED = (
     Planted("crash_relu", ("torch.relu",), keys=f"    config: {{{FLAG.format('relu')}: compile_error}}\n"),
     Planted("crash_foobar", ("aten._foobar",)),
     Planted("value_relu", ("torch.relu",), keys=f"    config: {{{FLAG.format('relu')}: accuracy}}\n"),
-    Planted("value_log1p", ("torch.abs", "torch.log1p"), keys=f"    config: {{{FLAG.format('log1p')}: accuracy}}\n"),
+    Planted("value_log1p", ("torch.abs", "torch.log1p"), keys=f"    config: {{{FLAG.format('log1p')}: accuracy}}\n",
+            needed=1),
     Planted("grad_sigmoid", ("torch.sigmoid",), f"{MODULE}:wrong_gradient_of_sigmoid", GRADIENT),
     Planted("grad_cumsum", ("{torch.cumsum: [$_, 1]}",), f"{MODULE}:wrong_gradient_of_cumsum", GRADIENT),
-    Planted("mutation_add", ("{Tensor.add_: [$x, 1.0]}", "torch.sin"), f"{MODULE}:lost_add", FORWARD),
+    Planted("mutation_add", ("{Tensor.add_: [$x, 1.0]}", "torch.sin"), f"{MODULE}:lost_add", FORWARD, needed=1),
     Planted("mutation_setitem", ("{operator.setitem: [$x, '[0:3, 1]', 2.0]}",), f"{MODULE}:lost_setitem", FORWARD),
     Planted("stride_permute", ("{torch.permute: [$_, [1, 0]]}",), f"{MODULE}:dense_permute", FORWARD, POINTWISE),
-    Planted("stride_contiguous", ("{Tensor.transpose: [$_, 0, 1]}", "Tensor.contiguous"), f"{MODULE}:lazy_contiguous", FORWARD, POINTWISE),
+    Planted("stride_contiguous", ("{Tensor.transpose: [$_, 0, 1]}", "Tensor.contiguous"), f"{MODULE}:lazy_contiguous",
+            FORWARD, POINTWISE),
 )  # fmt: skip
-NEEDED = {"value_log1p": 1, "mutation_add": 1}
-"""Operators that a bug needs, where they are not all the planted steps: a filler keeps the chain going."""
-
-
 HEADERS = ("case", "signature", "operators", "needed", "elements", "runs", "seconds", "complete")
 
 
@@ -130,7 +133,7 @@ def reduce_chains(arguments: argparse.Namespace, here: Environment, folder: Path
         began = time.monotonic()
         reduced = reduce(variant, here, arguments)
         times.append(time.monotonic() - began)
-        needed = NEEDED.get(bug.name, len(bug.steps))
+        needed = bug.needed or len(bug.steps)
         faults = [
             *["operators"] * (reduced.size_after.operators > needed + SPARE),
             *["elements"] * (largest(reduced) > ELEMENTS),
@@ -181,7 +184,6 @@ def row_of(name: str, reduced: Reduced, needed: object, seconds: float, remark: 
         (getattr(reduced.size_before, size), getattr(reduced.size_after, size)) for size in ("operators", "elements")
     ]
     operators, elements = (f"{size_before} -> {size_after}" for size_before, size_after in pairs)
-    complete = "yes" if reduced.complete else "no"
     return [
         name,
         str(reduced.signature)[:40],
@@ -190,7 +192,7 @@ def row_of(name: str, reduced: Reduced, needed: object, seconds: float, remark: 
         elements,
         reduced.runs,
         round(seconds, 1),
-        complete,
+        "yes" if reduced.complete else "no",
         remark,
     ]
 

@@ -1,10 +1,11 @@
-"""What stands behind each variant's floating results: a float64 reference, the movement of eager's own result, or neither?
+"""What stands behind each variant's floating results: a float64 reference, the movement of eager's own, or neither?
 
     python bench/references.py suites/smoke.suite.yaml specs/ [-j N] [--backend NAME] [--far UNITS]
 
-Runs eager and the reference of every variant, without any backend, each in a process of its own. Prints how many float variants
-have which, and why some have no reference. ``--far`` names variants in which eager is off from the reference by more units roundoff
-of the largest element: there one of the two deserves a look. Exits 1 when more than 1 % have neither.
+Runs eager and the reference of every variant, without any backend, each in a process of its own. Prints how many
+float variants have which, and why some have no reference. ``--far`` names variants in which eager is off from the
+reference by more units roundoff of the largest element: there one of the two deserves a look. Exits 1 when more than
+1 % have neither.
 """
 
 from __future__ import annotations
@@ -37,13 +38,12 @@ from runner.worker.run.job import Unavailable, require
 KINDS = ("reference", "stand-in", "neither")
 """What a variant has for the worst of its floating results, the best first. A float64 result has a stand-in at best."""
 
-ALLOWED = 0.01
 SECONDS = 120.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What a variant has: one of KINDS, or why no floating result; the notes; eager's largest error in units roundoff."""
+    """What a variant has: one of KINDS, or why no float; the notes; eager's largest error in units roundoff."""
 
     kind: str
     reason: str = ""
@@ -149,7 +149,7 @@ def main() -> int:
     floats = sum(counts[kind] for kind in KINDS)
     print(f"{floats} float variants: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
     print(", ".join(f"{count} {kind}" for kind, count in counts.items() if kind not in KINDS) or "all have floats")
-    return int(counts["neither"] > ALLOWED * floats)
+    return int(counts["neither"] > 0.01 * floats)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python bench/scale.py -n 5000 --only list,junit
     RUNNER_LIMIT_LOG_BYTES=4GiB python bench/scale.py -n 1000000
 
-Prints a table, and exits with 1 when a target is missed. Targets are for 100,000 variants and grow with ``-n``, but for the
-memory of commands.
+Prints a table, and exits with 1 when a target is missed. Targets are for 100,000 variants and grow with ``-n``, but
+for the memory of commands.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def junit(folder: Path, count: int) -> Figures:
 
 
 def live_junit(folder: Path, count: int) -> Figures:
-    """Keep the file of a run in progress: the whole plan before anything runs, then 50 results in each second of its clock."""
+    """Keep the file of a run in progress: first the whole plan, then 50 results in each second of its clock."""
     clock, longest, now = Clock(), 0.0, 0.0
     report = JUnitFile(folder / "junit.xml", on_problem=lambda why: sys.exit(why), clock=lambda: now)
     for event in events_of(count):
@@ -238,12 +238,9 @@ def log_terminal(folder: Path, count: int) -> Figures:
 
 def live_terminal(folder: Path, count: int) -> Figures:
     """Print the same where a person watches, with a tick for every fiftieth result."""
-
-    class Screen(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    return _terminal(Screen(), count, {"TERM": "xterm"})
+    screen = io.StringIO()
+    screen.isatty = lambda: True  # type: ignore[method-assign]
+    return _terminal(screen, count, {"TERM": "xterm"})
 
 
 def _terminal(stream: io.StringIO, count: int, environ: dict[str, str]) -> Figures:
@@ -310,9 +307,9 @@ def run_part(part: Part, count: int) -> list[object]:
     steps = {key: value for key, value in figures.items() if "MB" not in key}
     seconds = steps[part.step] if part.step else sum(steps.values()) if steps else cost.seconds
     scale = max(1.0, count / TARGETS_FOR)
-    allowed = part.memory * (1 if part.command else scale)
-    word = "yes" if seconds <= part.seconds * scale and cost.memory <= allowed else "NO"
-    target = f"{part.step or 'all'} {part.seconds * scale:g} s, {allowed:g} MB"
+    most, memory = part.seconds * scale, part.memory * (1 if part.command else scale)
+    word = "yes" if seconds <= most and cost.memory <= memory else "NO"
+    target = f"{part.step or 'all'} {most:g} s, {memory:g} MB"
     details = ", ".join(f"{key} {value:.2f}" for key, value in figures.items()) or text
     return [part.name, seconds, cost.cpu, cost.memory, target, word, details]
 

@@ -3,10 +3,10 @@
     runner run suites/regressions.suite.yaml --no-known --allow-python --events log.jsonl
     python bench/scripts.py log.jsonl --results scripts.json [--python OTHER/bin/python] [-j 2] [--sample N] [-k EXPR]
 
-A script is aimed at the leading finding of the run. It must fail for that reason where the run failed: by its comparison, the
-exception's class, a signal or a hang. It must exit with 0 where the run passed. Prints the scripts' lengths, what disagrees and the
-counts; exits with 1 if anything disagrees, 2 if files do not fit. Results are kept by script text, so that only scripts that changed run
-again.
+A script is aimed at the leading finding of the run. It must fail for that reason where the run failed: by its
+comparison, the exception's class, a signal or a hang. It must exit with 0 where the run passed. Prints the scripts'
+lengths, what disagrees and the counts; exits with 1 if anything disagrees, 2 if files do not fit. Results are kept by
+script text, so that only scripts that changed run again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ TAIL = 50_000  # characters of the output that are kept: messages of Inductor ho
 
 @dataclass(frozen=True)
 class ScriptRun:
-    """One script: the hash of its text, its exit code (minus a signal's number; None if it was ended here), what it printed."""
+    """One script: the hash of its text, its exit code, and what it printed.
+
+    The code of a signal is minus its number, and None if the script was ended here.
+    """
 
     text: str
     code: int | None
@@ -63,7 +66,7 @@ def digest_of(text: str) -> str:
 
 
 def run_script(python: str, text: str, cache: Path) -> ScriptRun:
-    """Run a script alone: an empty folder, nothing of this environment, no import but torch, numpy and the standard library."""
+    """Run a script alone: in an empty folder, without this environment, with torch, numpy and the standard library."""
     nodes = [*ast.walk(ast.parse(text))]
     names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
     names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
@@ -141,14 +144,13 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     try:
         variants = {name_of(variant.id): variant for variant in read_variants(arguments.select, arguments.sample)}
-        logs = read_logs([arguments.events])
+        logs = [result for result in read_logs([arguments.events]) if release(result.torch) == version]
+        if not logs:
+            raise CorpusError(f"{arguments.events} has nothing of torch {version}")
     except (CorpusError, SelectError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    results = {name_of(result.id): result for result in logs if release(result.torch) == version}
-    if not results:
-        print(f"error: {arguments.events} has nothing of torch {version}", file=sys.stderr)
-        return 2
+    results = {name_of(result.id): result for result in logs}
     texts = {name: script(variant, results.get(name)) for name, variant in variants.items()}
     counts = [text.count("\n") for text in texts.values()]
     print(f"torch {version}: scripts have {statistics.median(counts):g} lines in the median, {max(counts)} at most")

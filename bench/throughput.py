@@ -5,11 +5,11 @@
     python bench/throughput.py --backend inductor --ways runner --temperatures cold --json part.json
     python bench/throughput.py --merge part.json other.json              the table of several parts
 
-All ways run the same chains of three to eight operators, whose kernels all differ, with the same number of intra-op threads
-and torch's settings as they are. "cold" begins without any cache, the precompiled header included; "warm" is a further pass
-with what the last one of that way left. Seconds are the wall time of the whole command, imports included. Each way must
-judge every variant green, or the bench stops. "runner-cached" is ``--cached``: its warm pass takes all results from the cold
-one. Exits with 1 when a target is missed, with 3 when a way broke.
+All ways run the same chains of three to eight operators, whose kernels all differ, with the same number of intra-op
+threads and torch's settings as they are. "cold" begins without any cache, the precompiled header included; "warm" is
+a further pass with what the last one of that way left. Seconds are the wall time of the whole command, imports
+included. Each way must judge every variant green, or the bench stops. "runner-cached" is ``--cached``: its warm pass
+takes all results from the cold one. Exits with 1 when a target is missed, with 3 when a way broke.
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ import importlib.util
 import itertools
 import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import commands
-from commands import Target, command_line, option, target_table, write_json
+from commands import Target, command_line, option, report_measurement, target_table, write_json
 from tabulate import tabulate
 from throughput_cases import SEED, write_cases
-from throughput_ways import NEEDS, WAYS, Broken, Measurement, Work, measure
+from throughput_ways import NEEDS, WAYS, Measurement, Work, measure
 
 BACKENDS = ("aot_eager", "inductor")
 TEMPERATURES = ("cold", "warm")
@@ -105,7 +104,7 @@ def _ways_table(passes: Medians) -> str:
         seconds = [f"{median.seconds:.1f}", f"{median.seconds / median.count:.2f}", f"{median.cpu:.0f}"]
         if median.ran < median.count:
             way = f"{way} (from {median.ran})"
-            notes = '\n"(from N)": only the first N scripts ran; the others are taken to last as long as those after the first'
+            notes = '\n"(from N)": only the first N scripts ran; the others count as long as those after the first'
         rows.append([backend, temperature, way, *seconds, *ratios, median.passes, f"{median.load:.1f}"])
     notes = '\n"x scripts": how many times as fast as scripts; "load avg": the machine\'s load before the pass' + notes
     return _table("way, seconds, a variant, CPU s, x scripts, x pytest, passes, load avg", rows) + notes
@@ -116,17 +115,17 @@ def _runner_table(passes: Medians) -> str:
     for key, median in passes.items():
         if median.parts:
             parts, outside = median.parts, median.outside
-            shown = [f"{parts[name]:.1f}" if name in parts else "" for name in PARTS]
+            texts = [f"{parts[name]:.1f}" if name in parts else "" for name in PARTS]
             whole = median.slots * parts.get("jobs", 0.0)
             idle = whole - parts.get("busy", 0.0)
-            shown.append(f"{idle:.1f} ({idle / whole:.0%})" if whole else "")
+            texts.append(f"{idle:.1f} ({idle / whole:.0%})" if whole else "")
             is_known = outside is not None and bool(parts["busy"])
-            shown += (
+            texts += (
                 [f"{outside:.1f} ({outside / parts['busy']:.1%})", f"{outside / median.count:.3f}"]
                 if is_known
                 else ["", ""]
             )
-            rows.append([*key, *shown])
+            rows.append([*key, *texts])
     names = ", ".join(["way", *PARTS, "idle", "outside", "a variant"])
     return f"{_table(names, rows)}\n{LEGEND}" if rows else ""
 
@@ -222,35 +221,29 @@ def parser() -> argparse.ArgumentParser:
     )
 
 
+def report(arguments: argparse.Namespace, root: Path) -> tuple[str, bool]:
+    """Measure or merge, and return the tables, and whether a target was missed.
+
+    Raises:
+        ValueError: a way needs a package that is not there, or a file holds no measurements.
+    """
+    if arguments.merge:
+        measurements = [entry for file in arguments.merge for entry in read(file)]
+        write(arguments.json, measurements)
+        return render(medians(measurements))
+    if arguments.with_ray and "runner-ray" not in arguments.ways:
+        arguments.ways.append("runner-ray")
+    for way in arguments.ways:
+        if way in NEEDS and importlib.util.find_spec(NEEDS[way]) is None:
+            package = {"xdist": "pytest-xdist"}.get(NEEDS[way], NEEDS[way])
+            install = f"{sys.executable} -m pip install {package}"
+            raise ValueError(f"{way} needs {package}: {install}, or choose other --ways")
+    return render(medians(run(arguments, root)))
+
+
 def main() -> int:
-    """Measure or merge, and print; the exit code."""
-    line = parser()
-    arguments = line.parse_args()
-    try:
-        if arguments.merge:
-            measurements = [entry for file in arguments.merge for entry in read(file)]
-            write(arguments.json, measurements)
-        else:
-            if arguments.with_ray and "runner-ray" not in arguments.ways:
-                arguments.ways.append("runner-ray")
-            for way in arguments.ways:
-                if way in NEEDS and importlib.util.find_spec(NEEDS[way]) is None:
-                    package = {"xdist": "pytest-xdist"}.get(NEEDS[way], NEEDS[way])
-                    line.error(
-                        f"{way} needs {package}: {sys.executable} -m pip install {package}, or choose other --ways"
-                    )
-            with tempfile.TemporaryDirectory(prefix="throughput-") as folder:
-                root = Path(arguments.keep or folder).resolve()
-                root.mkdir(parents=True, exist_ok=True)
-                measurements = run(arguments, root)
-        text, missed = render(medians(measurements))
-    except (ValueError, OSError) as error:
-        line.error(str(error))
-    except Broken as error:
-        print(f"throughput: {error}", file=sys.stderr)
-        return 3
-    print(text)
-    return int(missed)
+    """Measure or merge, and print; return the exit code."""
+    return report_measurement(parser(), report)
 
 
 if __name__ == "__main__":

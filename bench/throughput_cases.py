@@ -23,8 +23,6 @@ Case = dict[str, Any]
 SEED = 20
 """Seed of the cases that are measured unless another is asked for."""
 
-FILE = "throughput.spec.yaml"
-
 _PLAIN = (
     "F.gelu", "F.silu", "F.softplus", "F.elu", "F.mish", "F.logsigmoid", "F.hardswish", "F.softsign", "F.leaky_relu",
     "torch.sin", "torch.cos", "torch.tanh", "torch.sigmoid", "torch.atan", "torch.erf", "torch.abs", "torch.asinh",
@@ -206,7 +204,7 @@ def write_cases(folder: Path, count: int, seed: int = SEED) -> tuple[Path, list[
     Raises:
         ValueError: see ``write_spec``.
     """
-    file = folder / FILE
+    file = folder / "throughput.spec.yaml"
     return file, write_spec(file, make_cases(count, seed))
 
 

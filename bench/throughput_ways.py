@@ -99,8 +99,8 @@ class Work:
 class Measurement:
     """One pass, or the medians of several.
 
-    ``ran`` of ``count`` variants ran, the others are extrapolated; ``load`` is the machine's load before it. ``parts`` is what a
-    runner's journal says, in seconds.
+    ``ran`` of ``count`` variants ran, the others are extrapolated; ``load`` is the machine's load before it. ``parts``
+    is what a runner's journal says, in seconds.
     """
 
     backend: str
@@ -199,7 +199,7 @@ def make_folders(place: Path) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Return ours, without settings of torch, with caches in ``place``. The precompiled header goes to the temporary folder."""
+    """Return ours, without settings of torch, with caches in ``place``, and the precompiled header there too."""
     settings = ("TORCH", "PYTORCH", "PYTEST", "TRITON", "RUNNER_", "OMP_")
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(settings)},
@@ -211,21 +211,22 @@ def environment(place: Path) -> dict[str, str]:
     }
 
 
-def run_script(written: Path, name: str, place: Path) -> Cost:
-    """Run one of the scripts that ``write_by_hand`` left in ``written/by-hand``.
+def run_script(folder: Path, name: str, place: Path) -> Cost:
+    """Run one of the scripts that ``write_by_hand`` left in ``folder/by-hand``.
 
     Raises:
         Broken: its exit code is not 0.
     """
-    script = str(written / "by-hand" / "scripts" / f"{name}.py")
+    script = str(folder / "by-hand" / "scripts" / f"{name}.py")
     log = place / f"{name}.output"
     return measure_command([sys.executable, script], cwd=place / "run", environ=environment(place), log=log)
 
 
 def _run_scripts(work: Work, backend: str, place: Path) -> Pass:
-    """Run one process after the other. With a sample the others are taken to last as long as the sample's, its first left out:
+    """Run one process after the other.
 
-    that one alone probes the compiler and builds its precompiled header.
+    With a sample the others are taken to last as long as the sample's, but for its first: that one alone probes the
+    compiler and builds its precompiled header.
     """
     names = [variant.case.name for variant in work.variants][: work.sample or None]
     costs: list[Cost] = []
@@ -289,6 +290,8 @@ def run_watched(words: Sequence[str], place: Path, **environ: str) -> tuple[Cost
     latest.unlink(missing_ok=True)  # the last pass's
     with watch(latest / "events.jsonl") as ends:
         cost = measure_command(words, (0, 1), place / "run", {**environment(place), **environ}, place / "output")
+    if not ends:
+        raise Broken(f"{' '.join(words)} gave no verdict\n{cost.output[-TAIL:]}")
     return cost, ends
 
 

@@ -32,7 +32,7 @@ class _Empty(types.ModuleType):
 
 @contextlib.contextmanager
 def installed() -> Iterator[None]:
-    """Put the empty modules where an import finds them while the block lasts: other packages ask whether it is there."""
+    """Put the empty modules where an import finds them while the block lasts: packages ask whether it is there."""
     modules = {f"torchvision{name}": _Empty(f"torchvision{name}") for name in _MODULES}
     sys.modules.update(modules)
     try:

@@ -2,11 +2,11 @@
 
     python bench/verdicts.py [--rounds 3] [--other CHECKOUT]
 
-Each round runs, one after the other: ``import torch`` alone, scripts that compile the case under ``aot_eager`` and under
-``inductor``, ``runner run`` of it under both, and ``runner run`` of it with a bug of torch's own planted. Kernels are in the cache:
-the first round fills it and is left out. ``--other`` runs each command of another checkout too, in the same rounds. Prints medians,
-and the targets. The start is what ``runner run`` takes beyond what the script takes after ``import torch``. Exits with 1 when a
-target is missed.
+Each round runs, one after the other: ``import torch`` alone, scripts that compile the case under ``aot_eager`` and
+under ``inductor``, ``runner run`` of it under both, and ``runner run`` of it with a bug of torch's own planted.
+Kernels are in the cache: the first round fills it and is left out. ``--other`` runs each command of another checkout
+too, in the same rounds. Prints medians, and the targets. The start is what ``runner run`` takes beyond what the
+script takes after ``import torch``. Exits with 1 when a target is missed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COMMANDS: Mapping[str, tuple[str, str, int]] = {
 
 
 def measure(rounds: int, other_checkout: Path | None = None) -> list[dict[str, float]]:
-    """Return the seconds of ``rounds`` rounds, after one that fills caches; of another checkout too, if there is one."""
+    """Return the seconds of ``rounds`` rounds, after one that fills caches; of another checkout too, if given."""
     checkouts = {"": ROOT, **({" (other)": other_checkout.resolve()} if other_checkout else {})}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -3,8 +3,9 @@
     runner run suites/regressions.suite.yaml --no-known --allow-python --python OLD --python NEW --events log.jsonl
     python tools/corpus_page.py log.jsonl [more.jsonl ...] [--write docs/lab/2026-11-detection.md]
 
-Rows are those of ``../shared/corpus/known_bugs.jsonl``; a case says by its tag ``row-<id>`` which row it is, and by the tag
-``control`` that it is the control of that number. Exits 1 when a row that diverges was not found as it should be, or one that does not was flagged.
+Rows are those of ``../shared/corpus/known_bugs.jsonl``; a case says by its tag ``row-<id>`` which row it is, and by
+the tag ``control`` that it is the control of that number. Exits 1 when a row that diverges was not found as it should
+be, or one that does not was flagged.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ ORACLES = {
 """The corpus's class of a bug, and the oracles that name it. Nothing else counts."""
 
 OWN_GRADIENTS = ("136662", "176854", "188084")
-"""Rows of class ``grad`` whose program itself returns a gradient, or whether it has one: to the runner that is a value."""
+"""Rows of class ``grad`` whose program itself returns a gradient, or whether it has one. The runner calls that a value."""
 
 STAGES = {"inductor": ("inductor", "decomposition")}
 """The corpus's stage, and the runner's stages that are it, where that is more than the same word."""
@@ -61,7 +62,7 @@ STAGE_NOTES = {
 STAGE_NOTES["170686"] = STAGE_NOTES["150083"]
 
 UNDEFINED = frozenset({"156788"})
-"""Rows whose values are open by torch's own word (131910): a negative float as uint8. They pass with ``unspecified``."""
+"""Rows whose values torch leaves open (131910): a negative float as uint8. They pass with ``unspecified``."""
 
 ERRORS = ("missing-error", "error-type")
 
@@ -162,7 +163,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def read_tags(suite: Path) -> dict[str, Key]:
-    """Return of each case in the suite the row that it says it is: ``file name::case`` to the row's key. No two say the same."""
+    """Return the row that each case of the suite says it is: ``file name::case`` to the row's key. No two say the same."""
     reader = Reader()
     keys: dict[str, Key] = {}
     pairs = [(case, tag) for parsed in reader.suites([suite]) for case in parsed.cases for tag in case.tags]
@@ -196,8 +197,8 @@ def read_logs(paths: Iterable[Path]) -> list[VariantFinished]:
 def judge(row: Row, expected: Expected, result: VariantFinished | None) -> Judged:
     """Return whether the result is what the row says.
 
-    A bug that diverges: an oracle of its class, at its stage. A control: no finding; one that eager refuses may be told that
-    compiled code does not. Any other: no finding.
+    A bug that diverges: an oracle of its class, at its stage. A control: no finding; one that eager refuses may be told
+    that compiled code does not. Any other: no finding.
     """
     judged = Judged(row, expected, result)
     if result is None or result.verdict in ("VACUOUS", "INVALID", "FLAKY", "SKIP", "NOT-RUN"):
@@ -220,7 +221,7 @@ def judge(row: Row, expected: Expected, result: VariantFinished | None) -> Judge
 
 
 def compare(rows: Sequence[Row], tags: Mapping[str, Key], results: Iterable[VariantFinished]) -> Columns:
-    """Return a column for each torch version that the corpus knows, oldest first; of a case that ran several times, the last time."""
+    """Return a column for each torch version of the corpus, oldest first; of a case that ran several times, the last."""
     runs: dict[str, dict[Key, VariantFinished]] = {}
     for result in results:
         file, _, name = result.case.partition("::")

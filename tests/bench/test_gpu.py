@@ -134,7 +134,7 @@ def test_scripts_run_at_once_and_must_pass(gpu: ModuleType, tmp_path: Path, monk
     seconds, costs = gpu.run_by_hand(tmp_path, plain, 2)
     assert seconds > 0 and len(costs) == len(plain)
     (scripts / f"{plain[1].case.name}.py").write_text("raise SystemExit('wrong here')")
-    with pytest.raises(gpu.Broken, match=r"gave exit code 1(?s:.*)wrong here"):
+    with pytest.raises(script_module("commands").Broken, match=r"gave exit code 1(?s:.*)wrong here"):
         gpu.run_by_hand(tmp_path, plain, 2)
 
 
