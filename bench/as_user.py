@@ -81,14 +81,13 @@ def answers(events: Sequence[VariantFinished], suite: str, slots: int) -> Iterat
     pythons = {entry.python: entry for entry in find_environments([*dict.fromkeys(event.python for event in events)])}
     with LocalEngine({entry.key: entry.python for entry in pythons.values()}, slots) as engine:
         for start in range(0, len(events), CHUNK):
-            chosen = [(event, variants[event.id]) for event in events[start : start + CHUNK]]
-            sources = [build(variant) for _, variant in chosen]
-            jobs = [
-                as_user(job(Planned(variant, pythons[event.python]), source, suffix=f" {AS_USER}"), variant)
-                for (event, variant), source in zip(chosen, sources, strict=True)
-            ]
+            chosen = events[start : start + CHUNK]
+            planned = [Planned(variants[event.id], pythons[event.python]) for event in chosen]
+            sources = [build(entry.variant) for entry in planned]
+            pairs = zip(planned, sources, strict=True)
+            jobs = [as_user(job(entry, source, suffix=f" {AS_USER}"), entry) for entry, source in pairs]
             results = drive(engine, with_reference(jobs))
-            for (event, _), source, outcome in zip(chosen, sources, results, strict=True):
+            for event, source, outcome in zip(chosen, sources, results, strict=True):
                 findings, doubt = outcomes.read(outcome, source)
                 names = " ".join(dict.fromkeys(finding.oracle for finding in findings))
                 yield event, names or ("" if doubt else "ok")

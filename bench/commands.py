@@ -52,9 +52,7 @@ def command_line(description: str | None, *options: Option) -> argparse.Argument
     return parser
 
 
-def run_mode(
-    description: str | None, modes: Mapping[Callable[[Any], int], Sequence[Option]], words: Sequence[str] | None
-) -> int:
+def run_mode(description: str | None, modes: Mapping[Any, Sequence[Option]], words: Sequence[str] | None) -> int:
     """Run the function whose name is the first word, with the options of the other words; return its exit code."""
     parser = command_line(description)
     parsers = parser.add_subparsers(required=True, metavar="MODE")

@@ -129,8 +129,9 @@ def hunt_way(options: argparse.Namespace, way: str, seed: int) -> list[Round]:
     settings = settings_for(RunSettings(backend=(options.backend,), jobs=options.jobs))
     environment, limits, paths = find_environments(())[0], settings.limits(), SPECS if way == "mutate" else ()
     guidance = None if way == "plain" else Guidance(seed, read_parents(paths, limits) if paths else ())
-    axes = {"backend": settings.backend, "guided": way != "plain", "mutate": paths}
-    head = Head(seed, options.profile, BATCH, environment.build, **axes)
+    head = Head(
+        seed, options.profile, BATCH, environment.build, backend=settings.backend, guided=way != "plain", mutate=paths
+    )
     rounds: list[Round] = []
     append_line(folder, head)
     with Rounds(

@@ -143,7 +143,7 @@ def resume(options: argparse.Namespace) -> int:
 def verdicts(folder: Path) -> dict[tuple[str, str], str]:
     """Return (id, torch) to verdict, from the journal of the last run in ``folder``."""
     results = read_results(folder / LATEST / "events.jsonl")
-    keys = {(result.id, result.torch): result.verdict for result in results}
+    keys: dict[tuple[str, str], str] = {(result.id, result.torch): result.verdict for result in results}
     if len(keys) < len(results):
         raise SystemExit(f"a variant has two verdicts in {folder}")
     return keys

@@ -9,8 +9,6 @@ the order alternating by pairs of variants; prints the sums and the ratio.
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import tempfile
 import time
@@ -30,11 +28,12 @@ from torch.utils._pytree import tree_map
 
 from runner.builder.source import build
 from runner.cases.expand import parse_selection
+from runner.contract.job import Job
 from runner.session.collect import load
 from runner.session.plan import Environment, Planned, job
 from runner.worker.program import backends
 from runner.worker.program.load import Source, environment
-from runner.worker.tasks.registry import run_job
+from runner.worker.run.job import judge_job
 
 
 def widen(value: Any) -> Any:
@@ -42,25 +41,24 @@ def widen(value: Any) -> Any:
     return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
-def values_alone(task: dict[str, Any]) -> None:
+def values_alone(task: Job) -> None:
     """Compare as people do by hand."""
-
     with tempfile.TemporaryDirectory() as folder, environment(task):
-        source = Source(task["source"], task["name"], folder)
-        compile_module = backends.build(task["backend"])
+        source = Source(task.source, task.name, folder)
+        compile_module = backends.build(task.backend)
         torch._dynamo.reset()
         results = []
         for way in ("eager", "float64", "compiled"):
-            loaded = source.load(task["seed"])
+            loaded = source.load(task.seed)
             model = compile_module(loaded.model) if way == "compiled" else loaded.model
             for number, make in enumerate(loaded.makers):
-                torch.manual_seed(task["seed"] + number)
+                torch.manual_seed(task.seed + number)
                 args = make()
                 if way == "float64":
                     model, args = model.double(), tree_map(widen, args)
-                torch.manual_seed(task["seed"] + number)
+                torch.manual_seed(task.seed + number)
                 try:
-                    with torch.set_grad_enabled(task["grad"]["mode"] != "off"):
+                    with torch.set_grad_enabled(task.grad["mode"] != "off"):
                         results.append(model(*args))
                 except RuntimeError:  # autocast and modules of a dtype of their own do not run in float64
                     assert way == "float64"
@@ -70,7 +68,7 @@ def values_alone(task: dict[str, Any]) -> None:
             same(results[number], results[2 * third + number], results[third + number])
 
 
-def seconds(run: Callable[[Any], Any], task: dict[str, Any], cache: str) -> float:
+def seconds(run: Callable[[Job], Any], task: Job, cache: str) -> float:
     """Return wall seconds of a forked child whose kernels are kept in ``cache``. Raises RuntimeError if it failed."""
     began = time.monotonic()
     pid = os.fork()
@@ -85,7 +83,7 @@ def seconds(run: Callable[[Any], Any], task: dict[str, Any], cache: str) -> floa
         finally:
             os._exit(1)
     if os.waitpid(pid, 0)[1]:
-        raise RuntimeError(f"{task['id']} failed in {run}")
+        raise RuntimeError(f"{task.id} failed in {run}")
     return time.monotonic() - began
 
 
@@ -97,11 +95,11 @@ def main() -> None:
     torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
     variants = [*filter(parse_selection(arguments.select), load([str(SUITES / "smoke.suite.yaml")]).variants)]
     here = Environment("0", "", torch.__version__, torch.__version__, "")
-    ways = [("values alone", values_alone), ("all oracles", lambda task: run_job(task, lambda message: None))]
+    ways = [("values alone", values_alone), ("all oracles", lambda task: judge_job(task, lambda message: None))]
     sums = {name: 0.0 for name, _ in ways}
     with tempfile.TemporaryDirectory() as folder:
         for number, variant in enumerate(variants):
-            task = json.loads(json.dumps(dataclasses.asdict(job(Planned(variant, here), build(variant)))))
+            task = job(Planned(variant, here), build(variant))
             for name, run in ways if number // 2 % 2 else ways[::-1]:  # backends alternate too, so by pairs
                 sums[name] += seconds(run, task, os.path.join(folder, name.replace(" ", "-")))
     for name, total in sums.items():

@@ -34,8 +34,7 @@ from runner.report.junit import JUnitFile, render
 from runner.report.table import render_table
 from runner.report.terminal import Reporter
 from runner.session.collect import load
-from runner.session.plan import Environment, plan
-from runner.session.variant_run import planned_event
+from runner.session.plan import Environment, plan, planned_event
 
 TARGETS_FOR = 100_000
 LIMITS = {"variants": 4_000_000, "id_characters": 400_000_000, "nodes": 2_000_000, "file_bytes": 32 << 20}

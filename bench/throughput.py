@@ -119,12 +119,8 @@ def _runner_table(passes: Medians) -> str:
             whole = median.slots * parts.get("jobs", 0.0)
             idle = whole - parts.get("busy", 0.0)
             texts.append(f"{idle:.1f} ({idle / whole:.0%})" if whole else "")
-            is_known = outside is not None and bool(parts["busy"])
-            texts += (
-                [f"{outside:.1f} ({outside / parts['busy']:.1%})", f"{outside / median.count:.3f}"]
-                if is_known
-                else ["", ""]
-            )
+            if outside is not None and parts["busy"]:
+                texts += [f"{outside:.1f} ({outside / parts['busy']:.1%})", f"{outside / median.count:.3f}"]
             rows.append([*key, *texts])
     names = ", ".join(["way", *PARTS, "idle", "outside", "a variant"])
     return f"{_table(names, rows)}\n{LEGEND}" if rows else ""

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from runner.record.events import to_json
+from runner.session.collect import load
+from runner.session.plan import find_environments
 from tests.report.events_sample import finished, started
 from tests.script_modules import script_module
 
@@ -43,3 +45,21 @@ def test_the_rows_of_a_log_are_counted(
     log.write_text("".join(json.dumps(to_json(entry)) + "\n" for entry in (started(), event, plain)))
     assert script_module("as_user").main([str(log)]) == code
     assert line in capsys.readouterr().out
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_what_has_no_row_runs_as_a_user_runs_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.spec.yaml"
+    file.write_text("cases:\n- {name: a, inputs: {x: [2, 3]}, chain: [torch.neg]}\n")
+    suite = tmp_path / "a.suite.yaml"
+    suite.write_text("suite: a\nspecs: ['*.spec.yaml']\nbackends: [eager]\n")
+    (variant,) = load([str(suite)]).variants
+    (environment,) = find_environments([])
+    event = dataclasses.replace(
+        finished("PASS", "a", "eager"), id=variant.id, torch=environment.torch, python=environment.python
+    )
+    log = tmp_path / "log.jsonl"
+    log.write_text("".join(json.dumps(to_json(entry)) + "\n" for entry in (started(), event)))
+    assert script_module("as_user").main([str(log), "--suite", str(suite)]) == 0
+    assert f"torch {environment.torch}: 1 agree\n" == capsys.readouterr().out
