@@ -20,7 +20,7 @@ from typing import Any
 from runner.cases.serialize import emit
 from runner.cases.suites import SPEC, SUITE
 from runner.cases.tensor_files import ENDING
-from runner.contract.graphs import Capture, Graph
+from runner.contract.graphs import Capture, Graph, Tensor
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.files import link_problem, read_text, replace_text, write_anew
@@ -305,11 +305,12 @@ def _counted_like(small: Graph, part: Graph) -> Graph:
 
 
 def call_text(part: Graph) -> str:
-    """Return what a call takes, in a line: ``torch.add(float32[2, 3], 1)``; empty for several calls."""
+    """Return what a call takes, in a line: ``torch.add(float32[2, 3], 1)``, with strides where a tensor is not
+    contiguous; empty for several calls."""
     if len(part.calls) != 1:
         return ""
     (call,) = part.calls
-    tensors = {f"${i.name}": f"{i.tensor.dtype}{list(i.tensor.shape)}" for i in part.inputs if i.tensor is not None}
+    tensors = {f"${each.name}": _tensor_text(each.tensor) for each in part.inputs if each.tensor is not None}
 
     def text(value: Any) -> str:
         if isinstance(value, list | tuple):
@@ -318,6 +319,11 @@ def call_text(part: Graph) -> str:
 
     keywords = [f"{key}={text(value)}" for key, value in call.keywords.items()]
     return one_line(f"{call.operator}({', '.join([*map(text, call.positional), *keywords])})", 300)
+
+
+def _tensor_text(tensor: Tensor) -> str:
+    strides = "" if tensor.stride is None else f" strides {list(tensor.stride)}"
+    return f"{tensor.dtype}{list(tensor.shape)}{strides}"
 
 
 def slug(name: str) -> str:

@@ -8,6 +8,7 @@ models make it under ``use``. Of the calls of a model under a backend::
     unsupported  ERROR, and SKIP because the backend does not claim what the call needs
     other        FLAKY, INVALID, VACUOUS and NOT-RUN
     by use       uses of right calls / uses of all calls
+    itself       the same of right calls of which the code of a backend outside torch computed something
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Literal
 
 from tabulate import tabulate
 
+from runner.contract.oracles import SEVERITIES, rank_of
 from runner.quote import markdown_text
 from runner.record.events import VariantFinished, largest_error
 from runner.text import one_line, plural
@@ -28,6 +30,7 @@ STATES: tuple[State, ...] = ("right", "wrong", "unsupported", "other")
 _WORST: tuple[State, ...] = ("wrong", "unsupported", "other", "right")
 _BESIDE = 2.0
 """Times eager's error, beyond which eager's stands beside it."""
+_OF_GRADIENTS = ("requires-grad", "grad")
 _RED_SHOWN = 20
 """Calls that are not right which the table lists; the JSON has all."""
 
@@ -58,6 +61,15 @@ class CallResult:
     command: str  # that repeats it
     ulp: float | None = None
     eager_ulp: float | None = None
+    oracle: str = ""
+    severity: str | None = None
+    delegated: int | None = None  # operators that the backend's own code computed; None where not counted
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Return its place by harm, the worst first: by severity, then by state."""
+        known = len(SEVERITIES) if self.severity is None else rank_of(self.severity)
+        return (len(SEVERITIES) + 1 if self.state == "right" else known), _WORST.index(self.state)
 
 
 @dataclass(slots=True)
@@ -81,8 +93,11 @@ class Readiness:
         lost = self.lost.get(model, 0)
         uses = sum(row.use.uses[model] for row in rows) + lost
         right = sum(row.use.uses[model] for row in rows if row.state == "right")
+        given_back = [row for row in rows if row.state == "right" and row.delegated == 0]
+        itself = right - sum(row.use.uses[model] for row in given_back)
+        shares = {"by_use": right / uses if uses else 0.0, "itself": itself / uses if uses else 0.0}
         counted: dict[str, int] = {state: sum(row.state == state for row in rows) for state in STATES}
-        return {"distinct": len(rows), **counted, "lost": lost, "uses": uses, "by_use": right / uses if uses else 0.0}
+        return {"distinct": len(rows), **counted, "by_torch": len(given_back), "lost": lost, "uses": uses, **shares}
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -123,9 +138,13 @@ def readiness(events: Iterable[VariantFinished], uses: Mapping[str, Use], lost: 
         if use is not None:
             reason = event.reason or (event.findings[0].message if event.findings else "")
             backend = f"{event.backend} {event.torch}" if several else event.backend
-            measured = _largest(event, "compiled"), _largest(event, "eager")
-            outcome = state_of(event), event.verdict, one_line(reason, 200)
-            results.append(CallResult(use, backend, event.id, *outcome, event.repro, *measured))
+            results.append(
+                CallResult(
+                    use, backend, event.id, state_of(event), event.verdict, one_line(reason, 200), event.repro,
+                    _largest(event, "compiled"), _largest(event, "eager"),
+                    event.oracles[0] if event.oracles else "", event.severity, event.delegated,
+                )
+            )  # fmt: skip
     return Readiness(results, lost)
 
 
@@ -137,16 +156,17 @@ def _largest(event: VariantFinished, side: str) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class OperatorRow:
-    """One operator under all backends. ``cells`` have a text and the worst state for each backend."""
+    """One operator. ``cells`` have a text for each backend, and ``rank`` is that of its worst call."""
 
     operator: str
     distinct: int
     uses: int
-    cells: tuple[tuple[str, State], ...]
+    cells: tuple[str, ...]
+    rank: tuple[int, int]
 
 
 def operator_rows(report: Readiness) -> list[OperatorRow]:
-    """Return a row for each operator: those that are wrong first, then by use."""
+    """Return a row for each operator: by the harm of its worst call, then by use."""
     grouped: dict[str, dict[str, list[CallResult]]] = defaultdict(lambda: defaultdict(list))
     for result in report.results:
         grouped[result.use.operator][result.backend].append(result)
@@ -154,48 +174,80 @@ def operator_rows(report: Readiness) -> list[OperatorRow]:
     for operator, columns in grouped.items():
         calls = {r.use.case: r.use for results in columns.values() for r in results}
         cells = tuple(_cell(columns.get(backend, [])) for backend in report.backends())
-        rows.append(OperatorRow(operator, len(calls), sum(sum(u.uses.values()) for u in calls.values()), cells))
-    return sorted(rows, key=lambda row: (min(_WORST.index(state) for _, state in row.cells), -row.uses, row.operator))
+        uses = sum(sum(use.uses.values()) for use in calls.values())
+        rank = min(result.rank for results in columns.values() for result in results)
+        rows.append(OperatorRow(operator, len(calls), uses, cells, rank))
+    return sorted(rows, key=lambda row: (row.rank, -row.uses, row.operator))
 
 
-def _cell(results: Sequence[CallResult]) -> tuple[str, State]:
-    """Return what a cell says: how many calls are right, what others are, and the largest error."""
+def _cell(results: Sequence[CallResult]) -> str:
+    """Return what a cell says: how many calls are right, what others are and by which oracle, and the largest error."""
     if not results:
-        return "-", "right"
-    words = [f"{sum(r.state == state for r in results)} {state}" for state in STATES
-             if any(r.state == state for r in results)]  # fmt: skip
+        return "-"
+    words = []
+    for state in STATES:
+        calls = [result for result in results if result.state == state]
+        kinds = dict.fromkeys(result.oracle for result in sorted(calls, key=lambda call: call.rank) if result.oracle)
+        if calls:
+            words.append(f"{len(calls)} {state}" + (f" ({', '.join(kinds)})" if kinds and state != "right" else ""))
     errors = [(result.ulp, result.eager_ulp or 0.0) for result in results if result.ulp is not None]
     worst, eager = max(errors, default=(0.0, 0.0))
     error = f", {worst:.3g} ulp" + (f" (eager {eager:.3g})" if worst > _BESIDE * eager else "") if errors else ""
-    return ", ".join(words) + error, min((result.state for result in results), key=_WORST.index)
+    return ", ".join(words) + error
 
 
 def render(report: Readiness) -> str:
     """Return the tables as text: each model, each operator, and the calls that are not right."""
     lines = [model_line(report, model, backend) for model in report.models() for backend in report.backends()]
     headers = ["operator", "calls", "uses", *report.backends()]
-    rows = [[row.operator, row.distinct, row.uses, *(text for text, _ in row.cells)] for row in operator_rows(report)]
+    rows = [[row.operator, row.distinct, row.uses, *row.cells] for row in operator_rows(report)]
     red = red_calls(report)
     lines += ["", tabulate(rows, headers=headers), ""]
     lines += [f"{r.verdict} {r.use.call} under {r.backend}: {r.reason}\n  {r.id}" for r in red[:_RED_SHOWN]]
     lines += [f"and {len(red) - _RED_SHOWN} more"] if len(red) > _RED_SHOWN else []
+    lines += [f"note: {note}" for note in notes(report)]
     return "\n".join(lines).rstrip()
 
 
+def notes(report: Readiness) -> list[str]:
+    """Return what a reader of the table should know of each backend: which calls say little about it, and why."""
+    lines = []
+    for backend in report.backends():
+        rows = [result for result in report.results if result.backend == backend]
+        right = [result for result in rows if result.state == "right"]
+        given_back = sum(result.delegated == 0 for result in right)
+        if 2 * given_back > len(right):
+            lines.append(
+                f"{backend} gave {given_back} of {plural(len(right), 'right call')} back to torch, so they say little "
+                "about it. A backend may leave graphs of one operator to torch: look for its option, or run the whole "
+                "model"
+            )
+        gradients = sum(result.state == "wrong" and result.oracle in _OF_GRADIENTS for result in rows)
+        if gradients:
+            are = "is" if gradients == 1 else "are"
+            lines.append(
+                f"{plural(gradients, 'call')} of {backend} {are} wrong in gradients alone: for a backend that has none "
+                "`unclaimed: {gradients: true}` in a suite leaves them out"
+            )
+    return [one_line(line) for line in lines]
+
+
 def red_calls(report: Readiness) -> list[CallResult]:
-    """Return the calls that are not right, the worst first: wrong ones before others, then by use and by error."""
+    """Return the calls that are not right, the worst first: by harm, then by use and by error."""
     red = [result for result in report.results if result.state != "right"]
-    return sorted(red, key=lambda r: (_WORST.index(r.state), -sum(r.use.uses.values()), -(r.ulp or 0.0), r.id))
+    return sorted(red, key=lambda r: (r.rank, -sum(r.use.uses.values()), -(r.ulp or 0.0), r.id))
 
 
 def model_line(report: Readiness, model: str, backend: str) -> str:
     """Return how ready a backend is for a model, in a sentence."""
     counts = report.counts(model, backend)
     states = [f"{counts[state]} {state}" for state in STATES if counts[state] or state == "right"]
+    states[0] += f" ({counts['by_torch']} computed by torch)" if counts["by_torch"] else ""
     states += [f"{counts['lost']} that no case can hold"] if counts["lost"] else []
+    itself = f", {100 * counts['itself']:.1f} % by its own code" if counts["by_torch"] else ""
     return (
         f"{one_line(model)} under {one_line(backend)}: of {plural(counts['distinct'], 'distinct call')} "
-        f"{', '.join(states)}; {100 * counts['by_use']:.1f} % by use are right"
+        f"{', '.join(states)}; {100 * counts['by_use']:.1f} % by use are right{itself}"
     )
 
 
@@ -203,7 +255,7 @@ def page(report: Readiness) -> str:
     """Return the tables in Markdown."""
     pairs = ((model, backend) for model in report.models() for backend in report.backends())
     lines = ["# Op by op", "", *(f"* {markdown_text(model_line(report, *pair))}" for pair in pairs), ""]
-    rows = [(row.operator, row.distinct, row.uses, *(text for text, _ in row.cells)) for row in operator_rows(report)]
+    rows = [(row.operator, row.distinct, row.uses, *row.cells) for row in operator_rows(report)]
     lines += _markdown_table(("operator", "calls", "uses", *report.backends()), rows)
     red = [
         (r.verdict, r.use.call, r.backend, "" if r.ulp is None else f"{r.ulp:.3g}", sum(r.use.uses.values()), r.id)
@@ -211,6 +263,7 @@ def page(report: Readiness) -> str:
     ]
     if red:
         lines += ["", *_markdown_table(("verdict", "call", "backend", "ulp", "uses", "id"), red)]
+    lines += ["", *(f"* {markdown_text(note)}" for note in notes(report))] if notes(report) else []
     return "\n".join(lines) + "\n"
 
 

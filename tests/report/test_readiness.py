@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from runner.record.events import VariantFinished
-from runner.report.readiness import Use, operator_rows, page, readiness, red_calls, render, state_of
+from runner.report.readiness import Use, notes, operator_rows, page, readiness, red_calls, render, state_of
 
 from .events_sample import finished
 
@@ -31,8 +31,14 @@ def result(name: str, verdict: str, backend: str = "acme", **changes: Any) -> Va
 
 EVENTS = [
     result("add", "PASS", accuracy=(ACCURACY,)),
-    result("gelu", "FAIL", accuracy=({**ACCURACY, "compiled": {"largest": 900.0}},)),
-    result("sort", "ERROR"),
+    result(
+        "gelu",
+        "FAIL",
+        accuracy=({**ACCURACY, "compiled": {"largest": 900.0}},),
+        oracles=("value",),
+        severity="wrong-result",
+    ),
+    result("sort", "ERROR", oracles=("compile-error",), severity="exception"),
 ]
 REPORT = readiness(EVENTS, USES, {"bert": 1})
 
@@ -49,17 +55,41 @@ def test_a_call_that_no_case_holds_is_not_right() -> None:
     assert REPORT.counts("bert", "acme")["by_use"] < readiness(EVENTS, USES, {}).counts("bert", "acme")["by_use"]
 
 
-def test_wrong_operators_stand_before_unsupported_ones_and_right_ones() -> None:
+def test_the_most_harmful_failure_stands_first_and_right_operators_last() -> None:
     assert [row.operator for row in operator_rows(REPORT)] == ["F.gelu", "torch.sort", "torch.add"]
     assert [call.use.case for call in red_calls(REPORT)] == ["gelu", "sort"]
+    strides = result("gelu", "FAIL", oracles=("stride",), severity="metadata")
+    crash = result("sort", "ERROR", oracles=("signal",), severity="crash")
+    report = readiness([strides, crash, EVENTS[0]], USES, {})
+    assert [row.operator for row in operator_rows(report)] == ["torch.sort", "F.gelu", "torch.add"]
+    assert [call.use.case for call in red_calls(report)] == ["sort", "gelu"]
+    cells = {row.operator: row.cells[0] for row in operator_rows(report)}
+    assert (cells["F.gelu"], cells["torch.sort"]) == ("1 wrong (stride)", "1 unsupported (signal)")
+
+
+def test_what_torch_computed_is_told_apart() -> None:
+    events = [result("add", "PASS", delegated=0, delegable=1), result("gelu", "PASS", delegated=1, delegable=1)]
+    report = readiness(events, USES, {})
+    assert "2 right (1 computed by torch); 100.0 % by use are right, 33.3 % by its own code" in render(report)
+    assert notes(report) == []
+    assert notes(readiness(events[:1], USES, {}))[0].startswith("acme gave 1 of 1 right call back to torch")
+    itself = readiness(events[1:], USES, {})
+    assert "own code" not in render(itself) and "note" not in render(itself)
+
+
+@pytest.mark.parametrize(("oracle", "count"), [("requires-grad", 1), ("grad", 1), ("value", 0)])
+def test_gradients_of_a_backend_without_any_are_hinted_at(oracle: str, count: int) -> None:
+    report = readiness([result("gelu", "FAIL", oracles=(oracle,), severity="metadata")], USES, {})
+    assert len(notes(report)) == count and render(report).count("unclaimed: {gradients: true}") == count
+    assert page(report).count("unclaimed") == count
 
 
 def test_an_error_far_from_eagers_has_eagers_beside_it() -> None:
-    cells = {row.operator: row.cells[0][0] for row in operator_rows(REPORT)}
+    cells = {row.operator: row.cells[0] for row in operator_rows(REPORT)}
     assert cells == {
-        "F.gelu": "1 wrong, 900 ulp (eager 0.5)",
+        "F.gelu": "1 wrong (value), 900 ulp (eager 0.5)",
         "torch.add": "1 right, 0.75 ulp",
-        "torch.sort": "1 unsupported",
+        "torch.sort": "1 unsupported (compile-error)",
     }
 
 
