@@ -54,7 +54,7 @@ def build(backend: Mapping[str, Any], watch: bool = False) -> Compile:
     if backend.get("options"):
         arguments["options"] = dict(backend["options"])
     if watch and "compiled" not in backend and packages(name):
-        target = Watched(backend_of(target) if isinstance(target, str) else target)
+        target = Watched(backend_of(target) if isinstance(target, str) else target, name)
     if "compiled" in backend:
         compiled = tuple(map(tuple, backend["compiled"]))
         target = Cutter(_function_of(target, arguments), compiled, bool(backend.get("together")))

@@ -82,8 +82,9 @@ def counts() -> Delegation | None:
 class Watched:
     """A backend whose graphs are counted. It has the name and the attributes of the backend that it stands for."""
 
-    def __init__(self, compile_graph: Compile) -> None:
-        """Stand for ``compile_graph``."""
+    def __init__(self, compile_graph: Compile, name: str) -> None:
+        """Stand for ``compile_graph``, known as ``name`` where it has none itself, as a ``functools.partial``."""
+        self.__name__ = name  # else torch's messages have the address of this object
         functools.update_wrapper(self, compile_graph, updated=())
         self._compile_graph = compile_graph
 

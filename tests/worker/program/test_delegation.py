@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,7 +48,7 @@ def fresh() -> Iterator[None]:
 
 
 def counted(function: Callable[..., Any], backend: Backend, *args: Any) -> Delegation | None:
-    torch.compile(function, backend=Watched(backend))(*args)
+    torch.compile(function, backend=Watched(backend, "mine"))(*args)
     return counts()
 
 
@@ -94,7 +95,7 @@ def test_the_first_call_of_each_graph_counts() -> None:
         torch._dynamo.graph_break()
         return x.cos()
 
-    compiled = torch.compile(work, backend=Watched(graph_itself))
+    compiled = torch.compile(work, backend=Watched(graph_itself, "mine"))
     for _ in range(3):
         compiled(torch.randn(4))
     assert counts() == Delegation(2, 0, {"sin": 1, "cos": 1})
@@ -113,12 +114,20 @@ def test_a_backend_stays_what_it_is() -> None:
         return flag
 
     strange.reset = "here"  # type: ignore[attr-defined]
-    watched = Watched(strange)
+    watched = Watched(strange, "mine")
     assert (watched.__name__, watched.reset) == ("strange", "here")  # type: ignore[attr-defined]
     graph = torch.fx.symbolic_trace(torch.nn.Identity())
     assert watched(graph, [], flag=3) == 3
     with pytest.raises(AttributeError, match="missing"):
         watched.missing  # noqa: B018
+
+
+def test_a_backend_without_a_name_has_the_one_that_it_is_known_by() -> None:
+    def broken(graph: Any, examples: Any, flag: int) -> Any:
+        raise ValueError(flag)
+
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="backend='mine' raised"):
+        counted(sine, functools.partial(broken, flag=3), torch.randn(4))
 
 
 def test_errors_of_the_backend_pass_through() -> None:
