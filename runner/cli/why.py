@@ -304,7 +304,8 @@ class _Explainer:
             return
         shows = script_shows(ranked(found.event.findings)[0], done.code, done.output)
         found.script = f"{path}, which was run once: exit status {done.code}"
-        found.script += ", the failure" if shows else "; it does not show the failure"
+        end = one_line(next(filter(None, reversed(done.output.splitlines())), "nothing"), 200)
+        found.script += ", the failure" if shows else f"; it does not show the failure, and its output ends with: {end}"
 
     def _next(self, found: Explanation) -> list[tuple[str, str]]:
         """Return the commands that come next, and their purposes."""

@@ -10,6 +10,7 @@ import pytest
 
 from runner.cli import why
 from runner.cli.main import main
+from runner.diagnose.bug_report import ScriptRun
 from runner.diagnose.diagnosis import Diagnosis, of_verdict
 from runner.diagnose.harness import VariantEngine
 from runner.diagnose.kept import OutOfTime
@@ -76,10 +77,15 @@ def test_a_step_that_is_refused_does_not_hide_the_others(
     def refuse(*arguments: object) -> None:
         raise UsageError("model.py is there already")
 
+    def end(*arguments: object) -> ScriptRun:
+        return ScriptRun(1, "Traceback:\nModuleNotFoundError: No module named 'acme'\n\n", "")
+
     monkeypatch.setattr(why, "reduce_into", refuse)
+    monkeypatch.setattr(why, "run_script", end)
     assert main(["why", *words]) == 1
-    text = capsys.readouterr().out
-    assert "not done  reducing: model.py is there already" in text and "own/repro.py, which was run once" in text
+    text = " ".join(capsys.readouterr().out.split())
+    assert "not done reducing: model.py is there already" in text and "own/repro.py, which was run once" in text
+    assert "does not show the failure, and its output ends with: ModuleNotFoundError: No module named 'acme'" in text
 
 
 def test_variants_of_one_case_have_folders_of_their_own(tmp_path: Path) -> None:
