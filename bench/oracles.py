@@ -10,6 +10,7 @@ the order alternating by pairs of variants; prints the sums and the ratio.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 import traceback
@@ -94,6 +95,8 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
     variants = [*filter(parse_selection(arguments.select), load([str(SUITES / "smoke.suite.yaml")]).variants)]
+    if not variants:
+        sys.exit(f"nothing selected by {arguments.select!r}")
     here = Environment("0", "", torch.__version__, torch.__version__, "")
     ways = [("values alone", values_alone), ("all oracles", lambda task: judge_job(task, lambda message: None))]
     sums = {name: 0.0 for name, _ in ways}
