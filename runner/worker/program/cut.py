@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from runner.worker.torch_private.graphs import (
     example_of,
     is_autocast_end,
     is_autocast_start,
+    is_fake,
     is_grad_switch,
     is_without_effect,
 )
@@ -76,6 +77,7 @@ class Cutter:
         if not chosen:
             return graph.forward  # type: ignore[no-any-return,unused-ignore]
         parts = _parts(graph, nodes, chosen)
+        given = dict(zip((node.name for node in graph.graph.nodes if node.op == "placeholder"), examples, strict=True))
         # A backend may name nodes in its messages, and a message tells one failure from another.
         whole = split_module(
             graph, graph, lambda node: parts[node], keep_original_order=True, keep_original_node_name=True
@@ -83,7 +85,7 @@ class Cutter:
         for name, part in whole.named_children():
             if isinstance(part, GraphModule) and int(name.rpartition("_")[2]) % 2:
                 is_single = _return_tuple(part)
-                setattr(whole, name, _Compiled(self.compile_graph(part, _examples(part), **options), is_single))
+                setattr(whole, name, _Compiled(self.compile_graph(part, _examples(part, given), **options), is_single))
         return whole.forward  # type: ignore[no-any-return,unused-ignore]
 
 
@@ -233,6 +235,13 @@ def _parts(graph: GraphModule, calls: Sequence[Node], chosen: set[Node]) -> dict
     return parts
 
 
-def _examples(part: GraphModule) -> list[Any]:
-    """Return what a part is called with, as Dynamo would hand it over."""
-    return [example_of(node.meta.get("example_value")) for node in part.graph.nodes if node.op == "placeholder"]
+def _examples(part: GraphModule, given: Mapping[str, Any]) -> list[Any]:
+    """Return what a part is called with, as Dynamo would hand it over.
+
+    ``given`` are what it handed over for the whole graph, by the names of the nodes: real tensors or fake ones.
+    """
+    is_real = not any(map(is_fake, given.values()))
+    examples = dict(given)
+    for node in (node for node in part.graph.nodes if node.op == "placeholder" and node.target not in given):
+        examples[node.target] = example_of(node.meta.get("example_value"), is_real)
+    return [examples[node.target] for node in part.graph.nodes if node.op == "placeholder"]

@@ -105,21 +105,40 @@ def source_of(placeholder: Node) -> str:
     return str(name() if callable(name) else name)
 
 
-def example_of(value: Any) -> Any:
+def is_fake(value: Any) -> bool:
+    """Return whether a value is a tensor without elements, as torch traces with."""
+    return getattr(value, "fake_mode", None) is not None
+
+
+def example_of(value: Any, is_real: bool = False) -> Any:
     """Return what a backend is given for an input of which Dynamo keeps this value.
 
     A backend that traces again takes fake tensors of the mode that torch has set for it, which may be another one than
-    Dynamo's own (all of 2.6, parts of later versions).
+    Dynamo's own (all of 2.6, parts of later versions). With ``is_real`` it gets zeros, unless a size varies.
     """
+    if not is_fake(value) or value.layout != torch.strided:
+        return value
+    metadata = {"size": value.shape, "stride": value.stride(), "dtype": value.dtype, "device": value.device}
+    if is_real and all(type(number) is int for number in (*value.shape, *value.stride())):
+        return _inner(torch.empty_strided(**metadata).zero_().requires_grad_(value.requires_grad))
     context = _CONTEXT.find()
     context = context.try_get() if context is not None else None
     mode = getattr(context, "fake_mode", None)
-    own = getattr(value, "fake_mode", None)
-    if mode is None or own is None or own is mode or value.layout != torch.strided:
+    if mode is None or value.fake_mode is mode:
         return value
     with mode:
-        example = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+        example = torch.empty_strided(**metadata)
     return example.requires_grad_(value.requires_grad)
+
+
+def _inner(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that is no leaf where it asks for a gradient, if its copy has its strides: a leaf may not be
+    written."""
+    if not tensor.requires_grad:
+        return tensor
+    with torch.enable_grad():
+        copy = tensor.clone()
+    return copy if copy.stride() == tensor.stride() else tensor
 
 
 def end_of(graph: GraphModule) -> tuple[str, str]:

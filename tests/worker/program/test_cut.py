@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.backends.common import fake_tensor_unsupported
 
 from runner.worker.program.cut import Cutter, _call_of, _is_call
+from runner.worker.torch_private.graphs import is_fake
 from runner.worker.torch_private.registry import backend_of
 
 
@@ -81,6 +83,36 @@ def test_the_backend_gets_the_chosen_calls_alone() -> None:
     torch.compile(chain, backend=cutter)(torch.ones(2))
     assert handed == [["exp", "cos"]]
     assert [call.target.rpartition(".")[2] for call in cutter.calls] == ["relu", "exp", "cos", "sin"]
+
+
+@pytest.mark.parametrize("compiled", [(0, 2), (1, 3), (0, 1), (2, 3)])
+def test_a_part_is_given_real_tensors_where_the_graph_is(compiled: tuple[int, int]) -> None:
+    # The decorator replaces a fake parameter by zeros, and fails on one that asks for a gradient.
+    @fake_tensor_unsupported
+    def compile_graph(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        given.extend(example.requires_grad for example in examples)
+        return graph.forward
+
+    def note(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+        assert not any(map(is_fake, examples))
+        return compile_graph(graph, examples)  # type: ignore[no-any-return,unused-ignore]
+
+    torch._dynamo.reset()
+    given: list[bool] = []
+    model, x = (
+        torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(inplace=True), torch.nn.Tanh()),
+        torch.ones(2, 3),
+    )
+    result = torch.compile(model, backend=Cutter(note, [compiled]))(x)
+    assert torch.equal(result, model(x)) and result.requires_grad
+    assert given == ([False, True, True] if compiled[0] == 0 else [True])
+
+
+def test_a_value_that_is_written_is_no_leaf() -> None:
+    torch._dynamo.reset()
+    model, x = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(inplace=True)), torch.ones(2, 3)
+    result = torch.compile(model, backend=Cutter(backend_of("aot_eager"), [(1, 2)]))(x)
+    assert torch.equal(result, model(x)) and result.requires_grad
 
 
 def test_parts_keep_the_names_of_nodes() -> None:
