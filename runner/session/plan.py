@@ -545,8 +545,9 @@ def repro(planned: Planned, context: RunContext) -> str:
 def _files_of_settings(variant: Variant, suite: Suite | None) -> list[str]:
     """Return the files without which an id means another backend or other settings: a profile before a suite."""
     backend, span = variant.backend, variant.backend.span
-    # What is not claimed says which variants run, and not how.
-    is_plain = replace(backend, unclaimed=Unclaimed()) == Backend(backend.name, backend.name)
+    # Gradients and precision that are not claimed say how a variant is judged, and the others which variants run.
+    judged = Unclaimed(gradients=backend.unclaimed.gradients, precision=backend.unclaimed.precision)
+    is_plain = replace(backend, unclaimed=judged) == Backend(backend.name, backend.name)
     files = [] if is_plain or span is None else [span.file]
     files += [suite.file] if suite is not None and suite.has_defaults else []
     return [file for file in dict.fromkeys(files) if file != variant.case.file]

@@ -21,7 +21,14 @@ def test_announcements_of_one_case_share_its_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "command"),
     [
-        ("{name: eager, backend: eager, unclaimed: {gradients: true}}", "runner run '{file}::a[float32,cpu]@eager'"),
+        ("{name: eager, backend: eager, unclaimed: {dtypes: [int8]}}", "runner run '{file}::a[float32,cpu]@eager'"),
+        *(
+            (
+                f"{{name: eager, backend: eager, unclaimed: {{{judged}}}}}",
+                "runner run '{suite}::{file}::a[float32,cpu]@eager'",
+            )
+            for judged in ("gradients: true", "precision: {float32: bfloat16}")
+        ),
         ("{name: eager, backend: eager, dynamic: true}", "runner run '{suite}::{file}::a[float32,cpu]@eager'"),
     ],
 )
