@@ -157,7 +157,7 @@ def main(words: Sequence[str] | None = None) -> int:
         tasks = random.Random(0).sample(tasks, min(arguments.sample, len(tasks)))
     run([task for task in tasks if task.row.id not in rows], environment, rows, arguments)
     head = ["row", "class", "row's stage", "stage", "to blame", "time"]
-    print(grid(head, [cells(task, rows[task.row.id]) for task in tasks]))
+    print(grid(head, [cells(task, rows[task.row.id]) for task in tasks]), end="\n\n")
     return report(tasks, rows)
 
 
@@ -169,9 +169,9 @@ def report(tasks: Sequence[Task], rows: dict[str, dict[str, Any]]) -> int:
         ("stage is the row's", stages, 0.95),
         ("subsystem is named", [bool(culprit.get("subsystem")) for culprit in culprits], 0.70),
     )
-    print()
     for name, marks, target in shares:
-        print(f"{name}: {sum(marks)} of {len(marks)} ({sum(marks) / max(len(marks), 1):.0%}, target {target:.0%})")
+        share = sum(marks) / len(marks) if marks else 1.0
+        print(f"{name}: {sum(marks)} of {len(marks)} ({share:.0%}, target {target:.0%})")
     cuts = {task.row.id: is_agreed(rows[task.row.id]) for task in tasks if "cut" in rows[task.row.id]}
     known = [answer for answer in cuts.values() if answer is not None]
     if cuts:
