@@ -42,7 +42,7 @@ from runner.reduce.value_info import ValueInfo, references
 from runner.session.scheduler import Scheduler, Steps, with_reference
 from runner.verdict import explained, outcomes
 from runner.verdict.policy import ranked
-from runner.verdict.signature import FailureSignature, signature_of
+from runner.verdict.signature import FailureSignature, severity_of, signature_of
 from runner.verdict.stages import LADDER, STAGES, locate, stage_of
 
 FAINTER = 100.0
@@ -55,10 +55,15 @@ rounding is 10^4 or more. An error of ``explained.GROSS`` is no rounding however
 
 
 def relative_error(finding: Finding) -> float:
-    """The largest difference of a finding on the scale of the tensor; infinite where it has no such number."""
+    """The largest difference of a finding on the scale of the tensor; infinite where it has no such number.
+
+    It is zero where no element differs, but something that weighs less, such as the version of a tensor.
+    """
     numbers = finding.numbers
     error = numbers.get("abs_error_max", numbers.get("abs_error"))
     scale = numbers.get("scale")
+    if error is None and severity_of(finding) != row_of(finding.oracle).severity:
+        return 0.0
     if not isinstance(error, int | float):
         return math.inf
     return error / scale if isinstance(scale, int | float) and scale > 1 else float(error)

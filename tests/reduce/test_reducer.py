@@ -24,7 +24,7 @@ from runner.engine.messages import Outcome
 from runner.exit_codes import UsageError
 from runner.reduce.reducer import EngineJudge, _copy, alike, backends_for, relative_error, suspects
 from runner.session.plan import Environment
-from runner.verdict.signature import FailureSignature
+from runner.verdict.signature import FailureSignature, signature_of
 from tests.handmade import finding, loaded, written
 
 CASE = """\
@@ -307,6 +307,15 @@ def test_float64_is_not_asked_for_where_it_has_no_say(judged: Any) -> None:
 )
 def test_backends(stage: str, backend: str, expected: tuple[str, str | None]) -> None:
     assert backends_for(stage, backend) == expected
+
+
+def test_a_version_alone_is_not_like_a_lost_write_and_the_reverse_is() -> None:
+    lost = Finding("mutation", "", numbers={"abs_error_max": 4.0, "scale": 8.0}, severity="wrong-result")
+    version = Finding("mutation", "", severity="metadata")
+    for first, candidate, same in ((lost, version, False), (version, version, True), (version, lost, True)):
+        assert alike(candidate, signature_of(first), relative_error(first)) == same
+    missing = Finding("grad", "", severity="wrong-result")
+    assert alike(missing, signature_of(missing), relative_error(missing))
 
 
 def test_relative_errors() -> None:
