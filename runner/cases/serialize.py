@@ -449,11 +449,15 @@ class _Unfit(Exception):
     """A param that cannot be written as a number everywhere it is used."""
 
 
+_FORGOTTEN = {"requires-grad": "the backend claims no gradients"}
+
+
 def resolve_axes(variant: Variant) -> Case:
     """Return the case with one value for each axis and without its ledger.
 
-    The flags and options of a suite's backend become the case's own. A param that is a plain number, or a list of such,
-    replaces each use of it; other params stay, as axes of one value. Constants of kernels are replaced by their values.
+    The flags and options of a suite's backend become the case's own, and so does what it forgets of gradients. A param
+    that is a plain number, or a list of such, replaces each use of it; other params stay, as axes of one value.
+    Constants of kernels are replaced by their values.
     """
     case, backend = variant.case, variant.backend
     constants = {f"{kernel.name}.{name}" for kernel in case.kernels for name in kernel.constants}
@@ -483,6 +487,7 @@ def resolve_axes(variant: Variant) -> Case:
             timeout=case.compile.timeout,
         ),
         config=variant.config,
+        ignore={**_FORGOTTEN, **case.ignore} if backend.unclaimed.gradients else case.ignore,
         known=(),
         axes=(*params, "devices") if variant.device != "cpu" else tuple(params),
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 from runner.builder.source import Source, build
 from runner.cases.expand import expand
-from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Suite, Variant
+from runner.cases.model import KERNEL_BACKENDS, Backend, Case, Suite, Unclaimed, Variant
 from runner.cases.serialize import plain, resolve_axes, text_of_plain
 from runner.cases.suites import SPEC, Reader
 from runner.cases.walk import steps_of
@@ -510,7 +510,8 @@ class _Reduction:
                 self.finding, explained.low_precision(engine.source.text, engine.variant.dtype)
             ),
         )  # fmt: skip
-        self.backend = Backend(engine.variant.backend.backend, engine.variant.backend.backend)
+        own = engine.variant.backend
+        self.backend = Backend(own.backend, own.backend, unclaimed=Unclaimed(precision=own.unclaimed.precision))
         self.file = folder / f"case{SPEC}"
         self.steps: list[Step] = []
         self.notes: list[str] = []

@@ -13,7 +13,7 @@ from spec_files import Files, short
 
 from runner.builder.source import build
 from runner.cases.expand import expand
-from runner.cases.model import Backend, Case, Raises, Suite, Variant
+from runner.cases.model import Backend, Case, Raises, Suite, Unclaimed, Variant
 from runner.cases.serialize import case_text, emit, resolve_axes
 from runner.cases.suites import Reader
 from runner.cases.yaml.reader import load as load_tree
@@ -267,6 +267,16 @@ def test_what_a_backend_sets_goes_into_the_case(files: Files) -> None:
     assert case.dynamic == (True,) and case.config == {flag: False}
     assert (case.compile.fullgraph, case.compile.mode) == (True, "max-autotune")
     assert case.compile.options == {"max_fusion_size": 3, "debug": False}
+
+
+def test_a_case_need_not_know_that_a_backend_claims_no_gradients(files: Files) -> None:
+    (variant,) = files.variants("ignore: {stride: they vary}")
+    for claims, ignored in (
+        (Unclaimed(gradients=True), ["requires-grad", "stride"]),
+        (Unclaimed(dynamic=True), ["stride"]),
+    ):
+        case = resolve_axes(dataclasses.replace(variant, backend=Backend("mine", "mine", unclaimed=claims)))
+        assert sorted(case.ignore) == ignored and ("requires-grad" in case_text(case)) == claims.gradients
 
 
 @pytest.mark.parametrize(
