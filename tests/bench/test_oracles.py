@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._inductor.config  # before the bench, whose variables would be its settings in this process
 
 from runner.builder.source import build
 from runner.contract.job import Job
