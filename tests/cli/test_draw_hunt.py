@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,15 +12,29 @@ from typing import Any
 
 import pytest
 
+from runner.cases.limits import Limits
 from runner.cli import draw
 from runner.cli.main import main
 from runner.diagnose.harness import Progress
 from runner.exit_codes import UsageError
-from runner.hunt.groups import HUNT_FILE, Head, Line, Reduction, Report, Round, append_line
+from runner.hunt.groups import HUNT_FILE, Head, Ledger, Line, Reduction, Report, Round, append_line, read_ledger
 from runner.record.store import lock
 from runner.session.plan import Environment
 from tests.handmade import Dig
 from tests.hunt.samples import HEAD, A, B, red, round_of
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shipped_ledger() -> Iterator[None]:
+    """Let the shipped ledger be read once: each hunt takes two seconds for it."""
+    read = functools.cache(read_ledger)
+
+    def read_once(paths: Sequence[str], limits: Limits, files: Sequence[str] = ()) -> Ledger:
+        return read(tuple(paths), limits, tuple(files))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draw, "read_ledger", read_once)
+        yield
 
 
 @pytest.fixture
