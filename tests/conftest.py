@@ -20,9 +20,16 @@ GATE = (
     "worker/comparison", "worker/judge", "worker/operators", "worker/rounding", "worker/run", "worker/test_",
     "black_box/test_bad_input", "black_box/test_every_verdict", "black_box/test_result_codes", "black_box/test_run",
 )  # fmt: skip
-"""Beginnings of the paths of tests that ``make gate`` runs, but for those that are slow."""
+"""Beginnings of the paths of tests that ``make gate`` runs, but for those that are slow, and LONG files."""
+LONG = ("diagnose/test_repro.py", "engine/test_fingerprint.py", "test_hostile_files.py")
+"""Files of one to two minutes of a processor each, which come after the gate."""
 REST = "not gate and not nightly"
 """What ``make test`` runs after it."""
+
+
+def is_of_gate(place: str) -> bool:
+    """Return whether the tests of a file belong to the gate, but for those that are slow."""
+    return place.startswith(GATE) and place not in LONG
 
 
 def lacks(place: str, text: str, expression: str) -> bool:
@@ -33,8 +40,8 @@ def lacks(place: str, text: str, expression: str) -> bool:
         text: what it says.
     """
     if expression == "gate":
-        return not place.startswith(GATE)
-    return expression == REST and place.startswith(GATE) and not ("mark.slow" in text or "mark.nightly" in text)
+        return not is_of_gate(place)
+    return expression == REST and is_of_gate(place) and not ("mark.slow" in text or "mark.nightly" in text)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -50,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         place = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
         is_long = item.get_closest_marker("slow") or item.get_closest_marker("nightly")
-        if place.startswith(GATE) and not is_long:
+        if is_of_gate(place) and not is_long:
             item.add_marker("gate")
 
 

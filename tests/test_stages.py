@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import GATE, REST, lacks
+from tests.conftest import REST, is_of_gate, lacks
 
 HERE = Path(__file__).parent
 
@@ -19,7 +19,7 @@ def test_the_stages_are_those_of_the_makefile() -> None:
 def test_each_file_is_looked_into_by_a_stage() -> None:
     for file in HERE.rglob("test_*.py"):
         place, text = file.relative_to(HERE).as_posix(), file.read_text(encoding="utf-8")
-        assert lacks(place, text, "gate") is not place.startswith(GATE)
+        assert lacks(place, text, "gate") is not is_of_gate(place)
         assert not (lacks(place, text, "gate") and lacks(place, text, REST)), place
 
 
@@ -30,6 +30,8 @@ def test_each_file_is_looked_into_by_a_stage() -> None:
         ("cases/test_a.py", "", REST, True),
         ("cases/test_a.py", "@pytest.mark.slow\n", REST, False),
         ("cases/test_a.py", "marks=pytest.mark.nightly", REST, False),
+        ("diagnose/test_repro.py", "", "gate", True),
+        ("diagnose/test_repro.py", "", REST, False),
         ("worker/program/test_a.py", "", "gate", True),
         ("worker/program/test_a.py", "", REST, False),
         ("worker/program/test_a.py", "", "nightly", False),
