@@ -72,6 +72,7 @@ def test_info_and_debug_logs_of_each_part_of_the_compiler(bundle: Path) -> None:
     assert only(bundle, "logs/guards.log") and only(bundle, "logs/bytecode.log")
 
 
+@pytest.mark.nightly
 def test_inductors_logs_hold_what_it_generated(bundle: Path) -> None:
     assert "async_compile.cpp" in only(bundle, "logs/output_code.log")[0]
     assert only(bundle, "logs/ir_pre_fusion.log") and only(bundle, "logs/fusion.log")

@@ -36,6 +36,7 @@ def result(folder: Path) -> Result:
     return run_in(folder, "issue", "a.spec.yaml::wrong", "--backend", PLANTED, "--no-reduce", "--similar", "-o", "report.md", "-j", 2)  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_a_planted_bug_gives_a_whole_report(result: Result, folder: Path) -> None:
     assert result.code == 0, result.text
     text = (folder / "report.md").read_text()

@@ -127,6 +127,7 @@ def verdicts_after(folder: Path, names: list[str], victims: tuple[str, ...]) -> 
     return {name: verdict for name, verdict in result.verdicts.items() if name.startswith("victim")}
 
 
+@pytest.mark.nightly
 def test_a_bug_shows_after_some_cases_that_leave_something_behind(tmp_path: Path) -> None:
     """Two that once let it pass."""
     verdicts = verdicts_after(tmp_path, ["not_in_graphs", "pattern"], VICTIMS[1:2])

@@ -85,6 +85,7 @@ def test_a_case_that_cannot_run_in_eager_is_said(here: Path) -> None:
     assert "while it was recorded: " in result.err and "no operator call could be written as a case" in result.err
 
 
+@pytest.mark.nightly
 def test_a_run_may_go_on_op_by_op_with_what_failed(here: Path) -> None:
     words = ["run", "block.spec.yaml", "--backend", "acme:compile", "--backend", "eager", "--no-confirm"]
     result = run_in(here, *words, "--op-by-op", "failed")
@@ -95,6 +96,7 @@ def test_a_run_may_go_on_op_by_op_with_what_failed(here: Path) -> None:
     assert [*suites] == ["block"], "the latest run is the one that was typed"
 
 
+@pytest.mark.nightly
 def test_the_drift_says_where_the_error_enters(here: Path) -> None:
     (here / "drift.spec.yaml").write_text(SPEC.replace("torch.softmax: [$_, -1]", "torch.sigmoid"), encoding="utf-8")
     words = ["diagnose", "drift.spec.yaml::block", "--drift", "--json", "drift.json", "--backend"]

@@ -250,6 +250,7 @@ def test_nothing_stays_behind(short_folder: Path, number: signal.Signals, words:
         assert [*short_folder.glob("runner-scratch-*")] == []
 
 
+@pytest.mark.nightly
 def test_a_module_that_registers_a_backend_is_imported(tmp_path: Path, real_torch: None) -> None:
     code = (
         "from torch._dynamo import register_backend\n@register_backend\ndef mine(graph, inputs): return graph.forward\n"

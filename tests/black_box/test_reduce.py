@@ -74,6 +74,7 @@ def test_a_budget_leaves_the_best_so_far(short: str, folder: Path) -> None:
     assert "torch.relu" in short and run_in(folder, "validate", "short.spec.yaml").code == 0
 
 
+@pytest.mark.nightly
 def test_the_operator_alone_is_left(reduced: Result, folder: Path) -> None:
     text = (folder / "out" / "case.spec.yaml").read_text()
     assert (

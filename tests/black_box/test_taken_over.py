@@ -28,6 +28,7 @@ def taken(result: Result) -> str:
     return line.partition(": ")[2].partition(": ")[2]
 
 
+@pytest.mark.nightly
 def test_reduce_takes_it_over(folder: Path) -> None:
     result = run_in(folder, "reduce", *WORDS)
     assert result.code == 0 and "2 -> 1 operators" in result.out, result.text

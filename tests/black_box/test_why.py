@@ -78,6 +78,7 @@ def test_the_folder_holds_what_each_step_found(result: Result, folder: Path) -> 
 TAKEN = "runner: taken over from runner why: the smallest case, which fails alike once more"
 
 
+@pytest.mark.nightly
 def test_a_report_takes_the_smallest_case_over(result: Result, folder: Path) -> None:
     words = ("issue", "a.spec.yaml::wrong", "--backend", PLANTED, "-j", 2)
     taken = run_in(folder, *words)
