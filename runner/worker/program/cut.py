@@ -18,12 +18,15 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.split_module import split_module
 
 from runner.worker.torch_private.graphs import (
+    begins_transform,
+    ends_transform,
     example_of,
     is_autocast_end,
     is_autocast_start,
     is_fake,
     is_grad_switch,
     is_without_effect,
+    transform_of,
 )
 
 Compile = Callable[..., Callable[..., Any]]
@@ -118,20 +121,10 @@ def _calls_of(graph: GraphModule) -> list[Node]:
     """
     calls, depth = [], 0
     for node in graph.graph.nodes:
-        begins, ends = _TRANSFORM_START.search(_name(node)), _TRANSFORM_END.search(_name(node))
         if depth == 0 and _is_call(node):
             calls.append(node)
-        depth = max(depth + bool(begins) - bool(ends), 0)
+        depth = max(depth + begins_transform(node.target) - ends_transform(node.target), 0)
     return calls
-
-
-_TRANSFORM = re.compile(r"^_(vmap|grad|jvp)_increment_nesting$")
-_TRANSFORM_START = re.compile(rf"{_TRANSFORM.pattern}|^_saved_tensors_hooks_disable$")
-_TRANSFORM_END = re.compile(r"^_(vmap|grad|jvp)_decrement_nesting$|^_saved_tensors_hooks_enable$")
-
-
-def _name(node: Node) -> str:
-    return str(getattr(node.target, "__name__", "")) if node.op == "call_function" else ""
 
 
 def _is_call(node: Node) -> bool:
@@ -151,9 +144,9 @@ def _goes_along(node: Node) -> bool:
 
 
 def _call_of(node: Node) -> CutCall:
-    while _TRANSFORM_START.search(_name(node)):
-        if transform := _TRANSFORM.search(_name(node)):
-            return CutCall(f"torch.func.{transform[1]}", node.name, str(node.meta.get("stack_trace") or ""))
+    while begins_transform(node.target):
+        if transform := transform_of(node.target):
+            return CutCall(transform, node.name, str(node.meta.get("stack_trace") or ""))
         node = node.next
     target = node.target
     name = target if isinstance(target, str) else getattr(target, "__name__", str(target))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -26,6 +27,9 @@ _ENTER_VMAP, _EXIT_VMAP, _ADD_BATCH, _REMOVE_BATCH, _LOAD = (
 _COUNTERS = Door("torch._dynamo.utils:counters", "graph breaks that end a frame are not told")
 
 _CONTEXT = Door("torch._guards:TracingContext", "parts of graphs are compiled with tensors of Dynamo's own")
+
+_TRANSFORM = re.compile(r"^_(vmap|grad|jvp)_increment_nesting$")
+_TRANSFORM_END = re.compile(r"^_(vmap|grad|jvp)_decrement_nesting$|^_saved_tensors_hooks_enable$")
 
 COMPILED = ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special", "torch._C._sparse")
 """Modules whose functions have a public name, too."""
@@ -64,6 +68,29 @@ def is_batch_start(target: Any) -> bool:
 def is_batch_end(target: Any) -> bool:
     """Return whether a graph's call gives that dimension back."""
     return target is not None and target is _REMOVE_BATCH.find()
+
+
+def transform_of(target: Any) -> str:
+    """Return what a graph's call begins to run, such as ``torch.func.vmap``; empty where it begins none.
+
+    Its name tells: the function is torch's own or a wrapper of it, by version and by transform.
+    """
+    match = _TRANSFORM.search(_name_of(target))
+    return f"torch.func.{match[1]}" if match else ""
+
+
+def begins_transform(target: Any) -> bool:
+    """Return whether a graph's call begins what a transform runs, or forbids hooks before it does."""
+    return bool(transform_of(target)) or _name_of(target) == "_saved_tensors_hooks_disable"
+
+
+def ends_transform(target: Any) -> bool:
+    """Return whether a graph's call ends what ``begins_transform`` says."""
+    return bool(_TRANSFORM_END.search(_name_of(target)))
+
+
+def _name_of(target: Any) -> str:
+    return str(getattr(target, "__name__", ""))
 
 
 def is_transformed(value: torch.Tensor) -> bool:
