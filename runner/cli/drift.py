@@ -34,8 +34,9 @@ def show_drift(arguments: argparse.Namespace, variant: Variant) -> int:
         UsageError, InputError: an option is of another table; no graph can be recorded or written, or it cannot run.
     """
     end = time.monotonic() + arguments.budget
-    if alien := [option for option, is_set in _of_a_diagnosis(arguments).items() if is_set]:
-        raise UsageError(f"{alien[0]} goes with a diagnosis, which --drift takes the place of: leave one of them out")
+    for option, is_set in (("--html", arguments.html), ("--no-bisect", not arguments.bisect)):
+        if is_set:
+            raise UsageError(f"{option} goes with a diagnosis, which --drift takes the place of: leave one of them out")
     folder = output_folder(None, "drift")
     drifts: list[Drift] = []
     stopped = ""
@@ -60,10 +61,6 @@ def show_drift(arguments: argparse.Namespace, variant: Variant) -> int:
     if stopped:
         console.message(f"runner: {stopped}: {len(drifts)} of {plural(len(graphs), 'graph')}")
     return exit_codes.INTERRUPTED if stopped == INTERRUPTED else exit_codes.OK
-
-
-def _of_a_diagnosis(arguments: argparse.Namespace) -> dict[str, bool]:
-    return {"--html": bool(arguments.html), "--no-bisect": not arguments.bisect}
 
 
 def _measure(arguments: argparse.Namespace, graph: Graph, path: Path, variant: Variant) -> Drift:

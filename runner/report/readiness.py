@@ -263,7 +263,8 @@ def page(report: Readiness) -> str:
     ]
     if red:
         lines += ["", *_markdown_table(("verdict", "call", "backend", "ulp", "uses", "id"), red)]
-    lines += ["", *(f"* {markdown_text(note)}" for note in notes(report))] if notes(report) else []
+    if texts := notes(report):
+        lines += ["", *(f"* {markdown_text(text)}" for text in texts)]
     return "\n".join(lines) + "\n"
 
 
