@@ -9,6 +9,7 @@ the order alternating by pairs of variants; prints the sums and the ratio.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
@@ -44,8 +45,11 @@ def widen(value: Any) -> Any:
 
 def values_alone(task: Job) -> None:
     """Compare as people do by hand."""
-    with tempfile.TemporaryDirectory() as folder, environment(task):
-        source = Source(task.source, task.name, folder)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        environment(task),
+        contextlib.closing(Source(task.source, task.name, folder)) as source,
+    ):
         compile_module = backends.build(task.backend)
         torch._dynamo.reset()
         results = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ def task(folder: Path, keys: str = "") -> Job:
 def test_values_alone_runs_a_case_three_times(keys: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(oracles, "same", lambda *values: calls.append([value.dtype for value in values]))
+    modules = {*sys.modules}
     oracles.values_alone(task(tmp_path, keys))
+    assert not [name for name in {*sys.modules} - modules if "float32" in name], "its case is forgotten"
     assert calls == [[torch.float32, torch.float32, torch.float64]]
 
 
