@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,19 @@ def fake(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def make(fake: dict[str, str]) -> Iterator[Make]:
+def children() -> Callable[[], list[int]]:
+    """``children()`` returns the living children of this process that it did not have before the test."""
+
+    def living() -> list[int]:
+        table = process_tree.processes()
+        return [pid for pid, process in table.items() if process.parent == os.getpid() and not process.zombie]
+
+    before = {*living()}
+    return lambda: [pid for pid in living() if pid not in before]
+
+
+@pytest.fixture
+def make(fake: dict[str, str], children: Callable[[], list[int]]) -> Iterator[Make]:
     """Makes engines whose server loads only the stand-in for torch; closes them, and checks that all is gone."""
     engines: list[LocalEngine] = []
 
@@ -60,6 +72,4 @@ def make(fake: dict[str, str]) -> Iterator[Make]:
     yield build
     for engine in engines:
         engine.close()
-    assert [
-        child for child in process_tree.processes().values() if child.parent == os.getpid() and not child.zombie
-    ] == []
+    assert children() == []

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -129,14 +128,13 @@ def test_a_warm_up_that_failed_is_said(make: Make, warm: str, words: str) -> Non
     assert len(texts(engine)) == bool(words) and all(words in notice for notice in texts(engine))
 
 
-def test_the_cold_server_starts_when_it_is_needed(make: Make) -> None:
+def test_the_cold_server_starts_when_it_is_needed(make: Make, children: Callable[[], list[int]]) -> None:
     engine = make(1, warm="aot")
     zygotes, servers = [], []
     for isolation in ("fork", "living", "fresh", "fresh"):
         one(engine, "", isolation=isolation)
-        table = process_tree.processes()
-        zygotes.append([process.pid for process in table.values() if process.parent == os.getpid()])
-        servers.append(sum(process.parent in zygotes[0] for process in table.values()))
+        zygotes.append(children())
+        servers.append(sum(process.parent in zygotes[0] for process in process_tree.processes().values()))
     assert servers == [1, 1, 2, 2]
     assert zygotes == [zygotes[0]] * 4 and len(zygotes[0]) == 1, "torch is imported once"
 
@@ -310,14 +308,7 @@ def test_a_living_worker_keeps_its_gpu(make: Make, fake: dict[str, str]) -> None
     assert {outcome.result["gpu"] for outcome in outcomes.values()} == {"4", "5"}
 
 
-def children() -> list[int]:
-    """Living children of this process."""
-    return [
-        pid for pid, process in process_tree.processes().items() if process.parent == os.getpid() and not process.zombie
-    ]
-
-
-def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str]) -> None:
+def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str], children: Callable[[], list[int]]) -> None:
     with Home() as home:
         home.environ.update(fake)
         home.prepare([sys.executable])
@@ -329,7 +320,7 @@ def test_an_engine_uses_the_zygotes_of_its_home(fake: dict[str, str]) -> None:
         assert not home.folder.exists() and gone(early[0])
 
 
-def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str]) -> None:
+def test_a_home_without_an_engine_leaves_nothing(fake: dict[str, str], children: Callable[[], list[int]]) -> None:
     Path(fake["PYTHONPATH"], "torch", "__init__.py").write_text("import time; time.sleep(100)")
     with Home() as home:
         home.environ.update(fake)

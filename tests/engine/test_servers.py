@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -248,12 +248,6 @@ def test_a_warm_up_that_crashes_leaves_the_verdicts_to_the_jobs(make: Make, fake
 PARENT = "import os; result['server'] = os.getppid()"
 
 
-def zygotes() -> list[int]:
-    """Children of this process that are zygotes."""
-    table = process_tree.processes()
-    return [pid for pid, process in table.items() if process.parent == os.getpid() and not process.zombie]
-
-
 def test_servers_that_differ_in_what_an_import_reads_have_zygotes_of_their_own(make: Make) -> None:
     source = "import os; result['zygote'] = open(f'/proc/{os.getppid()}/stat').read().split()[3]"
     variables = {"plain": {}, "late": {"RUNNER_AS_USER": "1"}, "early": {"TRITON_INTERPRET": "1"}}
@@ -271,26 +265,26 @@ def test_a_server_has_its_own_variables(make: Make) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-def test_a_zygote_that_dies_loses_nothing(make: Make, number: int) -> None:
+def test_a_zygote_that_dies_loses_nothing(make: Make, number: int, children: Callable[[], list[int]]) -> None:
     engine = make(1)
     first = one(engine, PARENT).result["server"]
-    pids = zygotes()
+    pids = children()
     for pid in pids:
         os.kill(pid, number)
-    while {*pids} & {*zygotes()}:  # one that writes a core file still has its server
+    while {*pids} & {*children()}:  # one that writes a core file still has its server
         time.sleep(0.01)
     second = one(engine, PARENT)
     assert second.ended == "result" and second.result["server"] != first
 
 
-def test_a_job_whose_zygote_dies_runs_again(make: Make, tmp_path: Path) -> None:
+def test_a_job_whose_zygote_dies_runs_again(make: Make, tmp_path: Path, children: Callable[[], list[int]]) -> None:
     mark = tmp_path / "mark"
     source = f"import os, time\nif not os.path.exists({str(mark)!r}):\n    open({str(mark)!r}, 'w').close(); time.sleep(100)\nresult['again'] = 1"
     engine = make(1)
     engine.submit(job(source))
     while not mark.exists():
         engine.wait(0.05)
-    for pid in zygotes():
+    for pid in children():
         os.kill(pid, signal.SIGKILL)
     (outcome,) = engine.wait(30)
     assert outcome.result == {"again": 1}
