@@ -18,7 +18,7 @@ LAYERS = (
     ("hunt",),
     ("selftest", "report"),
     ("graphs", "importers"),
-    ("reduce", "benchmark", "generate"),
+    ("reduce", "benchmark", "generate", "mutants"),
     ("diagnose",),
     ("ledger",),
     ("session",),

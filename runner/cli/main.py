@@ -50,6 +50,7 @@ GROUPS = {
         "known": "list known failures by state, or rewrite them from a run",
         "bench": "time cases in eager and compiled",
         "selftest": "plant known bugs and see them found",
+        "mutate": "change the compiler, and count the changes that a suite finds",
         "config": "what the project file sets, and whether it is trusted",
     },
 }

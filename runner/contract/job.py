@@ -67,6 +67,7 @@ class Job:
     cacheable: bool = True  # False: code that no key can name decides too, such as a case's own Python
     accuracy: bool = False  # the record has that of each output and gradient, also without a rule for values
     lists_code: bool = False  # the record says where the code of its process came from: it may answer a later run
+    mutant: Mapping[str, Any] = field(default_factory=dict)  # of the compiler, as ``mutant.py`` has it, to be planted
     foreign: bool = False  # somebody else's Python runs in it: of the case, a backend or an imported module
 
     def to_json(self) -> dict[str, Any]:

@@ -44,6 +44,10 @@ class Lines:
         for file, bits in sorted(self._bits.items()):
             yield from (f"{file}:{number}" for number in _numbers(bits))
 
+    def holds(self, file: str, number: int) -> bool:
+        """Return whether a line is one of them."""
+        return bool(self._bits.get(file, 0) >> number & 1)
+
     def update(self, other: Lines) -> None:
         """Take up other lines too."""
         for file, bits in other._bits.items():

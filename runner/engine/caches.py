@@ -341,8 +341,8 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     all.
 
     Loaded are graphs of Inductor in its usual mode, on the CPU, in a process of the job's own. A job whose result
-    ``--cached`` would not keep loads none either. Nor does one that measures the compiler: its time, or what of it is
-    reached.
+    ``--cached`` would not keep loads none either. Nor does one that measures the compiler: its time, what of it is
+    reached, or a mutant of it.
 
     The key is that of a result, but for the seed. The program and its settings are part of it: torch's own key of a
     backward lacks which of its inputs Inductor may overwrite (``donated_buffer``), so that in 2.13 a program could load
@@ -351,7 +351,7 @@ def graphs_digest(job: Job, fingerprint: Fingerprint | None) -> str:
     if fingerprint is None or not is_cacheable(job, fingerprint):
         return ""
     is_usual = job.backend.get("backend") == "inductor" and job.backend.get("mode") in (None, "default")
-    is_measured = job.compile_timeout is not None or bool(job.coverage)
+    is_measured = job.compile_timeout is not None or bool(job.coverage) or bool(job.mutant)
     names = [*job.config, *(job.backend.get("options") or ())]
     is_meant = any(word in name for name in names for word in _REFUSED)
     if not is_usual or is_measured or is_meant or job.device != "cpu" or job.isolation != "fork" or job.variables:

@@ -58,6 +58,20 @@ print(json.dumps([sorted({point.name for point in points}), missing]))
 """
 
 
+_FOLDERS = """
+import importlib.util, json, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+names, folders = json.loads(sys.argv[1])
+sys.path += folders
+found = {}
+for name in names:
+    spec = importlib.util.find_spec(name)
+    if spec is not None and spec.submodule_search_locations:
+        found[name] = [*spec.submodule_search_locations][0]
+print(json.dumps(found))
+"""
+
+
 def find_python(python: str) -> str | None:
     """Return the absolute path of an executable given by name or path, None without one.
 
@@ -115,6 +129,24 @@ def inspect_packages(
         return [*map(str, backends)], {str(key): str(value) for key, value in missing.items()}
     except (subprocess.TimeoutExpired, ValueError) as error:
         raise OSError(f"{python} does not say which packages it has: {error}") from error
+
+
+def package_folders(python: str, names: Sequence[str], folders: Sequence[str] = ()) -> dict[str, str]:
+    """Return where an interpreter has the packages of these names, without those that it has not. Nothing is imported.
+
+    Args:
+        python: the interpreter.
+        names: without dots.
+        folders: at the end of its path, as for a worker.
+
+    Raises:
+        OSError: the interpreter cannot be started, or gives no answer.
+    """
+    try:
+        answer = run_script(find_python(python) or python, _FOLDERS, json.dumps([[*names], [*folders]]))
+        return {str(name): str(folder) for name, folder in json.loads(answer.stdout).items()}
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        raise OSError(f"{python} does not say where its packages are: {error}") from error
 
 
 def run_script(

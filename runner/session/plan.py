@@ -39,6 +39,7 @@ from runner.cases.torch_names import GROUP, PRECISION, hint_for, own_names
 from runner.cases.versions import matches
 from runner.cases.walk import inputs_of, values_of
 from runner.contract.job import Job, Record
+from runner.contract.mutant import Mutant
 from runner.contract.oracles import INDUCTOR, POLICIES
 from runner.contract.settings import AS_USER, HASH_SEED
 from runner.diagnostics import Diagnostic, InputError, shown_path, source_line
@@ -80,11 +81,13 @@ class Planned:
     variant: Variant
     environment: Environment
     number: int = 0  # its place in the plan, from 1; a shard keeps it
+    mutant: Mutant | None = None  # of the compiler that it runs under
 
     @property
     def key(self) -> str:
         """Unique in a run."""
-        return f"{self.variant.id} {self.environment.key}"
+        own = f"{self.variant.id} {self.environment.key}"
+        return f"{own} {self.mutant.id}" if self.mutant is not None else own
 
 
 def plan(variants: Sequence[Variant], environments: Sequence[Environment]) -> list[Planned]:
@@ -188,6 +191,7 @@ def job(
         compile_timeout=case.compile.timeout,
         memory=case.memory,
         cacheable=not case.has_python,
+        mutant=planned.mutant.to_json() if planned.mutant is not None else {},
         foreign=case.has_python or bool(imports) or stage_of(chosen.backend) == "backend",
         variables=variables_of(variant, chosen.backend),
     )

@@ -1,0 +1,77 @@
+"""Many mutants side by side on one engine, each with the cases that reach its line."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.contract.lines import Lines
+from runner.contract.mutant import Mutant
+from runner.engine.messages import Engine
+from runner.mutants.trial import Trial, try_mutant
+from runner.session.plan import Planned, RunContext
+from runner.session.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A case that passed without any mutant: what it took, in seconds, and the compiler's lines that it reached."""
+
+    planned: Planned
+    seconds: float
+    lines: Lines
+
+
+def choose_cases(mutant: Mutant, passes: Sequence[Passed], most: int) -> tuple[list[Passed], int]:
+    """Return the cases that run under a mutant, and how many reach its line.
+
+    Half of them are the fastest, in that order. The others are spread over the rest, so that one kind of case does not
+    speak for all.
+    """
+    reaching = sorted(
+        (each for each in passes if each.lines.holds(mutant.file, mutant.line)),
+        key=lambda each: (each.seconds, each.planned.key),
+    )
+    if len(reaching) <= most:
+        return reaching, len(reaching)
+    first = most // 2
+    rest, wanted = reaching[first:], most - first
+    return reaching[:first] + [rest[n * len(rest) // wanted] for n in range(wanted)], len(reaching)
+
+
+def run_trials(
+    mutants: Sequence[Mutant],
+    passes: Sequence[Passed],
+    most: int,
+    engine: Engine,
+    context: RunContext,
+    tick: Callable[[Mapping[str, int]], None] | None = None,
+) -> Iterator[Trial]:
+    """Yield what becomes of each mutant, as it is known.
+
+    When the deadline of the context passes, what runs is ended, and its mutants stay without a trial.
+
+    Args:
+        mutants: the changes.
+        passes: the cases that passed.
+        most: of them for each mutant.
+        engine: runs the jobs.
+        context: of the run, with the settings of the cases.
+        tick: called several times a second with how many mutants wait and run.
+    """
+    queue = deque(mutants)
+    scheduler: Scheduler[Trial] = Scheduler(engine)
+    while queue or len(scheduler):
+        while queue and len(scheduler) < 2 * context.slots and not context.time_is_up():
+            mutant = queue.popleft()
+            cases, reaching = choose_cases(mutant, passes, most)
+            chosen = [(each.planned, each.seconds) for each in cases]
+            scheduler.start(mutant.id, try_mutant(mutant, chosen, reaching, context))
+        scheduler.wait(0.2)
+        yield from (trial for _, trial in scheduler.results())
+        if tick is not None:
+            tick({"waiting": len(queue), "running": len(scheduler)})
+        if context.time_is_up():
+            scheduler.cancel()
+            return
