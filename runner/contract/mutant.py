@@ -55,7 +55,7 @@ class Mutant:
         """Return the mutant of a plain dict.
 
         Raises:
-            TypeError: it is none.
+            TypeError: a key is missing or unknown.
         """
         return Mutant(**data)
 

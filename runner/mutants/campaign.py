@@ -30,14 +30,14 @@ def choose_cases(mutant: Mutant, passes: Sequence[Passed], most: int) -> tuple[l
     speak for all.
     """
     reaching = sorted(
-        (each for each in passes if each.lines.holds(mutant.file, mutant.line)),
-        key=lambda each: (each.seconds, each.planned.key),
+        (case for case in passes if case.lines.holds(mutant.file, mutant.line)),
+        key=lambda case: (case.seconds, case.planned.key),
     )
     if len(reaching) <= most:
         return reaching, len(reaching)
-    first = most // 2
-    rest, wanted = reaching[first:], most - first
-    return reaching[:first] + [rest[n * len(rest) // wanted] for n in range(wanted)], len(reaching)
+    half = most // 2
+    slower, count = reaching[half:], most - half
+    return reaching[:half] + [slower[n * len(slower) // count] for n in range(count)], len(reaching)
 
 
 def run_trials(
@@ -66,7 +66,7 @@ def run_trials(
         while queue and len(scheduler) < 2 * context.slots and not context.time_is_up():
             mutant = queue.popleft()
             cases, reaching = choose_cases(mutant, passes, most)
-            chosen = [(each.planned, each.seconds) for each in cases]
+            chosen = [(case.planned, case.seconds) for case in cases]
             scheduler.start(mutant.id, try_mutant(mutant, chosen, reaching, context))
         scheduler.wait(0.2)
         yield from (trial for _, trial in scheduler.results())

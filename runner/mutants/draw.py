@@ -23,7 +23,7 @@ def draw(
 
     Args:
         reached: lines by file, as records name files.
-        read: returns a file's text, None where there is none.
+        read: returns a file's text, or None without such a file.
         count: how many at most.
         seed: of the draw.
     """

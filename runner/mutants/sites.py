@@ -120,13 +120,13 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Compare(self, node: ast.Compare) -> None:
         for number, operator in enumerate(node.ops):
-            for other in _COMPARISONS[type(operator)]:
-                self._put(node, "comparison", lambda new, n=number, o=other: _set(new.ops, n, o()))  # type: ignore[misc]
+            for changed in _COMPARISONS[type(operator)]:
+                self._put(node, "comparison", lambda new, n=number, o=changed: _set(new.ops, n, o()))  # type: ignore[misc]
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        other = ast.Or if isinstance(node.op, ast.And) else ast.And
-        self._put(node, "condition", lambda new: setattr(new, "op", other()))
+        opposite = ast.Or if isinstance(node.op, ast.And) else ast.And
+        self._put(node, "condition", lambda new: setattr(new, "op", opposite()))
         for value in node.values:
             self._replace(node, value, "operand")
         self.generic_visit(node)
@@ -136,8 +136,8 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node: ast.BinOp) -> None:
-        if other := _ARITHMETIC.get(type(node.op)):
-            self._put(node, "arithmetic", lambda new: setattr(new, "op", other()))
+        if changed := _ARITHMETIC.get(type(node.op)):
+            self._put(node, "arithmetic", lambda new: setattr(new, "op", changed()))
             for value in (node.left, node.right):
                 self._replace(node, value, "operand")
         self.generic_visit(node)
@@ -206,9 +206,9 @@ class _Finder(ast.NodeVisitor):
             literal = str(part.value)
             if literal.isidentifier() or len(literal) < 3:  # a key or a name
                 continue
-            for pattern, other in _FRAGMENTS:
+            for pattern, replacement in _FRAGMENTS:
                 for match in re.finditer(pattern, literal):
-                    text = literal[: match.start()] + other + literal[match.end() :]
+                    text = literal[: match.start()] + replacement + literal[match.end() :]
                     number = node.values.index(part) if isinstance(node, ast.JoinedStr) else None
                     new = ast.Constant(text) if number is None else copy.deepcopy(node)
                     if number is not None:

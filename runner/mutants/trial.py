@@ -59,7 +59,7 @@ class Trial:
         """Return the trial of a plain dict.
 
         Raises:
-            TypeError: it is none.
+            TypeError: a key is missing or unknown.
         """
         values: dict[str, Any] = {key: tuple(value) if type(value) is list else value for key, value in data.items()}
         return Trial(**{**values, "mutant": Mutant.from_json(values["mutant"])})

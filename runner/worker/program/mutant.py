@@ -53,7 +53,7 @@ def plant(mutant: Mutant) -> None:
 
 
 def _module_of(file: str) -> tuple[str, Path]:
-    """Return the name of a file's module, and its path. Raises NotPlanted where there is none."""
+    """Return the name of a file's module, and its path. Raises NotPlanted without such a file."""
     path, parts = _TORCH / file, ["torch", *Path(file).with_suffix("").parts]
     if not path.is_file():
         parts = parts[1:]
