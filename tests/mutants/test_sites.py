@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runner.mutants.sites import KINDS, Site, find_sites
@@ -88,6 +88,7 @@ def apply(source: bytes, site: Site) -> bytes:
     return source[: site.start] + site.text.encode() + source[site.end :]
 
 
+@settings(deadline=None)
 @given(st.sampled_from(FILES), st.randoms(use_true_random=False))
 def test_any_change_of_a_file_is_python_of_as_many_lines(path: Path, choice: object) -> None:
     source = path.read_bytes()
