@@ -397,16 +397,18 @@ def paths_written(outputs: Sequence[torch.Tensor], tensors: Sequence[tuple[str, 
     if sum(tensor.numel() for _, tensor in writable) > _LARGEST_WRITE:
         return [frozenset() for _ in outputs]
     with disable_modes():  # the write that is put back and the comparison of bits are not the program's
-        return [_paths_changed(output, writable) for output in outputs]
+        snapshots = [_bits(tensor.detach().clone()) for _, tensor in writable]  # each write is put back
+        return [_paths_changed(output, writable, snapshots) for output in outputs]
 
 
-def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Tensor]]) -> frozenset[str]:
+def _paths_changed(
+    output: torch.Tensor, writable: Sequence[tuple[str, torch.Tensor]], snapshots: Sequence[torch.Tensor]
+) -> frozenset[str]:
     if not _is_plain(output) or _overlaps(output):
         return frozenset()
     first = output.detach()[(0,) * output.dim()]
     if first.is_floating_point() and first.element_size() == 1:
         first = as_integers(first)  # float8 dtypes have no operator that chooses between two values
-    snapshots = [tensor.detach().clone() for _, tensor in writable]
     original = first.clone()
     try:
         first.copy_(~original if original.dtype == torch.bool else torch.where(original == 1, 0, 1))
@@ -415,7 +417,7 @@ def _paths_changed(output: torch.Tensor, writable: Sequence[tuple[str, torch.Ten
     changed = [
         path
         for (path, tensor), snapshot in zip(writable, snapshots, strict=True)
-        if not torch.equal(_bits(tensor.detach()), _bits(snapshot))
+        if not torch.equal(_bits(tensor.detach()), snapshot)
     ]
     first.copy_(original)
     return frozenset(changed)
