@@ -112,7 +112,11 @@ def graph_or_case(
         return
     from runner.graphs.stand_in import failing_graph
 
-    findings = diagnosis.findings if diagnosis else failing(engine.verdict(lambda: tick("running the case"))).findings
+    findings = (
+        diagnosis.findings
+        if diagnosis
+        else failing(engine.verdict(lambda: tick("running the case"), names_operator=False)).findings
+    )
     graph = failing_graph(engine, findings, folder, tick)
     if graph is None:
         console.message("runner: no captured graph of the model fails alike, so its inputs and sizes are reduced")

@@ -433,7 +433,7 @@ def diagnose(
         budget: seconds of torch's bisector.
     """
     begun = time.monotonic()
-    plain = of_verdict(event or engine.verdict(lambda: tick(PARTS[0])), engine.variant)
+    plain = of_verdict(event or engine.verdict(lambda: tick(PARTS[0]), names_operator=False), engine.variant)
     signature = plain.signature
     if signature is None:
         return replace(plain, seconds=round(time.monotonic() - begun, 1))

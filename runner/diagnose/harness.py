@@ -182,14 +182,18 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
         findings, doubt = outcomes.read(outcome, self.source)
         return Answer(tuple(findings), doubt)
 
-    def verdict(self, tick: Callable[[], None] | None = None, accuracy: bool = False) -> VariantFinished:
+    def verdict(
+        self, tick: Callable[[], None] | None = None, accuracy: bool = False, names_operator: bool = True
+    ) -> VariantFinished:
         """Run the variant as ``runner run --no-known`` would; return its verdict, findings with stages, labels.
 
-        With ``accuracy`` it says of each output how far it is from float64.
+        With ``accuracy`` it says of each output how far it is from float64. Without ``names_operator`` no further runs
+        look for the operator of its signature: on a chain of 1,000 steps they take minutes.
         """
         context = RunContext(
             RunSettings(no_known=True, confirm=False, seed=self.seed, imports=self.imports, accuracy=accuracy),
             slots=self.slots, paths=self.paths, default_python=self.environment.python, limits=self.limits,
+            names_operator=names_operator,
         )  # fmt: skip
         return drive(self.local_engine, run_variant(self.planned, context), tick).event
 

@@ -447,7 +447,7 @@ def reduce_variant(
     """
     began = time.monotonic()
     if diagnosis is None:
-        event = failing(engine.verdict(lambda: tick("running the case as it is")))
+        event = failing(engine.verdict(lambda: tick("running the case as it is"), names_operator=False))
         diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
     if diagnosis.culprit is None and (memory is None or memory.best is None):
         diagnosis = replace(diagnosis, culprit=_guilty(engine, diagnosis.findings[0], CUTTING * budget, tick))

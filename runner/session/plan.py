@@ -483,6 +483,7 @@ class RunContext:
         limits: of the settings, which are read once.
         fingerprints: by environment, where graphs that an earlier run compiled may be loaded; else none.
         sample: which passes of living processes are asked again.
+        names_operator: whether runs with the values of all steps find where a wrong value enters, for the signature.
     """
 
     settings: RunSettings = field(default_factory=RunSettings)
@@ -494,6 +495,7 @@ class RunContext:
     limits: Limits = field(default_factory=Limits)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
     sample: Sample = field(default_factory=Sample)
+    names_operator: bool = True
 
     @property
     def most_failures(self) -> int | None:

@@ -154,7 +154,7 @@ class _Attempt:
         if verdict.word not in CONFIRMED or not self.findings:
             return verdict
         is_asked = any(entry.signature for entry in self._entries())
-        if verdict.word == "FAIL" and (is_asked or not self.is_stale(verdict)):
+        if self.context.names_operator and verdict.word == "FAIL" and (is_asked or not self.is_stale(verdict)):
             yield from self._find_operator()
         return self._decided(self._signature()) if is_asked else verdict
 

@@ -124,3 +124,12 @@ def test_what_does_not_fail_and_what_is_known_is_not_looked_at(tmp_path: Path) -
     _, engine, events = run(known, lambda job, purpose: wrong() if purpose == "main" else {})
     assert verdicts(events)[0].verdict == "XFAIL"
     assert not any(job.key.endswith(" steps") for job in engine.jobs)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_caller_that_asks_for_no_operator_starts_no_run_for_it(tmp_path: Path, is_named: bool) -> None:
+    script = {"main": at("output"), "steps": at("output[0]")}
+    variants = chosen(tmp_path)
+    _, engine, events = run(variants, lambda job, purpose: script.get(purpose, {}), names_operator=is_named)
+    assert any(job.key.endswith(" steps") for job in engine.jobs) is is_named
+    assert verdicts(events)[0].verdict == "FAIL"
