@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from collections.abc import Sequence
 
 from runner import console, exit_codes
 from runner.cli import outputs
 from runner.cli.arguments import JSON, PATHS, SELECTION, argument, command, defaults, setting, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants
-from runner.contract.lines import is_text
+from runner.contract.lines import TORCH, Lines, is_text
 from runner.diagnose.harness import Progress, ask_environment
 from runner.record.events import VariantFinished
 from runner.record.store import read_log
 from runner.report.coverage import Entry, measure, missing_lines, reached_parts, render, to_dict
-from runner.session.plan import Environment, find_environments
+from runner.session.plan import Environment, find_environments, worker_paths
 
 _EPILOG = """\
 A name counts where the chain of a case holds it, in one of the spellings of
@@ -33,6 +35,8 @@ exit codes: 0 there is a coverage, 2 interrupted, 3 internal error,
 
 _TIMEOUT = 300.0
 _MEMORY = 4 << 30
+_PACKAGES = 20
+"""Packages of backends whose lines are counted, at most."""
 
 
 @command(
@@ -62,7 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
         return refuse(loaded.diagnostics)
     variants = select_variants(arguments, loaded).variants
     reached = _reached(arguments.run) if arguments.run is not None else None
-    entries, tables, missing = _database(find_environments(settings.python)[0], _tables_for(reached))
+    entries, tables, missing = _database(
+        find_environments(settings.python)[0], _tables_for(reached), _packages_of(reached or set()),
+        (*worker_paths(settings, variants), os.getcwd()),
+    )  # fmt: skip
     if missing:
         console.message(f"runner: without torch's operator database: {missing}")
     coverage = measure(variants, entries, reached_parts(reached, tables) if reached is not None else None)
@@ -90,15 +97,25 @@ def _tables_for(reached: set[str] | None) -> tuple[str, ...]:
     return ("parts", "lines") if any(is_text(name) for name in reached) else ("parts",)
 
 
-def _database(environment: Environment, tables: tuple[str, ...]) -> tuple[dict[str, Entry], dict[str, list[str]], str]:
+def _packages_of(reached: set[str]) -> tuple[str, ...]:
+    """Return the packages of backends whose lines were recorded. Some are enough of a stranger's log."""
+    tops = {line.partition(":")[0].partition("/")[0].removesuffix(".py") for line in Lines(reached).texts()}
+    names = sorted({top.partition(" ")[2] for top in tops} - {*TORCH})
+    return tuple(name for name in names if name.isidentifier())[:_PACKAGES]
+
+
+def _database(
+    environment: Environment, tables: tuple[str, ...], packages: tuple[str, ...], paths: Sequence[str]
+) -> tuple[dict[str, Entry], dict[str, list[str]], str]:
     """Ask a worker for torch's operator database and the compiler's tables; both, and why there is no database.
 
     Raises UsageError where the worker dies.
     """
     with Progress() as progress:
         result = ask_environment(
-            environment, "database", {"tables": tables}, lambda: progress.say("reading torch's operator database"),
-            backend={"backend": "eager"}, timeout=_TIMEOUT, memory=_MEMORY, isolation="living",
+            environment, "database", {"tables": tables, "packages": packages},
+            lambda: progress.say("reading torch's operator database"),
+            backend={"backend": "eager"}, timeout=_TIMEOUT, memory=_MEMORY, isolation="living", paths=tuple(paths),
         )  # fmt: skip
     entries = {
         name: Entry(**{key: tuple(values) for key, values in facts.items()}) for name, facts in result["names"].items()

@@ -264,8 +264,7 @@ exit codes: 0 nothing new was found, 1 there are new groups, 2 interrupted,
     TWINS,
     setting(
         "coverage_lines",
-        help="let the lines of torch/_inductor and torch/_functorch that ran steer too (implies --guided); "
-        "compiling takes twice the time",
+        help="let the lines of the compiler that ran steer too (implies --guided); compiling takes twice the time",
     ),
     argument("--seed", type=integer(0, MANY), default=0, metavar="N", help="what is drawn (default: 0)"),
     setting("backend", help="what compiles: a name torch.compile knows, or package:function (default: inductor)"),

@@ -263,7 +263,7 @@ _COMPILER = {
     "lowering": "lowerings",
     "fallback": "kernels that Inductor calls",
     "pass": "passes that changed something",
-    "line": "lines of torch/_inductor and torch/_functorch",
+    "line": "lines of the compiler",
 }
 _COUNTABLE = ("decomposition", "lowering", "line")
 """What torch has tables of."""

@@ -221,7 +221,7 @@ class RunSettings:
     )
     coverage_lines: bool = _setting(
         False, "--coverage-lines",
-        "the same, and which lines of torch/_inductor and torch/_functorch; compiling takes twice the time",
+        "the same, and which lines of torch's compiler and of the backend's package run; compiling takes longer",
         kind="switch",
     )  # fmt: skip
     accuracy: bool = _setting(

@@ -248,7 +248,7 @@ class _Run:
 
         self.phases.begin("backend")
         watch = CompileWatch(self.phases.send) if self.job.compile_timeout is not None else None
-        reach = Reach(self.job.coverage == "lines") if self.job.coverage else None
+        reach = self._reach() if self.job.coverage else None
         with reach.watch() if reach else contextlib.nullcontext(), stored_graphs(self.job) as store:
             compiled = observe_backend(self.job, self.source, compile_module, eager, watch)
         stored = count_loaded() if self.job.graphs else 0
@@ -278,6 +278,9 @@ class _Run:
             self.record = replace(self.record, labels=(*self.record.labels, VARIES))
         if store is not None and not self.record.findings and self.record.trust is None:
             store.keep()
+
+    def _reach(self) -> Reach:
+        return Reach(self.job.coverage == "lines", backends.packages(str(self.job.backend["backend"])))
 
     def _vary(self, eager: Observation, compiled: Observation, compile_module: backends.Compile) -> list[Finding]:
         """Return the findings of further runs for which a rule for values asks."""

@@ -15,8 +15,8 @@ from runner.contract.job import Job
 from runner.contract.lines import KIND
 from runner.worker.program.backends import find, packages
 from runner.worker.program.errors import BackendNotFound, InvalidCase
+from runner.worker.program.lines import line_table
 from runner.worker.program.load import environment
-from runner.worker.program.reach import line_table
 from runner.worker.run.job import Send
 from runner.worker.torch_private.operator_database import entries, tables
 
@@ -80,10 +80,14 @@ def run_database(job: Job, send: Send) -> dict[str, Any]:
     """Return ``names``, by each name of the database what ``_facts`` says, and ``missing``: why it is missing, or
     nothing.
 
-    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both.
+    ``tables`` are the compiler's, where the job's argument ``tables`` asks for them: names, or lines, or both. Lines
+    are those of the argument ``packages`` too.
     """
     asked = job.arguments.get("tables", ())
-    compiler = (tables() if "parts" in asked else {}) | ({KIND: line_table()} if "lines" in asked else {})
+    compiler = tables() if "parts" in asked else {}
+    if "lines" in asked:
+        with environment(job):
+            compiler = {**compiler, KIND: line_table(map(str, job.arguments.get("packages", ())))}
     try:
         database = entries()
     except ImportError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from time import monotonic
@@ -25,12 +26,24 @@ REPLAY = Door("torch._dynamo:replay", "recordings of Dynamo are not replayed")
 """Lets Dynamo compile the frame of a recording, given its file."""
 _RECOMPILE_LIMIT = Door("torch._dynamo.config:recompile_limit", "the limit has its older name", ("2.13",))
 
+_SKIP = Door("torch._dynamo.decorators:skip_code", "Dynamo looks at functions that watch a compilation")
+
 OPERATORS = "torch._ops"
 """Where the classes of operators are: an overload, such as aten.add.Tensor, or a higher-order operator."""
 _LIMITS_LOG = "torch._dynamo.convert_frame"
 _BREAKS_LOGS = ("torch._dynamo.convert_frame.__graph_breaks", "torch._dynamo.exc.__graph_breaks")
 _LIMIT_HIT = "torch._dynamo hit config."
 """How the warning begins that a frame has been compiled too often (``torch/_dynamo/convert_frame.py``, 2.6 to 2.13)."""
+
+
+def leave_out(*functions: Function) -> None:
+    """Let Dynamo never look at calls of these functions and of those defined in them: Python calls them while Dynamo
+    watches all calls."""
+    pending = [inspect.unwrap(function).__code__ for function in functions]
+    while pending:
+        code = pending.pop()
+        _SKIP.call(code)
+        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
 
 
 @contextlib.contextmanager

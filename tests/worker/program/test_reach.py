@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from types import FrameType
-
-import pytest
 import torch
+import torch._dynamo.utils
 import torch._inductor.config
 from torch.fx.experimental import proxy_tensor
 
-from runner.contract.lines import Lines
-from runner.worker.program import reach as reach_module
-from runner.worker.program.reach import Reach, line_table
+from runner.contract.lines import TORCH, Lines
+from runner.worker.program.lines import line_table
+from runner.worker.program.reach import Reach
 from runner.worker.torch_private.counters import start_counting
 from runner.worker.torch_private.operator_database import tables
 
@@ -26,6 +22,7 @@ def names_of(backend: str, has_lines: bool = False) -> set[str]:
     start_counting()
     reach = Reach(has_lines)
     # A graph of torch's caches on disk was decomposed by another process.
+    torch._dynamo.reset()
     with torch._inductor.config.patch(force_disable_caches=True), reach.watch():
         torch.compile(silu_and_product, backend=backend)(torch.ones(3, 3))
     return reach.names
@@ -72,57 +69,18 @@ def test_lines_are_recorded_where_asked_for():
     lines = Lines(names_of("inductor", has_lines=True))
     files = {name.partition(":")[0] for name in lines}
     assert {"_inductor/lowering.py", "_inductor/scheduler.py", "_functorch/aot_autograd.py"} <= files
-    assert all(name.startswith(("_inductor/", "_functorch/")) for name in files)
+    assert {"_dynamo/symbolic_convert.py", "_subclasses/fake_tensor.py", "fx/graph.py"} <= files
+    assert all(name.partition("/")[0] in TORCH for name in files)
     assert not lines - Lines(line_table()), "lines that the table has not"
     assert not any(name.startswith("_inductor/lowering.py") for name in Lines(names_of("eager", has_lines=True)))
 
 
-def test_other_names_are_the_same_with_lines():
-    without = names_of("inductor")
-    assert {name for name in names_of("inductor", has_lines=True) if not name.startswith("line ")} == without
+def test_other_names_and_what_dynamo_counts_are_the_same_with_lines():
+    without = names_of("inductor"), counts()
+    with_lines = {name for name in names_of("inductor", has_lines=True) if not name.startswith("line ")}, counts()
+    assert with_lines == without
 
 
-SOURCE = """
-LEVEL = 1
-
-
-@print
-def add(
-    x,
-):
-    return x
-
-
-class Name:
-    FIELD = 2
-
-    def read(self):
-        def inner():
-            return self
-        yield inner
-
-
-short = lambda: 3
-"""
-
-
-def test_the_table_has_lines_of_functions_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "a.py").write_text(SOURCE)
-    (tmp_path / "newer.py").write_text("match = = 1")
-    monkeypatch.setattr(reach_module, "_FOLDERS", (f"{tmp_path}/",))
-    monkeypatch.setattr(reach_module, "_TORCH", tmp_path)
-    assert line_table() == ["line a.py:9,16-18,21"]
-
-
-def test_a_debugger_stays():
-    def debugger(frame: FrameType, event: str, argument: object) -> None:
-        """As pdb or coverage would."""
-
-    tracer = sys.gettrace()
-    sys.settrace(debugger)
-    try:
-        with Reach(has_lines=True).watch():
-            assert sys.gettrace() is not debugger
-        assert sys.gettrace() is debugger
-    finally:
-        sys.settrace(tracer)
+def counts() -> dict[str, dict[str, int]]:
+    """How many frames Dynamo looked at, and what it made of them."""
+    return {kind: dict(torch._dynamo.utils.counters[kind]) for kind in ("frames", "stats", "graph_break")}
