@@ -54,6 +54,8 @@ _PARTS: Mapping[type, tuple[str, ...]] = {
     Case: ("inputs", "state", "chain", "result", "module", "calls"),
 }
 """The fields of each class that hold values, or parts in which there are values."""
+_WHOLES = frozenset((tuple, list, *_PARTS))
+"""Types of what may have parts: most parts are names and numbers, or empty."""
 
 
 def _parts(part: object) -> Iterable[Any]:
@@ -130,14 +132,16 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
 
 def all_steps(part: Part) -> Iterator[Step]:
     """Yield every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
-    if isinstance(part, Step):
-        yield part
-    elif isinstance(part, With):
-        part = part.contexts, part.chain
-    elif isinstance(part, If):
-        part = part.condition, part.do, part.otherwise
-    for inner in _parts(part):
-        yield from all_steps(inner)
+    pending = [part]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, Step):
+            yield part
+        elif isinstance(part, With):
+            part = part.contexts, part.chain
+        elif isinstance(part, If):
+            part = part.condition, part.do, part.otherwise
+        pending += [inner for inner in _parts(part) if inner and type(inner) in _WHOLES][::-1]
 
 
 def values_of(part: Part) -> Iterator[Value]:
