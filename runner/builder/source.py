@@ -492,6 +492,7 @@ def check(
     limits = limits or Limits()
     diagnostics: dict[Diagnostic, None] = {}
     keys: set[tuple[object, ...]] = set()
+    written: dict[str, str] = {}  # by dtype, of variants that differ from the first one by it alone
     characters = 0
     for number, variant in enumerate(variants):
         key = (tuple(variant.params.items()), variant.dtype if len(keys) < 4 else None)
@@ -509,19 +510,26 @@ def check(
             continue
         characters += len(source.text)
         diagnostics.update((d, None) for d in source.diagnostics)
+        if variant == replace(variants[0], id=variant.id, dtype=variant.dtype):
+            written[variant.dtype] = source.text
         if sum(d.severity == "error" for d in diagnostics) > limits.diagnostics:
             break
     if variants and not diagnostics:
-        diagnostics.update((d, None) for d in _idle_dtypes(variants[0], lines, limits))
+        diagnostics.update((d, None) for d in _idle_dtypes(variants[0], written, lines, limits))
     return list(diagnostics), characters
 
 
-def _idle_dtypes(variant: Variant, lines: Sequence[str], limits: Limits) -> list[Diagnostic]:
-    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them."""
+def _idle_dtypes(
+    variant: Variant, written: Mapping[str, str], lines: Sequence[str], limits: Limits
+) -> list[Diagnostic]:
+    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them.
+
+    ``written`` has the sources of dtypes that are written already.
+    """
     case, problems = variant.case, Problems(lines, limits, variant.case.file)
     texts: dict[str, str] = {}
     for dtype in case.dtypes if len(case.dtypes) > 1 else ():
-        text = build(replace(variant, dtype=dtype), lines, limits).text
+        text = written.get(dtype) or build(replace(variant, dtype=dtype), lines, limits).text
         if case.module is None:
             text = text[text.index('"""', 3) :]  # without the title, which names the dtype
         if (other := texts.setdefault(text, dtype)) != dtype:
