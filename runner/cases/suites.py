@@ -46,6 +46,9 @@ _MAX_WORDS = 100
 _WITH_THE_CASE = ("name", "params", "zip", "exclude", "module", "chain", "grad")
 """Keys of defaults that are checked with each case: they speak of its other keys, or of files beside it."""
 
+_WITHOUT_PLACE = {"timeout", "memory", "seed"}
+"""Keys of defaults that are checked without the case, and whose places no case keeps."""
+
 
 class PathError(Exception):
     """A path on the command line that names nothing to run. ``empty`` means it is there, and holds nothing."""
@@ -53,6 +56,17 @@ class PathError(Exception):
     def __init__(self, message: str, empty: bool = False) -> None:
         super().__init__(message)
         self.empty = empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A file's characters, its tree (None without one), what is wrong so far, and the numbers of refused cases."""
+
+    characters: int
+    lines: list[str]
+    node: YamlNode | None
+    diagnostics: list[Diagnostic]
+    refused: set[int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,16 +86,19 @@ class _Accepted:
 class Reader:
     """Reads files once, however many suites name them. ``problems`` gathers diagnostics of all files.
 
+    Suites without defaults share cases, and so do those whose defaults are the same values without places.
+
     ``any_device`` takes devices that torch does not name, which a module from the command line may add.
     """
 
     limits: Limits = field(default_factory=Limits)
     problems: list[Diagnostic] = field(default_factory=list)
     any_device: bool = False
-    _specs: dict[tuple[Path, str], tuple[Case, ...]] = field(default_factory=dict)  # by the file that has the defaults
+    _specs: dict[tuple[Path, str], tuple[Case, ...]] = field(default_factory=dict)  # by the defaults
     drafts: bool = False  # whether reasons of a ledger may be missing yet
     _ledgers: dict[Path, tuple[Known, ...]] = field(default_factory=dict)
     _read: int = 0  # characters
+    _files: dict[Path, _Read] = field(default_factory=dict)
     _kept: set[Diagnostic] = field(default_factory=set)
     _walk: Walk = field(init=False)
 
@@ -123,11 +140,11 @@ class Reader:
         )
 
     def spec(self, path: Path, defaults: YamlNode | None) -> tuple[Case, ...]:
-        """Read the cases of a spec file, and report what cannot be read. Suites without defaults share the cases.
+        """Read the cases of a spec file, and report what cannot be read.
 
         ``defaults`` are those of a suite that was accepted.
         """
-        key = path, defaults.span.file if defaults is not None else ""
+        key = path, _same_defaults(defaults)
         if key not in self._specs:
             self._specs[key] = self._made(path, "spec", lambda file: self._spec(file, defaults)) or ()
         return self._specs[key]
@@ -314,32 +331,34 @@ class Reader:
 
         For any other one the reasons go into ``problems``.
         """
-        text, findings = read_text(path, self.limits)
-        lines = split_lines(text or "")
-        problems = Problems(lines, self.limits, str(path))
-        node = None
-        if text is not None:
-            self._read += len(text)
-            if self._read > self.limits.total_bytes:
-                findings = [
-                    Diagnostic(
-                        Span(str(path), 1, 1),
-                        f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read",
-                        self.limits.hint("total_bytes"),
-                    )
-                ]
-            else:
-                node, findings = load(path, text, self.limits)
-        problems.take(findings)
-        if node is not None:
-            violations, refused = schema.validate(node, kind, lines, self.limits, self.any_device)
-            problems.take(violations)
-            # What is no clean YAML may mean anything: no part of the file is used.
-            is_clean = None not in refused and not any(d.severity == "error" for d in findings)
-            if isinstance(node, YamlMapping) and is_clean:
-                return _Accepted(path, node, problems, refused)
+        file = self._files.get(path) or self._checked(path, kind)
+        if not file.diagnostics:  # its cases take more memory than its tree
+            self._files[path] = file
+        problems = Problems(file.lines, self.limits, str(path))
+        self._read += file.characters
+        if self._read > self.limits.total_bytes:
+            message = f"up to this file more than {show_size(self.limits.total_bytes)} of YAML were read"
+            problems.take([Diagnostic(Span(str(path), 1, 1), message, self.limits.hint("total_bytes"))])
+        else:
+            problems.take(file.diagnostics)
+            if isinstance(file.node, YamlMapping) and None not in file.refused:
+                return _Accepted(path, file.node, problems, file.refused)
         self._keep(problems)
         return None
+
+    def _checked(self, path: Path, kind: str) -> _Read:
+        """What a file holds, and what its schema says of it."""
+        text, findings = read_text(path, self.limits)
+        lines = split_lines(text or "")
+        if text is None or self._read + len(text) > self.limits.total_bytes:
+            return _Read(len(text or ""), lines, None, findings, set())
+        node, findings = load(path, text, self.limits)
+        if node is None:
+            return _Read(len(text), lines, None, findings, set())
+        violations, refused = schema.validate(node, kind, lines, self.limits, self.any_device)
+        # What is no clean YAML may mean anything: no part of the file is used.
+        unclean: set[int | None] = {None} if any(d.severity == "error" for d in findings) else set()
+        return _Read(len(text), lines, node, [*findings, *violations], refused | unclean)
 
     def _keep(self, problems: Problems) -> None:
         fresh = [d for d in problems.diagnostics if d not in self._kept]
@@ -407,6 +426,14 @@ def _is_manual(path: Path, limits: Limits) -> bool:
     node, _ = load(path, limits=limits)
     manual = node.get("manual") if isinstance(node, YamlMapping) else None
     return isinstance(manual, YamlScalar) and manual.value is True
+
+
+def _same_defaults(node: YamlNode | None) -> str:
+    """What is equal for defaults that make the same cases of a file: their text where no place is kept, else their
+    file."""
+    if node is None:
+        return ""
+    return repr(node.plain()) if fields(node).keys() <= _WITHOUT_PLACE else node.span.file
 
 
 def _unclaimed(node: YamlNode | None, problems: Problems) -> Unclaimed:

@@ -150,6 +150,36 @@ def test_each_suite_has_its_own_defaults_after_the_others_are_forgotten(files: F
     assert [suite.cases[0].threads for suite in suites] == [(n,) for n in range(1, 101)]
 
 
+def test_suites_share_cases_where_their_defaults_have_the_same_values(files: Files) -> None:
+    files.write("a.spec.yaml", SPEC)
+    for name, defaults in [("one", "timeout: 5m"), ("two", "timeout: 5m"), ("three", "timeout: 6m"), ("four", "")]:
+        files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]\ndefaults: {{{defaults}}}\n")
+    suites = files.suites(*(f"{name}.suite.yaml" for name in ("one", "two", "three", "four")))
+    one, two, three, four = (suite.cases[0] for suite in suites)
+    assert one is two
+    assert [case.timeout for case in (one, three, four)] == [300.0, 360.0, None]
+
+
+def test_a_default_with_a_place_is_reported_in_each_suite(files: Files) -> None:
+    files.write("a.spec.yaml", SPEC)
+    for name in "one", "two":
+        files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]\ndefaults: {{param_dtype: $axis}}\n")
+    files.suites("one.suite.yaml", "two.suite.yaml")
+    assert [Path(d.span.file).name for d in files.diagnostics] == ["one.suite.yaml", "two.suite.yaml"]
+
+
+def test_a_file_counts_for_each_suite_that_reads_it(files: Files) -> None:
+    text = SPEC + "#" * 1000
+    files.write("a.spec.yaml", text)
+    for name in "one", "two":
+        files.write(f"{name}.suite.yaml", f"suite: {name}\nspecs: [a.spec.yaml]\ndefaults: {{tags: [{name}]}}\n")
+    files.suites("one.suite.yaml", "two.suite.yaml", limits=Limits(total_bytes=3 * len(text)))
+    assert files.found() == []
+    files.suites("one.suite.yaml", "two.suite.yaml", limits=Limits(total_bytes=len(text) + 500))
+    assert [message.partition(":")[0] for message in files.found()] == ["a.spec.yaml"]
+    assert "of YAML were read" in files.found()[0]
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
