@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 KIND = "line"
 TORCH = (
@@ -51,6 +51,10 @@ class Lines:
     def holds(self, file: str, number: int) -> bool:
         """Return whether a line is one of them."""
         return bool(self._bits.get(file, 0) >> number & 1)
+
+    def bits(self) -> Mapping[str, int]:
+        """Return by file a number whose bits are the lines."""
+        return self._bits
 
     def update(self, other: Lines) -> None:
         """Take up other lines too."""

@@ -222,6 +222,5 @@ def test_of_lines_only_those_of_the_compiler_s_source_count() -> None:
     assert parts["line"].covered == ("_inductor/ir.py:2", "_inductor/ir.py:3", "_inductor/ir.py:9")
     assert parts["line"].missing == ("_inductor/ir.py:4", "_inductor/ir.py:5")
     coverage = measure([], {"sin": Entry(("torch.sin",), ("float32",), ())}, parts)
-    assert "lines of the compiler 3 5 60.0%" in [" ".join(row.split()) for row in render(coverage).split("
-")]
+    assert "lines of the compiler 3 5 60.0%" in [" ".join(row.split()) for row in render(coverage).split("\n")]
     assert "line _inductor/ir.py:4-5: not reached" in missing_lines(coverage)

@@ -1,0 +1,227 @@
+"""Which variants a change of the compiler can affect: those that reached the changed lines in a recorded run.
+
+Lines are known of functions in Python files alone. A change of anything else, such as C++, generated code, or lines
+that run at import, is answered by all variants. So is a block of changed lines that no recorded variant reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from runner.contract.lines import LAST, Lines
+
+COMMON = 0.15
+"""A line that a larger share of the variants reaches is answered by a sample of them, which takes at most this share
+of the recorded time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineMap:
+    """Which variants of a run reached which lines.
+
+    Args:
+        counts: how many lines each variant reached, by its id.
+        files: by a file's name, as records have it, by variant, a number whose bits are the lines.
+    """
+
+    counts: Mapping[str, int]
+    files: Mapping[str, Mapping[str, int]]
+
+    @staticmethod
+    def of(reached: Iterable[tuple[str, Iterable[str]]]) -> LineMap:
+        """Return the map of variants with what each reached, as events have it. One without lines is left out."""
+        counts: dict[str, int] = {}
+        files: dict[str, dict[str, int]] = {}
+        for variant, names in reached:
+            lines = Lines(names)
+            if not lines:
+                continue
+            counts[variant] = len(lines)
+            for file, bits in lines.bits().items():
+                files.setdefault(file, {})[variant] = bits
+        return LineMap(counts, files)
+
+    def variants_of(self, file: str, line: int) -> frozenset[str]:
+        """Return the ids of the variants that reached a line: ``variants_of("_inductor/ir.py", 10)``."""
+        return frozenset(variant for variant, bits in self.files.get(file, {}).items() if bits >> line & 1)
+
+    def variants_in(self, file: str) -> frozenset[str]:
+        """Return the ids of the variants that reached any line of a file."""
+        return frozenset(self.files.get(file, ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant that may be chosen: its id, its seconds in the recorded run (0 where unknown), its operators and
+    tags."""
+
+    id: str
+    seconds: float = 0.0
+    traits: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Changed lines of one file that stand together; none means all lines of the file."""
+
+    file: str
+    lines: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        ends = [*dict.fromkeys((self.lines[:1], self.lines[-1:]))]
+        return ":".join(filter(None, (self.file, "-".join(str(end[0]) for end in ends if end))))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to run, in order: ids with the reason of each. ``unknown`` are the blocks that all variants answer."""
+
+    reasons: Mapping[str, str]
+    unknown: tuple[Block, ...] = ()
+    sampled: int = 0  # how many of the variants stand for others that reach the same common lines
+    common: int = 0  # how many variants reach these
+
+
+def select(line_map: LineMap, changes: Sequence[Block], candidates: Sequence[Candidate]) -> Selection:
+    """Return the candidates that changed lines can affect: new ones, then the most specific, cheap ones first.
+
+    Args:
+        line_map: of a recorded run.
+        changes: by file, with names and numbers of lines as the map has them.
+        candidates: what the command line selects.
+    """
+    by_id = {each.id: each for each in candidates}
+    new = [each for each in candidates if each.id not in line_map.counts]
+    known = [each for each in candidates if each.id in line_map.counts]
+    groups, unknown = _groups(line_map, changes, frozenset(each.id for each in known))
+    most = COMMON * len(known)
+    rare: dict[str, int] = {}  # by variant, how many reach the rarest line of its
+    hits: dict[str, int] = {}
+    for group in groups:
+        for variant in group:
+            hits[variant] = hits.get(variant, 0) + 1
+            if len(group) <= max(most, 1):
+                rare[variant] = min(len(group), rare.get(variant, len(group)))
+
+    def rank(variant: str) -> tuple[int, float, float, str]:
+        share = hits[variant] / line_map.counts[variant]
+        return rare.get(variant, len(known) + 1), by_id[variant].seconds, -share, variant
+
+    specific = sorted(rare, key=rank)
+    common = sorted(hits.keys() - rare, key=rank)
+    sample = _sample([by_id[variant] for variant in common], COMMON * sum(each.seconds for each in known))
+    reasons = {each.id: "new: the recorded run has it not" for each in new}
+    reasons |= {each: f"reaches a changed line that {rare[each]} of {len(known)} reach" for each in specific}
+    reasons |= {each.id: f"one of the sample for lines that {len(hits)} of {len(known)} reach" for each in sample}
+    if unknown:
+        others = sorted((each for each in known if each.id not in reasons), key=lambda each: (each.seconds, each.id))
+        reasons |= {each.id: f"nobody knows what reaches {unknown[0]}" for each in others}
+    return Selection(reasons, unknown, len(sample), len(common))
+
+
+def _groups(
+    line_map: LineMap, changes: Iterable[Block], known: frozenset[str]
+) -> tuple[list[frozenset[str]], tuple[Block, ...]]:
+    """Return the variants of each changed line that any reaches, and the blocks that nobody reaches."""
+    groups, unknown = [], []
+    for block in changes:
+        lines = [line_map.variants_of(block.file, line) & known for line in block.lines]
+        reached = [group for group in (lines if block.lines else [line_map.variants_in(block.file) & known]) if group]
+        groups += reached
+        if not reached:
+            unknown.append(block)
+    return groups, tuple(unknown)
+
+
+def _sample(candidates: Sequence[Candidate], seconds: float) -> list[Candidate]:
+    """Return some within a time, each time the first that brings the most traits that are not covered; at least one."""
+    chosen: list[Candidate] = []
+    covered: set[str] = set()
+    pending = [*candidates]
+    while pending:
+        best = max(pending, key=lambda each: len(each.traits - covered))
+        pending.remove(best)
+        if chosen and best.seconds > seconds:
+            continue
+        chosen.append(best)
+        seconds -= best.seconds
+        covered |= best.traits
+        if not any(each.traits - covered for each in pending) and seconds <= 0:
+            break
+    return chosen
+
+
+# --- what changed ---
+
+_HUNK = re.compile(r"@@ -(\d{1,7})(?:,(\d{1,7}))? \+\d{1,7}(?:,\d{1,7})? @@")
+_PLACE = re.compile(r"(.+?):(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*)")
+
+
+def read_diff(text: str) -> list[Block]:
+    """Return the changed lines of a unified diff, by their numbers on the old side.
+
+    An insertion counts as the lines around it. Blank lines and comments do not count. A file that the diff adds or that
+    has no lines of text is one block without lines.
+    """
+    blocks: list[Block] = []
+    file, number, left, inserted = "", 0, 0, False
+    lines: dict[int, None] = {}
+    for line in text.splitlines():
+        if left <= 0 and line.startswith(("--- ", "+++ ")):
+            blocks += _blocks(file, lines)
+            lines = {}
+            path = line[4:].partition("\t")[0].strip()
+            file = (
+                name_of(path.partition("/")[2] if path[:2] in ("a/", "b/") else path) if path != "/dev/null" else file
+            )
+            if path == "/dev/null" and line.startswith("--- "):
+                file = ""
+            continue
+        if match := _HUNK.match(line):
+            number, left = int(match[1]), int(match[2] or 1)
+            if left == 0:
+                lines |= {number: None, number + 1: None}
+            continue
+        if line.startswith("-") and left > 0:
+            if line[1:].strip() and not line[1:].lstrip().startswith("#"):
+                lines[number] = None
+            number, left, inserted = number + 1, left - 1, True
+        elif line.startswith("+"):
+            if not inserted and line[1:].strip() and not line[1:].lstrip().startswith("#"):
+                lines |= {number - 1: None, number: None}
+        elif line.startswith(" ") and left > 0:
+            number, left, inserted = number + 1, left - 1, False
+    return [*blocks, *_blocks(file, lines)]
+
+
+def _blocks(file: str, lines: Iterable[int]) -> Iterator[Block]:
+    block: list[int] = []
+    for line in sorted(number for number in {*lines} if 0 < number <= LAST):
+        if block and file and line > block[-1] + 1:
+            yield Block(file, tuple(block))
+            block = []
+        block.append(line)
+    if block and file:
+        yield Block(file, tuple(block))
+
+
+def read_place(text: str) -> list[Block]:
+    """Return the lines of ``FILE:120-140,200``; of a file alone one block without lines."""
+    match = _PLACE.fullmatch(text)
+    if not match:
+        return [Block(name_of(text))]
+    numbers: set[int] = set()
+    for part in match[2].split(","):
+        first, _, last = part.partition("-")
+        numbers |= {*range(int(first), min(int(last or first), LAST) + 1)}
+    return [*_blocks(name_of(match[1]), numbers)]
+
+
+def name_of(path: str) -> str:
+    """Return a file as the map names it: ``torch/_inductor/ir.py`` of a checkout is ``_inductor/ir.py``."""
+    parts = path.strip().split("/")
+    if "torch" in parts[:-1]:
+        parts = parts[len(parts) - 1 - parts[::-1].index("torch") + 1 :] if parts[0] != "torch" else parts[1:]
+    return "/".join(part for part in parts if part not in ("", "."))
