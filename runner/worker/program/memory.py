@@ -6,9 +6,11 @@ Whoever holds an object, or memory of it, sees what is written into it later.
 from __future__ import annotations
 
 import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -171,15 +173,50 @@ def _common(one: _Memory, another: _Memory) -> str:
     return f"{_SHARES}{another.path}" if is_same or one.shares_elements(another) else ""
 
 
-def _relations(values: Pairs, sources: Pairs, relate: Callable[[_Memory, _Memory], str]) -> Relations:
-    """Return the relations of values to sources and to earlier values."""
+def _relations(
+    values: Pairs,
+    sources: Pairs,
+    relate: Callable[[_Memory, _Memory], str],
+    addresses: Callable[[_Memory], range],
+) -> Relations:
+    """Return the relations of values to sources and to earlier values, of which ``addresses`` says where they lie."""
     known = [_Memory(path, value) for path, value in sources]
+    memories = [_Memory(path, value) for path, value in values]
+    groups = _groups([*known, *memories], addresses)
+    near: defaultdict[int, list[_Memory]] = defaultdict(list)
+    for memory, group in zip(known, groups):  # noqa: B905  those of the values follow
+        near[group].append(memory)
     relations = {}
-    for path, value in values:
-        memory = _Memory(path, value)
-        relations[path] = frozenset(filter(None, (relate(memory, one) for one in known)))
-        known.append(memory)
+    for memory, group in zip(memories, groups[len(known) :], strict=True):
+        relations[memory.path] = frozenset(filter(None, (relate(memory, one) for one in near[group])))
+        near[group].append(memory)
     return relations
+
+
+def _groups(memories: Sequence[_Memory], addresses: Callable[[_Memory], range]) -> list[int]:
+    """Return a number for each object: only those with one number can be related.
+
+    A thousand parameters have half a million pairs, nearly all of them far apart. Objects are near one another where
+    their addresses meet, or where they have one storage.
+    """
+    reaches = {n: part for n, one in enumerate(memories) if (part := addresses(one))}
+    groups, group, end = [*range(len(memories))], 0, 0
+    for n, part in sorted(reaches.items(), key=lambda item: item[1].start):
+        group, end = (group, max(end, part.stop)) if part.start < end else (n, part.stop)
+        groups[n] = group
+    joined: dict[int, int] = {}  # of objects that nobody knows the addresses of, and of one storage at several
+
+    def root(number: int) -> int:
+        while number in joined:
+            number = joined[number]
+        return number
+
+    first: dict[tuple[str, int], int] = {}
+    for n, one in enumerate(memories):
+        for name, key in (("object", id(one.value)), ("storage", one.key)):
+            if key is not None and (other := root(first.setdefault((name, key), groups[n]))) != root(groups[n]):
+                joined[root(groups[n])] = other
+    return [root(number) for number in groups]
 
 
 def find_relations(outputs: Pairs, sources: Pairs) -> Relations:
@@ -188,7 +225,7 @@ def find_relations(outputs: Pairs, sources: Pairs) -> Relations:
     These are ``sources``, the inputs and the state, and earlier outputs. An array only shares: who gives it makes it
     anew.
     """
-    return _relations(_with_memory(outputs), _with_memory(sources), _alias)
+    return _relations(_with_memory(outputs), _with_memory(sources), _alias, attrgetter("storage"))
 
 
 def _with_memory(values: Pairs) -> Iterator[tuple[str, Any]]:
@@ -200,7 +237,7 @@ def find_common(values: Pairs, sources: Pairs) -> Relations:
     """Return what each of ``values`` *is* among ``sources`` and earlier values, and with what it has an element in
     common."""
     with disable_modes():
-        return _relations(values, sources, _common)
+        return _relations(values, sources, _common, attrgetter("place"))
 
 
 def find_sharing(before: Places, results: Pairs, after: Places, keeps: bool = True) -> Relations:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
 from runner.cases.model import DTYPES
-from runner.worker.program.memory import KeptTensors, element_bytes, have_common_elements, paths_written, reach
+from runner.worker.program import memory
+from runner.worker.program.memory import (
+    KeptTensors,
+    element_bytes,
+    find_common,
+    find_relations,
+    have_common_elements,
+    paths_written,
+    reach,
+)
 from runner.worker.program.snapshot import snapshot_leaf
 from runner.worker.tensors import as_integers
 
@@ -119,3 +131,34 @@ def test_a_nan_is_no_change(dtype):
 def test_lazy_conjugates_and_negatives_are_taken():
     values = torch.tensor([1 + 2j, 3 + 4j])
     assert paths_written([values], [("conj", values.conj()), ("neg", values.conj().imag)]) == [{"conj", "neg"}]
+
+
+def test_relations_are_those_of_all_pairs(monkeypatch):
+    """Objects that lie far apart are not compared."""
+    whole = [
+        torch.zeros(64),
+        torch.zeros(8, 8),
+        np.zeros(64),
+        torch.empty(4, 4, device="meta"),
+        torch.zeros(4).to_sparse(),
+    ]
+    parts = [*whole, whole[0].numpy(), torch.from_numpy(whole[2]), whole[3].t(), None, 3, torch.zeros(0)]
+    for start in range(0, 56, 8):
+        parts += [whole[0][start : start + 12], whole[1][start // 8, ::2], whole[2][start : start + 12]]
+    draw = random.Random(0)
+    for _ in range(10):
+        draw.shuffle(parts)
+        values = [(f"value {n}", part) for n, part in enumerate(parts[:20])]
+        sources = [(f"source {n}", part) for n, part in enumerate(parts[15:])]
+        near = find_common(values, sources), find_relations(values, sources)
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "_groups", lambda memories, addresses: [0] * len(memories))
+            assert near == (find_common(values, sources), find_relations(values, sources))
+        assert all(any(relations.values()) for relations in near)
+
+
+def test_a_thousand_objects_are_not_all_compared(monkeypatch):
+    asked = []
+    monkeypatch.setattr(memory, "_common", lambda one, another: asked.append(one) or "")
+    find_common([(str(n), torch.zeros(2)) for n in range(1000)], [])
+    assert not asked
