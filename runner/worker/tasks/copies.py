@@ -23,6 +23,7 @@ import torch
 
 from runner.contract.finding import mark_of, signal_name
 from runner.contract.job import Job
+from runner.contract.oracles import row_of
 from runner.worker.processes import die_with_parent, encode
 from runner.worker.program.cut import CutCall, watch_calls
 from runner.worker.program.load import MODULE
@@ -31,6 +32,12 @@ from runner.worker.torch_private import debuggers
 
 SECONDS = 60.0
 """One judgement may take so long; then it counts as a timeout."""
+
+SLOWER = 3.0
+"""How many times as long as the first one of the whole case it may take, where that is more."""
+
+GROSS = 0.1
+"""An error of this part of the tensor's largest value needs no float64 run while a search narrows down."""
 
 BUDGET = 270.0
 """All of them together may take so long; then what is known so far is the answer."""
@@ -54,6 +61,9 @@ class Question:
     ``runs`` counts the judgements, and ``reproduced`` says whether the failure has shown at least once. ``operators``
     are the operators of the graph's nodes by name. ``lines`` are those of the source that applications come from.
     ``answer`` is the last one.
+
+    While it ``is_quick``, a gross error counts without the float64 run, which takes most of the time of a large model.
+    An error that is less ends that.
     """
 
     def __init__(self, job: Job, send: Send, verb: str) -> None:
@@ -73,11 +83,23 @@ class Question:
         self.lines: dict[str, int] = {}
         self.answer = Answer()
         self.judged = replace(job, task="judge", arguments={}, config={**job.config, **_NO_CACHE})
+        self._is_hang = any(oracle == "timeout" for oracle, *_ in self.marks)
+        self.is_quick = False
         self._seconds = float(job.arguments.get("seconds") or SECONDS)
         self._end = time.monotonic() + float(job.arguments.get("budget") or BUDGET)
 
     def is_right(self, text: str, backend: Mapping[str, Any] | None = None) -> bool:
         """Return whether the failure does not show, under the job's backend or another one.
+
+        Raises:
+            Stop: the time is up, or the case could not be judged.
+        """
+        return self.put(text, backend) is not False
+
+    def put(self, text: str, backend: Mapping[str, Any] | None = None) -> bool | str:
+        """Return False where the failure shows, True where it does not, and else the other failure that hides it.
+
+        A wrong value cannot show where the backend raises, dies or hangs.
 
         Raises:
             Stop: the time is up, or the case could not be judged.
@@ -88,7 +110,20 @@ class Question:
         self.runs += 1
         self.send({"phase": f"{self.verb} {self.backend}, run {self.runs}: {text}"})
         judged = self.judged if backend is None else replace(self.judged, backend=backend)
-        answer = ask(judged, min(self._seconds, remaining + self._seconds / 2))
+        began, is_first = time.monotonic(), self.runs == 1 and not self._is_hang
+        seconds = remaining + self._seconds / 2
+        seconds = seconds if is_first else min(self._seconds, seconds)
+        self._take(replace(judged, float64=judged.float64 and not self.is_quick), seconds)
+        if self.is_quick and (wanted := self._wanted()) and not any(map(_is_gross, wanted)):
+            self.is_quick = False
+            self._take(judged, seconds)
+        if is_first:
+            self._seconds = max(self._seconds, SLOWER * (time.monotonic() - began))
+        return self._read()
+
+    def _take(self, judged: Job, seconds: float) -> None:
+        """Have a job answered, anew where the copy died of the float64 run or of a lock."""
+        answer = ask(judged, seconds)
         if answer.phase == "float64" and not answer.record:
             self.judged = replace(self.judged, float64=False)  # it died of the reference
             judged = replace(judged, float64=False)
@@ -108,10 +143,30 @@ class Question:
         if answer.broken or doubt.get("verdict") in ("INVALID", "SKIP"):
             raise Stop(f"under {self.verb} the case could not be judged: {answer.broken or doubt['reason']}")
         self.drew_random |= bool(answer.record.get("drew_random"))
-        findings = answer.record.get("findings", ()) if answer.record else [answer.death()]
-        reproduced = any(mark_of(finding["oracle"], finding["error"]) in self.marks for finding in findings)
-        self.reproduced |= reproduced
-        return not reproduced
+
+    def _findings(self) -> Sequence[Mapping[str, Any]]:
+        return self.answer.record.get("findings", ()) if self.answer.record else [self.answer.death()]
+
+    def _wanted(self) -> list[Mapping[str, Any]]:
+        """Return the findings that are the failure."""
+        return [each for each in self._findings() if mark_of(each["oracle"], each["error"]) in self.marks]
+
+    def _read(self) -> bool | str:
+        """Return what the latest answer says, as ``put`` does."""
+        if self._wanted():
+            self.reproduced = True
+            return False
+        hiding = (each for each in self._findings() if row_of(each["oracle"]).crash or each["oracle"] == "invalid")
+        marks = (mark_of(each["oracle"], each["error"]) for each in hiding)
+        return next(
+            (": ".join(filter(None, (f"{oracle} {error}".strip(), text))) for oracle, error, text in marks), True
+        )
+
+
+def _is_gross(finding: Mapping[str, Any]) -> bool:
+    """Return whether a wrong value is so far off that no rounding explains it."""
+    error, scale = (finding["numbers"].get(name) for name in ("abs_error_max", "scale"))
+    return isinstance(error, int | float) and isinstance(scale, int | float) and error > GROSS * scale
 
 
 def times(runs: int) -> str:

@@ -4,16 +4,21 @@ The first calls are compiled and the others run in eager; the fewest first calls
 guilty one. A call that is right alone needs others before it: the last call from which on it fails is searched in the
 same way, and then those between the two that it needs as well. Each question is a whole judgement, so that errors,
 hangs, deaths, aliases, strides and gradients are found like wrong values.
+
+A question may end in another failure, which hides the one that is asked about: delta debugging calls it unresolved. The
+search goes on as if the part were right. What it ends with then counts only if a question of its own confirms it.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from runner.contract.job import Job
+from runner.contract.oracles import row_of
 from runner.worker.run.job import Send
 from runner.worker.tasks.copies import Question, Stop
 
@@ -36,7 +41,7 @@ def run_cut(job: Job, send: Send) -> dict[str, Any]:
         ``operators``: the guilty calls, each with ``number`` (from 0, through all graphs), ``target`` (what torch calls
         it), ``name`` (of the node) and ``line`` (of the source, or null). ``calls``: how many there are. ``runs``: how
         often it was judged. ``alone``: whether the guilty calls fail as graphs of their own. ``confirmed``: whether all
-        others are right without them. Both are null where that was not asked. ``note``: why there is no more.
+        others are right without them. Both are null where nothing answers that. ``note``: why there is no more.
         ``error``: null.
     """
     send({"phase": "backend"})
@@ -56,6 +61,7 @@ class _Search:
         self._earlier: dict[str, Any] = dict(job.arguments.get("answers") or {})
         self._answers: dict[str, Any] = {}
         self._remaining = 0
+        self.question.is_quick = all(row_of(oracle).measured for oracle, *_ in self.question.marks)
         self._begin()
 
     def _begin(self) -> None:
@@ -65,19 +71,28 @@ class _Search:
         self.is_alone: bool | None = None
         self.is_confirmed: bool | None = None
         self.note = ""
+        self._hiding: Counter[str] = Counter()
+        """Other failures in which questions ended, and in how many."""
 
     def result(self) -> dict[str, Any]:
         """Return what ``run_cut`` returns."""
+        is_sure = not self._hiding or self.is_alone or self.is_confirmed
+        hiding = "" if is_sure else self._describe_hiding()
         return {
-            "operators": [{"number": number, **self.calls[number]} for number in self.guilty],
-            "within": [*self.within] if self.within else None,
+            "operators": [{"number": number, **self.calls[number]} for number in self.guilty] if is_sure else [],
+            "within": [*self.within] if self.within and is_sure else None,
             "calls": len(self.calls),
             "runs": self.question.runs,
-            "alone": self.is_alone,
+            "alone": self.is_alone if is_sure else None,
             "confirmed": self.is_confirmed,
-            "note": self.note,
+            "note": "; ".join(filter(None, (self.note, hiding))),
             "error": None,
         }
+
+    def _describe_hiding(self) -> str:
+        """Say which other failure kept the search from an answer."""
+        text, number = self._hiding.most_common(1)[0]
+        return f"no call is named, as {number} questions ended in another failure: {text}"
 
     def run(self) -> None:
         """Search until the calls are known. Where answers of an earlier search lead astray, search without them.
@@ -85,8 +100,9 @@ class _Search:
         Raises:
             Stop: no further question is answered; what is known stays.
         """
-        if self._is_right(((0, EVERYTHING),), "all calls", anew=True):
-            self.note = "the failure did not show again"
+        answer = self._answer(((0, EVERYTHING),), "all calls", anew=True)
+        if answer is not False:
+            self.note = "the failure did not show again" + ("" if answer is True else f", but another one: {answer}")
             return
         self.calls = [dict(call) for call in self.question.answer.calls]
         count = len(self.calls)
@@ -102,24 +118,39 @@ class _Search:
             self.within = None
             self.note = "the failure is there although the backend compiles nothing"
             return
-        last = self._last(count)
+        if not self._name(self._last(count), count):
+            self._earlier, self.question.is_quick = {}, False
+            self._begin()
+            self.run()
+
+    def _name(self, last: int, count: int) -> bool:
+        """Find the guilty calls, of which ``last`` is the last one; return False where the search must begin anew."""
         self._remaining = 2
         if not self._is_right(_only([last]), f"call {last + 1} alone", anew=True):
             self.guilty, self.is_alone = [last], True
+        elif self._hiding and self._answer(_without([last], count), f"all but call {last + 1}", anew=True) is not True:
+            return not self._earlier
         else:
             self._remaining = last.bit_length() + 3
             first = self._first(last)
             self._remaining = 3
             self.guilty = self._needed(first, last)
         self._remaining = 1
-        self.is_confirmed = self._is_right(_without(self.guilty, count), "all others", anew=True)
-        if self._earlier and not self.is_confirmed:
-            self._earlier = {}
-            self._begin()
-            self.run()
+        answer = self._answer(_without(self.guilty, count), "all others", anew=True)
+        self.is_confirmed = answer if isinstance(answer, bool) else None
+        if self.is_confirmed or not (self._earlier or self.question.is_quick):
+            return True
+        if self._earlier or self.guilty != [last]:
+            return False
+        self.question.is_quick = False  # others are wrong too, so that this one must surely be wrong alone
+        return not self._is_right(_only([last]), f"call {last + 1} alone", anew=True)
 
     def _is_right(self, compiled: Ranges, text: str, together: bool = False, anew: bool = False) -> bool:
-        """Return whether the failure does not show where these calls are compiled.
+        """Return whether the failure does not show where these calls are compiled, hidden or not."""
+        return self._answer(compiled, text, together, anew) is not False
+
+    def _answer(self, compiled: Ranges, text: str, together: bool = False, anew: bool = False) -> bool | str:
+        """Return what ``Question.put`` does where these calls are compiled.
 
         An earlier search may know, unless it is asked ``anew``.
         """
@@ -127,12 +158,15 @@ class _Search:
         if anew or key not in self._earlier:
             backend = {**self.question.job.backend, "compiled": compiled, **({"together": True} if together else {})}
             more = f", at most {self._remaining} more" if self._remaining else ""
-            self._answers[key] = self.question.is_right(f"{text}{more}", backend)
+            answer = self.question.put(f"{text}{more}", backend)
         else:
-            self._answers[key] = bool(self._earlier[key])
+            answer = self._earlier[key]
+        self._answers[key] = answer
+        if isinstance(answer, str):
+            self._hiding[answer] += 1
         self._remaining = max(self._remaining - 1, 0)
         self._send({"known": {"answers": self._answers, "result": self.result()}})
-        return bool(self._answers[key])
+        return answer
 
     def _last(self, count: int) -> int:
         """Return the last call that the failure needs: with it among the first calls it shows, and without it not."""

@@ -14,6 +14,7 @@ import torch
 import worker_jobs
 from worker_jobs import run, source
 
+from runner.worker.tasks import copies
 from runner.worker.tasks.cut import run_cut, smallest
 
 CHAIN = source(
@@ -70,6 +71,42 @@ def wrong_three(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callabl
     """Three calls are wrong where one graph holds them all."""
     if {"sin", "cos", "exp"} <= {*names(graph)}:
         return lambda *values: tuple(value + 1 for value in graph(*values))
+    return graph.forward
+
+
+def hidden_by_parts(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """The whole graph is refused for one reason, and each part of it for another one."""
+    raise NotImplementedError("whole" if len(names(graph)) > 8 else "part")
+
+
+def hidden_at_times(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """It has no exp, and refuses graphs that begin with a sine and hold no exp for another reason."""
+    if "exp" in names(graph):
+        raise NotImplementedError("no exp")
+    if "sin" in names(graph):
+        raise NotImplementedError("a sine")
+    return graph.forward
+
+
+def slightly_wrong_tanh(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """An error that is no gross one: whether it is rounding only a float64 run can tell."""
+    if "tanh" not in names(graph):
+        return graph.forward
+    return lambda *values: tuple(value + 1e-3 for value in graph(*values))
+
+
+def wrong_tanh_by_far(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    for node in graph.graph.nodes:
+        node.target = torch.erfc if node.target is torch.tanh else node.target
+    graph.recompile()
+    return graph.forward
+
+
+def wrong_twice(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """Two calls are wrong, each alone."""
+    for node in graph.graph.nodes:
+        node.target = {torch.tanh: torch.sigmoid, torch.exp: torch.cos}.get(node.target, node.target)
+    graph.recompile()
     return graph.forward
 
 
@@ -187,3 +224,58 @@ def test_answers_that_lead_astray_are_dropped() -> None:
     record = cut(wrong_tanh, ("value", "", ""), answers=answers)
     assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["tanh"]
     assert (record["alone"], record["confirmed"]) == (True, True)
+
+
+REFUSED = ("compile-error", "BackendCompilerFailed", "NotImplementedError: whole")
+
+
+def test_no_call_is_named_where_another_failure_hides_the_one_that_is_searched() -> None:
+    record = cut(hidden_by_parts, REFUSED)
+    assert (record["operators"], record["within"], record["confirmed"], record["alone"]) == ([], None, None, None)
+    assert record["note"].startswith("no call is named, as ")
+    assert record["note"].endswith(
+        " questions ended in another failure: compile-error BackendCompilerFailed: NotImplementedError: part"
+    )
+    assert record["runs"] <= 8
+
+
+def test_a_call_that_fails_alone_is_named_although_other_questions_are_hidden() -> None:
+    record = cut(hidden_at_times, ("compile-error", "BackendCompilerFailed", "NotImplementedError: no exp"))
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == ["exp"]
+    assert (record["alone"], record["confirmed"], record["note"]) == (True, None, "")
+
+
+def test_an_answer_of_an_earlier_search_that_is_hidden_stays_so() -> None:
+    said: list[dict[str, Any]] = []
+    cut(hidden_by_parts, REFUSED, send=said.append)
+    answers = [message["known"]["answers"] for message in said if "known" in message][-1]
+    record = cut(hidden_by_parts, REFUSED, answers=answers)
+    assert record["operators"] == [] and "ended in another failure" in record["note"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return whether each question had a float64 run."""
+    runs: list[bool] = []
+
+    def note(job: Any, seconds: float) -> copies.Answer:
+        runs.append(job.float64)
+        return ask(job, seconds)
+
+    ask = copies.ask
+    monkeypatch.setattr(copies, "ask", note)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("backend", "operators", "exact"),
+    [(wrong_tanh_by_far, ["tanh"], 0), (slightly_wrong_tanh, ["tanh"], 7), (wrong_twice, ["exp"], 1)],
+)
+def test_a_gross_error_needs_no_float64_run_while_the_search_narrows_down(
+    backend: Callable[..., Any], operators: list[str], exact: int, asked: list[bool]
+) -> None:
+    record = cut(backend, ("value", "", ""))
+    assert [guilty["target"].rpartition(".")[2] for guilty in record["operators"]] == operators
+    assert record["alone"] and record["confirmed"] is not (backend is wrong_twice)
+    assert sum(asked) == exact
+    assert record["runs"] <= 9
