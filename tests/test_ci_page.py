@@ -55,7 +55,9 @@ def test_there_are_commands_of_every_page() -> None:
 
 def test_the_recipes_are_yaml_and_keep_the_junit_file_that_they_write() -> None:
     text = (DOCS / "ci.md").read_text(encoding="utf-8")
-    github, gitlab, (step,) = map(yaml.safe_load, re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    recipes = map(yaml.safe_load, re.findall(r"^```yaml$(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    github, gitlab, (diff, affected), (step,) = recipes
+    assert diff["run"].endswith("> change.diff") and "--affected-by change.diff " in affected["run"]
     inputs = yaml.safe_load((REPOSITORY / "action.yml").read_text(encoding="utf-8"))["inputs"]
     assert "OWNER" in step["uses"] and step["with"].keys() <= inputs.keys()
     *_, install, run, upload = github["jobs"]["run"]["steps"]

@@ -19,6 +19,7 @@ from typing import Any
 from runner import console, exit_codes, interrupts, quote
 from runner.cases.limits import show_size
 from runner.cli import outputs
+from runner.cli.affected import narrow
 from runner.cli.arguments import (
     DETAIL,
     ENVIRONMENT,
@@ -103,6 +104,12 @@ class Past:
             "cached",
             "recompile",
             "fail_on_skip",
+        ),
+        argument(
+            "--affected-by",
+            metavar="WHAT",
+            help="only what a change of the compiler can affect, by a kept run with --coverage-lines: a file with a "
+            "diff, - for standard input, FILE:LINES such as torch/_inductor/ir.py:20-30, or FILE",
         ),
     ),
     group("where it runs", setting("isolation", "kernel_cache", "engine", "address")),
@@ -199,6 +206,8 @@ def _run_variants(
     keep = arguments.keep or keep_from_environment()
     events = past.events if past else []
     planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
+    if arguments.affected_by and past is None:
+        planned = narrow(planned, arguments.affected_by, _recording_words(arguments))
     if past is not None and started_of(events).plan != planned.digest:
         raise exit_codes.UsageError(
             f"run {past.folder.name} cannot go on: its cases, a ledger, or the torch under test, have changed since; "
@@ -275,6 +284,17 @@ def _run_variants(
         console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
     return exit_codes.INTERNAL if broken else end.exit_code
+
+
+def _recording_words(arguments: argparse.Namespace) -> str:
+    """Return the command that records lines of the same variants."""
+    words = [*arguments.words]
+    for number, word in enumerate(words):
+        if word == "--affected-by":
+            words[number : number + 2] = ["--coverage-lines"]
+        elif word.startswith("--affected-by="):
+            words[number] = "--coverage-lines"
+    return quote.shell_words(["runner", *words] if words[:1] == ["run"] else words)
 
 
 def _run_op_by_op(arguments: argparse.Namespace, loaded: Loaded, events: Sequence[Event]) -> None:

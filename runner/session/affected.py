@@ -15,6 +15,8 @@ from runner.contract.lines import LAST, Lines
 COMMON = 0.15
 """A line that a larger share of the variants reaches is answered by a sample of them, which takes at most this share
 of the recorded time."""
+FEW = 10
+"""So few variants all run, whatever their share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +98,13 @@ def select(line_map: LineMap, changes: Sequence[Block], candidates: Sequence[Can
     new = [each for each in candidates if each.id not in line_map.counts]
     known = [each for each in candidates if each.id in line_map.counts]
     groups, unknown = _groups(line_map, changes, frozenset(each.id for each in known))
-    most = COMMON * len(known)
+    most = max(COMMON * len(known), FEW)
     rare: dict[str, int] = {}  # by variant, how many reach the rarest line of its
     hits: dict[str, int] = {}
     for group in groups:
         for variant in group:
             hits[variant] = hits.get(variant, 0) + 1
-            if len(group) <= max(most, 1):
+            if len(group) <= most:
                 rare[variant] = min(len(group), rare.get(variant, len(group)))
 
     def rank(variant: str) -> tuple[int, float, float, str]:
@@ -191,7 +193,7 @@ def read_diff(text: str) -> list[Block]:
         elif line.startswith("+"):
             if not inserted and line[1:].strip() and not line[1:].lstrip().startswith("#"):
                 lines |= {number - 1: None, number: None}
-        elif line.startswith(" ") and left > 0:
+        elif line[:1] in ("", " ") and left > 0:
             number, left, inserted = number + 1, left - 1, False
     return [*blocks, *_blocks(file, lines)]
 

@@ -210,9 +210,11 @@ _NAME = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9]+(-[0-9]+)?")
 """A run's folder: date, time, process, and a number where that was taken."""
 
 _LOG = "events.jsonl"
+LINES = "lines.signed"
+"""The lines that a run recorded, in a compact form."""
 _JOB_LOGS = "logs"
 _REPORT = r"(?:junit\.xml|diagnosis-[0-9]+\.json)"
-_FILES = re.compile(rf"{re.escape(_LOG)}|{LOCK}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
+_FILES = re.compile(rf"{re.escape(_LOG)}|{LOCK}|{re.escape(LINES)}|{_REPORT}|\.{_REPORT}\.[0-9]+(?:\.[0-9a-f]+)?\.tmp")
 """What a run's folder holds beside the folder of its jobs' logs."""
 _JOB_LOG = re.compile(r"[0-9]{5,}-[\w.-]+\.log")
 """What ``LocalEngine`` calls the log of a job."""

@@ -1,0 +1,97 @@
+"""``runner run --affected-by``: the variants that a change of the compiler can affect, and what is known of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from runner.cases.operator_names import operators_of
+from runner.exit_codes import UsageError
+from runner.files import read_text
+from runner.session.affected import Block, Candidate, Selection, read_diff, read_place, select
+from runner.session.history import key_of
+from runner.session.recorded_lines import Recorded, find_recorded
+from runner.session.run import Plan
+from runner.text import one_line, plural
+
+_OPTION = "--affected-by"
+_LONGEST = 64 << 20
+"""Characters of a diff."""
+_NAMED = 3
+
+
+def read_changes(what: str) -> list[Block]:
+    """Return the changed lines that the option names: a diff (``-`` is standard input), ``FILE:LINES`` or a file.
+
+    Raises UsageError.
+    """
+    is_diff = what == "-" or what.endswith((".diff", ".patch"))
+    text = ""
+    try:
+        if what == "-":
+            text = sys.stdin.read(_LONGEST)
+        elif is_diff or (os.path.isfile(what) and not what.endswith(".py")):
+            text = read_text(what, "replace")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_OPTION} {what}: {getattr(error, 'strerror', None) or error}") from None
+    blocks = read_diff(text) if is_diff or "\n@@ -" in text else read_place(what)
+    if not blocks:
+        reason = "the diff changes no line" if is_diff else "it names no line"
+        raise UsageError(f"{_OPTION} {what}: {reason}; nothing is to run")
+    return blocks
+
+
+def narrow(planned: Plan, what: str, command: str) -> Plan:
+    """Return the plan with the variants that a change can affect, in their order, and a remark about them.
+
+    Args:
+        planned: what the command line selects.
+        what: the option's value.
+        command: what records lines of these variants, as a person types it.
+
+    Raises:
+        UsageError: ``what`` cannot be read, or no kept run has lines of these variants.
+    """
+    changes = read_changes(what)
+    variants = {each.variant.id: each.variant for each in planned.planned}
+    recorded = find_recorded([*variants])
+    if recorded is None:
+        raise UsageError(
+            f"{_OPTION}: no run that is kept here recorded lines of these variants; record them: {command}"
+        )
+    candidates = [
+        Candidate(id_, recorded.seconds.get(id_, 0.0), frozenset((*variant.case.tags, *operators_of(variant.case))))
+        for id_, variant in variants.items()
+    ]
+    selection = select(recorded.line_map, changes, candidates)
+    place = {id_: number for number, id_ in enumerate(selection.reasons)}
+    chosen = sorted((each for each in planned.planned if each.variant.id in place), key=lambda e: place[e.variant.id])
+    keys = {key_of(each) for each in chosen}
+    left_out = tuple(
+        (each.variant, each.environment.torch)
+        for each in planned.planned
+        if key_of(each) not in keys and each.variant.ledger
+    )
+    return replace(
+        planned, planned=tuple(chosen), whole=False, left_out=(*planned.left_out, *left_out),
+        remark="; ".join(filter(None, (planned.remark, _summary(selection, recorded, candidates)))),
+    )  # fmt: skip
+
+
+def _summary(selection: Selection, recorded: Recorded, candidates: Sequence[Candidate]) -> str:
+    """Say what runs, of how much, and what nobody knows."""
+    total = sum(each.seconds for each in candidates)
+    seconds = sum(each.seconds for each in candidates if each.id in selection.reasons)
+    new = sum(each.id not in recorded.line_map.counts for each in candidates)
+    parts = [f"{_OPTION}: {len(selection.reasons)} of {plural(len(candidates), 'variant')} run"]
+    parts += [f"{seconds / total:.0%} of the recorded time"] if total else []
+    parts += [f"{new} are new"] if new else []
+    parts += [f"{selection.sampled} stand for {selection.common} that reach common lines"] if selection.sampled else []
+    text = ", ".join(parts) + f"; lines are those of run {recorded.run}"
+    if selection.unknown:
+        names = ", ".join(one_line(str(block), 80) for block in selection.unknown[:_NAMED])
+        more = f" and {len(selection.unknown) - _NAMED} more" if len(selection.unknown) > _NAMED else ""
+        text += f"; no recorded variant reaches {names}{more} (C++, generated code, import, untested): all run"
+    return text
