@@ -6,19 +6,31 @@ first text gets its partner, wherever it is kept: in a table of lowerings, in a 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import importlib.util
+import os
 import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 
 from runner.contract.mutant import Mutant
+from runner.contract.settings import CACHE_FOLDER, TRITON_FOLDER
+from runner.worker.processes import temporary_folder
 
 _TORCH = Path(torch.__file__).parent
+
+
+_BUILDERS = tuple(
+    f"_inductor/{name}"
+    for name in ("async_compile.py", "codecache.py", "compile_worker/", "cpp_builder.py", "cpu_vec_isa.py", "runtime/")
+)
+"""What makes libraries of generated code. The key of a library is the code and the command that compiles it."""
 
 
 class NotPlanted(Exception):
@@ -50,6 +62,20 @@ def plant(mutant: Mutant) -> None:
     config: Any = getattr(torch.compiler, "config", None)
     if hasattr(config, "cache_key_tag"):  # a worker turns the caches of older ones off
         config.cache_key_tag = mutant.id
+
+
+def own_kernels(mutant: Mutant) -> contextlib.AbstractContextManager[None]:
+    """Return what gives a job a kernel cache of its own, where libraries that others made would hide the mutant."""
+    return _empty_caches() if mutant.file.startswith(_BUILDERS) else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _empty_caches() -> Iterator[None]:
+    with (
+        temporary_folder() as folder,
+        mock.patch.dict(os.environ, dict.fromkeys((CACHE_FOLDER, TRITON_FOLDER), folder)),
+    ):
+        yield
 
 
 def _module_of(file: str) -> tuple[str, Path]:

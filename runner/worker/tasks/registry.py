@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.contract.job import Job, Record, Trust
 from runner.contract.mutant import NOT_PLANTED, Mutant
-from runner.worker.program.mutant import NotPlanted, plant
+from runner.worker.program.mutant import NotPlanted, own_kernels, plant
 from runner.worker.run.job import Send, judge_job
 
 TASKS = {
@@ -46,11 +46,18 @@ def run_job(data: Mapping[str, Any], send: Send) -> dict[str, Any]:
     ``send`` is given ``{"phase": name}`` whenever a part begins. Only a defect of the harness raises.
     """
     job = Job.from_json(data)
-    if job.mutant:
-        try:
-            plant(Mutant.from_json(job.mutant))
-        except NotPlanted as error:
-            return Record(trust=Trust("INVALID", f"{NOT_PLANTED}{error}")).to_json()
+    if not job.mutant:
+        return _answer(job, send)
+    mutant = Mutant.from_json(job.mutant)
+    try:
+        plant(mutant)
+    except NotPlanted as error:
+        return Record(trust=Trust("INVALID", f"{NOT_PLANTED}{error}")).to_json()
+    with own_kernels(mutant):
+        return _answer(job, send)
+
+
+def _answer(job: Job, send: Send) -> dict[str, Any]:
     if job.task != "judge":
         return pkgutil.resolve_name(TASKS[job.task])(job, send)  # type: ignore[no-any-return]
     return judge_job(job, send).to_json()

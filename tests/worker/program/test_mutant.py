@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from runner.contract.mutant import Mutant, digest_of
-from runner.worker.program.mutant import NotPlanted, plant
+from runner.worker.program.mutant import NotPlanted, own_kernels, plant
 
 SOURCE = textwrap.dedent("""
     TABLE = {}
@@ -97,6 +97,21 @@ def test_what_cannot_be_planted_says_why(victim: ModuleType, change: Mutant, rea
     with pytest.raises(NotPlanted, match=reason):
         plant(change)
     assert victim.TABLE["double"](3) == 7
+
+
+def test_libraries_that_others_made_hide_no_mutant_of_what_makes_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    for file, is_own in (
+        ("_inductor/cpp_builder.py", True),
+        ("_inductor/runtime/hints.py", True),
+        ("_inductor/ir.py", False),
+    ):
+        with own_kernels(Mutant(file, 1, 0, 1, "", "")):
+            folder = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+            assert (folder != str(tmp_path)) == is_own and os.listdir(folder) == []
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path)
 
 
 _COMPILED = """
