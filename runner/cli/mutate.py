@@ -24,7 +24,7 @@ from runner.cli.arguments import (
 )
 from runner.cli.outputs import show
 from runner.cli.variants import run_valid
-from runner.contract.lines import Lines
+from runner.contract.lines import TORCH, Lines
 from runner.contract.mutant import Mutant
 from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
@@ -168,11 +168,11 @@ class _Files:
 
         @cache
         def read(file: str) -> bytes | None:
-            first = file.partition("/")[0]
-            for path in (Path(folders["torch"], file), Path(folders.get(first, "."), *Path(file).parts[1:])):
-                if path.suffix == ".py" and path.is_file() and ".." not in path.parts:
-                    return path.read_bytes()
-            return None
+            first, *rest = Path(file).parts
+            folder = folders["torch"] if first in TORCH else folders.get(first.removesuffix(".py"), "")
+            path = Path(folder, file) if first in TORCH else Path(folder, *rest)
+            is_source = bool(folder) and path.suffix == ".py" and ".." not in path.parts and path.is_file()
+            return path.read_bytes() if is_source else None
 
         return _Files(names, [name.removeprefix("torch.").replace(".", "/") for name in names], read)
 

@@ -66,8 +66,8 @@ sys.path += folders
 found = {}
 for name in names:
     spec = importlib.util.find_spec(name)
-    if spec is not None and spec.submodule_search_locations:
-        found[name] = [*spec.submodule_search_locations][0]
+    if spec is not None and (spec.submodule_search_locations or spec.origin):
+        found[name] = [*(spec.submodule_search_locations or [spec.origin])][0]
 print(json.dumps(found))
 """
 
@@ -133,6 +133,8 @@ def inspect_packages(
 
 def package_folders(python: str, names: Sequence[str], folders: Sequence[str] = ()) -> dict[str, str]:
     """Return where an interpreter has the packages of these names, without those that it has not. Nothing is imported.
+
+    That is a folder, or the file of a module that is no package.
 
     Args:
         python: the interpreter.

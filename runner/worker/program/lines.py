@@ -49,9 +49,12 @@ class Sources:
 
     @staticmethod
     def of(packages: Iterable[str] = ()) -> Sources:
-        """Return the compiler's folders in torch, and those packages that are installed. Nothing is imported."""
+        """Return the compiler's folders in torch, and those packages that are installed. Nothing is imported.
+
+        A package with the name of one of torch's folders is left out: nobody could tell their files apart.
+        """
         bases = {f"{_TORCH / name}/": _TORCH for name in TORCH}
-        for name in sorted({package.partition(".")[0] for package in packages} - {"torch", _OWN}):
+        for name in sorted({package.partition(".")[0] for package in packages} - {"torch", _OWN, *TORCH}):
             bases |= {f"{folder}/": Path(folder).parent for folder in _folders_of(name)}
             if (file := _file_of(name)) is not None:
                 bases[str(file)] = file.parent
@@ -75,7 +78,8 @@ def _modules_of(path: Path) -> Iterable[Path]:
     return path.rglob("*.py") if path.is_dir() else (path,)
 
 
-def _spec_of(package: str) -> Any:
+def spec_of(package: str) -> Any:
+    """Return where Python has a package or a module, by its first name; None without one. Nothing is imported."""
     try:
         return importlib.util.find_spec(package)
     except (ImportError, ValueError):  # ValueError: a module without a spec
@@ -83,11 +87,11 @@ def _spec_of(package: str) -> Any:
 
 
 def _folders_of(package: str) -> list[str]:
-    return [*(getattr(_spec_of(package), "submodule_search_locations", None) or ())]
+    return [*(getattr(spec_of(package), "submodule_search_locations", None) or ())]
 
 
 def _file_of(package: str) -> Path | None:
-    spec = _spec_of(package)
+    spec = spec_of(package)
     is_file = spec is not None and spec.has_location and spec.submodule_search_locations is None
     return Path(spec.origin) if is_file and spec.origin.endswith(".py") else None
 

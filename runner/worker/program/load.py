@@ -267,10 +267,9 @@ def environment(job: Job) -> Iterator[None]:
         InvalidCase: an import fails, or this torch has no such flag.
     """
     load_flags()
-    added = [path for path in job.paths if path not in sys.path]
     threads = torch.get_num_threads()
-    sys.path.extend(added)
-    try:
+    with importable(job.paths), contextlib.ExitStack() as stack:
+        stack.callback(torch.set_num_threads, threads)
         for name in job.imports:
             with _blaming(f"importing {name}"):
                 importlib.import_module(name)
@@ -279,11 +278,19 @@ def environment(job: Job) -> Iterator[None]:
         torch.set_num_threads(own or threads)
         with configured(job.config.items()):
             yield
+
+
+@contextlib.contextmanager
+def importable(folders: Iterable[str]) -> Iterator[None]:
+    """Let Python import from these folders too for as long as the block lasts."""
+    added = [folder for folder in folders if folder not in sys.path]
+    sys.path.extend(added)
+    try:
+        yield
     finally:
-        torch.set_num_threads(threads)
-        for path in added:
-            if path in sys.path:
-                sys.path.remove(path)
+        for folder in added:
+            if folder in sys.path:
+                sys.path.remove(folder)
 
 
 @contextlib.contextmanager

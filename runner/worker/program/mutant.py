@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import importlib.util
 import os
 import types
 from collections.abc import Iterator
@@ -19,9 +18,11 @@ from unittest import mock
 
 import torch
 
+from runner.contract.lines import TORCH
 from runner.contract.mutant import Mutant
 from runner.contract.settings import CACHE_FOLDER, TRITON_FOLDER
 from runner.worker.processes import temporary_folder
+from runner.worker.program.lines import spec_of
 
 _TORCH = Path(torch.__file__).parent
 
@@ -80,14 +81,17 @@ def _empty_caches() -> Iterator[None]:
 
 def _module_of(file: str) -> tuple[str, Path]:
     """Return the name of a file's module, and its path. Raises NotPlanted without such a file."""
-    path, parts = _TORCH / file, ["torch", *Path(file).with_suffix("").parts]
-    if not path.is_file():
-        parts = parts[1:]
-        spec = importlib.util.find_spec(parts[0])
-        if spec is None or spec.origin is None:
+    parts = [*Path(file).with_suffix("").parts]
+    if parts[0] in TORCH:
+        parts, folders = ["torch", *parts], [_TORCH]
+    else:
+        spec = spec_of(parts[0])
+        if spec is None:
             raise NotPlanted(f"no package {parts[0]} here")
-        path = Path(spec.origin).parents[1] / file if len(parts) > 1 else Path(spec.origin)
-    if not path.is_file():
+        places = spec.submodule_search_locations or [spec.origin or ""]
+        folders = [Path(place).parent for place in places]
+    path = next((folder / file for folder in folders if (folder / file).is_file()), None)
+    if path is None:
         raise NotPlanted(f"no file {file} here")
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 

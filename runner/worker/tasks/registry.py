@@ -11,6 +11,7 @@ from typing import Any
 
 from runner.contract.job import Job, Record, Trust
 from runner.contract.mutant import NOT_PLANTED, Mutant
+from runner.worker.program.load import importable
 from runner.worker.program.mutant import NotPlanted, own_kernels, plant
 from runner.worker.run.job import Send, judge_job
 
@@ -50,7 +51,8 @@ def run_job(data: Mapping[str, Any], send: Send) -> dict[str, Any]:
         return _answer(job, send)
     mutant = Mutant.from_json(job.mutant)
     try:
-        plant(mutant)
+        with importable(job.paths):
+            plant(mutant)
     except NotPlanted as error:
         return Record(trust=Trust("INVALID", f"{NOT_PLANTED}{error}")).to_json()
     with own_kernels(mutant):

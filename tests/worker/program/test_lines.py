@@ -104,6 +104,13 @@ def test_a_package_may_be_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert line_table(["acme_single"]) == ["line acme_single.py:2-8,12,16-17"]
 
 
+def test_a_package_with_the_name_of_a_folder_of_torch_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "acme_single.py").write_text(PROGRAM)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(lines_module, "TORCH", ("acme_single",))
+    assert not any("acme_single.py" in name for name in Sources.of(["acme_single"]).files())
+
+
 METHODS = ["settrace", pytest.param("monitoring", marks=pytest.mark.skipif(not HAS_MONITORING, reason="before 3.12"))]
 
 
