@@ -230,7 +230,8 @@ def run_words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
 @command(
     "Print a case as a script that needs torch alone and exits non-zero while the problem is there. It compares "
     "what the "
-    "latest run here found of the variant; without such a finding it compares what the case declares.",
+    "latest run here found of the variant; without such a finding it compares what the case declares. "
+    "Of a case with module: it holds the captured graph that fails alike, where there is one.",
     *CASE,
     SELECTION,
     setting("imports"),
@@ -239,8 +240,35 @@ def run_words(arguments: argparse.Namespace, variant: Variant) -> list[str]:
 def run_repro(arguments: argparse.Namespace) -> int:
     """Print the script."""
     variant = first_variant(arguments)
-    console.output(script(variant, latest_result(variant.id), latest_seed(), arguments.imports or ()), end="")
+    result = latest_result(variant.id)
+    if variant.case.module is None:
+        text = script(variant, result, latest_seed(), arguments.imports or ())
+    else:
+        text = _script_of_a_model(arguments, variant, result)
+    console.output(text, end="")
     return exit_codes.OK
+
+
+def _script_of_a_model(arguments: argparse.Namespace, variant: Variant, result: VariantFinished | None) -> str:
+    """Return the script of the captured graph that fails like a model in Python; the last resort is its Python."""
+    reason = "no run of it is recorded that failed"
+    if result is not None and result.findings:
+        from runner.graphs.stand_in import failing_graph
+
+        settings = replace(settings_of(arguments), seed=latest_seed())
+        with Progress() as progress, scratch.folder() as folder:
+            try:
+                with VariantEngine.of(settings, variant, **slots_of(variant)) as engine:
+                    graph = failing_graph(engine, result.findings, folder, progress.say)
+                if graph is not None:
+                    stand_in, findings = graph
+                    diagnosis = Diagnosis(stand_in.id, result.torch, result.verdict, findings=findings)
+                    return script(stand_in, diagnosis, settings.seed, arguments.imports or ())
+                reason = "no captured graph of it fails alike"
+            except (exit_codes.UsageError, InputError) as error:
+                reason = f"its graphs cannot be recorded: {one_line(str(error), 200)}"
+    title, text = script(variant, result, latest_seed(), arguments.imports or ()).split("\n", 1)
+    return f"{title}\n# This is the Python of the model: {reason}.\n{text}"
 
 
 @command(

@@ -26,8 +26,10 @@ from runner.verdict.signature import signature_of
 
 def failing_graph(
     engine: VariantEngine, findings: Sequence[Finding], folder: Path, tick: Callable[[str], None]
-) -> Variant | None:
-    """Return the first captured graph of the engine's variant that fails alike, under its backend; None without one.
+) -> tuple[Variant, tuple[Finding, ...]] | None:
+    """Return the first captured graph of the engine's variant that fails alike, under its backend, and its findings.
+
+    None without one.
 
     The graphs are written to ``folder``, as ``graph_0.spec.yaml`` and so on. Their weights and inputs are drawn with
     the statistics of the model's own.
@@ -42,8 +44,9 @@ def failing_graph(
     outcomes = engine.ask([engine.job(variant=each) for each in variants], lambda: tick("running its graphs"))
     for variant, outcome in zip(variants, outcomes, strict=True):
         answer = engine.read(outcome)
-        if not answer.trust and answer.findings and signature_of(ranked(answer.findings)[0]).kind == kind:
-            return variant
+        first = tuple(ranked(answer.findings))
+        if not answer.trust and first and signature_of(first[0]).kind == kind:
+            return variant, first
     return None
 
 

@@ -202,8 +202,18 @@ def test_a_script_names_the_finding_that_it_aims_at(folder: Path, results: dict[
         '"""trained[float32,cpu]@wrong_backward:doubled: grad at gradient of '
     )
     assert ": timeout (torch " in titles["short@wrong_backward:hangs"]
-    assert titles[f"own@{PLANTED}"].startswith("# own[")
+    assert titles[f"own@{PLANTED}"].startswith('"""') and ": value at output" in titles[f"own@{PLANTED}"]
     assert titles["twin@inductor"].endswith('no run of it is recorded; compares outputs"""')
+
+
+def test_the_script_of_a_model_in_python_holds_its_captured_graph(
+    folder: Path, results: dict[str, tuple[int, str]]
+) -> None:
+    text = (folder / "elsewhere" / f"own@{PLANTED}.py").read_text()
+    assert "class Model(torch.nn.Module)" in text and "Scaled" not in text
+    plain = exported(folder, "repro", "own@aot_eager")
+    assert plain.split("\n")[1] == "# This is the Python of the model: no run of it is recorded that failed."
+    assert "class Scaled(torch.nn.Module)" in plain
 
 
 @pytest.mark.parametrize("name", ["wrong", "trained", "called", "own"])

@@ -59,7 +59,10 @@ def test_the_graph_that_fails_alike_is_found(oracle: str, tmp_path: Path) -> Non
     if oracle == "stride":
         assert found is None, "another failure"
         return
-    assert found is not None and found.backend == variant.backend
+    assert found is not None
+    found, findings = found
+    assert [each.oracle for each in findings] == ["value"]
+    assert found.backend == variant.backend
     assert [step.operator for step in found.case.chain] == ["torch.tanh", "torch.neg"]
     assert Path(found.case.file) == tmp_path / "graph_1.spec.yaml"
     assert (found.case.seed, found.config, found.case.config) == (3, variant.config, variant.case.config)
