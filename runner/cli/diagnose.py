@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,12 @@ from runner.verdict.signature import main_signature, signature_of
 
 BISECTING = 0.8
 """Part of the budget that torch's bisector or the cut may take."""
+
+REDUCING = 0.4
+"""Part of the budget of a report that reducing may take."""
+
+LEAST = 8.0
+"""Seconds that its diagnosis has in any case."""
 
 MOST = 20
 """So many failures of a run are diagnosed; each takes up to a minute."""
@@ -278,7 +284,13 @@ def _script_of_a_model(arguments: argparse.Namespace, variant: Variant, result: 
     *FAILURE,
     argument("-o", "--output", metavar="FILE", help="write it here instead of printing it"),
     *yes_no("reduce", "reduce first (default: yes)"),
-    argument("--budget", type=seconds, default=120.0, metavar="TIME", help="of reducing (default: 2m)"),
+    argument(
+        "--budget",
+        type=seconds,
+        default=300.0,
+        metavar="TIME",
+        help="of the verdict, of reducing and of the diagnosis; then the report has what is known (default: 5m)",
+    ),
     argument(
         "--similar",
         nargs="*",
@@ -307,7 +319,8 @@ def run_issue(arguments: argparse.Namespace) -> int:
             console.message(taken_over(kept))
         else:
             progress.say(f"running it with torch {engine.environment.torch}")
-        failure = kept.diagnosis if kept else engine.verdict()
+        end = time.monotonic() + arguments.budget
+        failure = kept.diagnosis if kept else _verdict(engine, _until(end, progress), arguments.budget)
         if known is not None:
             matches = similar.search(similar.profile_of(variant, failure.findings), known)
             progress.end()
@@ -325,7 +338,10 @@ def run_issue(arguments: argparse.Namespace) -> int:
             engines.close()
             engine = engines.enter_context(_engine(arguments, environments[0], small, engine.paths))
             diagnosis = None  # of the larger case
-        report = gather(engine, diagnosis or find_blame(engine, progress.say), yaml, progress.say)
+        diagnosis = diagnosis or _blame(engine, end, progress, run_words(arguments, variant))
+        if diagnosis.stopped == INTERRUPTED:
+            return exit_codes.INTERRUPTED
+        report = gather(engine, diagnosis, yaml, progress.say)
         versions = (*report.versions, *_older_versions(arguments, engine, environments[1:], progress))
     report = replace(report, origin=variant, versions=versions, matches=tuple(matches), steps=steps)
     text, checks = write(report)
@@ -340,6 +356,50 @@ def run_issue(arguments: argparse.Namespace) -> int:
     if report.package is not None:
         console.message("\n".join(_for_a_package(report, report.package, checks)))
     return exit_codes.OK
+
+
+def _until(end: float, progress: Progress) -> Callable[[str], None]:
+    """Return what says what goes on, and raises OutOfTime when it is later than ``end``."""
+
+    def say(text: str) -> None:
+        progress.say(text)
+        if time.monotonic() > end:
+            raise OutOfTime
+
+    return say
+
+
+def _verdict(engine: VariantEngine, say: Callable[[str], None], budget: float) -> VariantFinished:
+    """Run the variant. Raises UsageError where the time is not enough for that."""
+    try:
+        return engine.verdict(lambda: say(f"running it with torch {engine.environment.torch}"))
+    except OutOfTime:
+        text = f"no verdict within {duration(budget)}: give it more --budget"
+        raise exit_codes.UsageError(text, exit_codes.NO_RESULT) from None
+
+
+def _blame(engine: VariantEngine, end: float, progress: Progress, words: Sequence[str]) -> Diagnosis:
+    """Return the diagnosis of the variant that a report is about; at ``end``, or at Ctrl-C, what is known by then.
+
+    An interruption leaves no time for a report, so that it is printed.
+
+    ``words`` are those of ``runner run`` for the variant that was asked about.
+    """
+    budget = max(end - time.monotonic(), LEAST)
+    say = _until(time.monotonic() + budget, progress)
+    try:
+        diagnosis = find_blame(engine, say, min(BUDGET, BISECTING * budget))
+    except OutOfTime:
+        text = "no verdict of the reduced case in time: give it more --budget"
+        raise exit_codes.UsageError(text, exit_codes.NO_RESULT) from None
+    progress.end()
+    if diagnosis.stopped == INTERRUPTED:
+        console.output(render(diagnosis, words))
+    elif diagnosis.stopped:
+        console.message(
+            f"runner: {diagnosis.stopped}: the report has what is known of the cause; give it more --budget"
+        )
+    return diagnosis
 
 
 def _told(failure: VariantFinished | Diagnosis, variant: Variant) -> Diagnosis:
@@ -452,7 +512,7 @@ def _reduce(
             progress.end()
             console.message("runner: taken over from runner why: the smallest case, which fails alike once more")
             return again.variant, again.text, _way(earlier.changes)
-    end = time.monotonic() + arguments.budget
+    end = time.monotonic() + REDUCING * arguments.budget
     with graph_or_case(engine, diagnosis, folder, progress.say) as (smaller, known):
         found = reduce_variant(
             smaller, budget=end - time.monotonic(), tick=progress.say, folder=folder, diagnosis=known

@@ -32,7 +32,7 @@ from runner.cases.versions import release_of
 from runner.cases.walk import all_steps
 from runner.contract.finding import Finding
 from runner.contract.oracles import NUMERIC, row_of
-from runner.diagnose.diagnosis import Diagnosis, diagnose
+from runner.diagnose.diagnosis import BUDGET, Diagnosis, diagnose
 from runner.diagnose.harness import VariantEngine, result_of, run_heat_map
 from runner.diagnose.repro import script
 from runner.diagnose.similar import Match, operator_name
@@ -482,13 +482,13 @@ Say = Callable[[str], None]
 """Takes several times a second what is being done. What it raises ends the work."""
 
 
-def find_blame(engine: VariantEngine, say: Say) -> Diagnosis:
-    """Return the whole diagnosis of the engine's variant."""
+def find_blame(engine: VariantEngine, say: Say, budget: float = BUDGET) -> Diagnosis:
+    """Return the diagnosis of the engine's variant: ``say`` may end it by OutOfTime, and a person may interrupt it.
+
+    ``budget`` are the seconds of torch's bisector, or of the cut.
+    """
     say("looking for what is to blame")
-    diagnosis = diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"))
-    if diagnosis.stopped:
-        raise KeyboardInterrupt  # no report comes of half a diagnosis; what is known is kept
-    return diagnosis
+    return diagnose(engine, tick=lambda part: say(f"looking for what is to blame: {part}"), budget=budget)
 
 
 def gather(engine: VariantEngine, diagnosis: Diagnosis, yaml: str, say: Say) -> ReportInput:

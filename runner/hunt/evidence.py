@@ -15,6 +15,7 @@ from runner.cases.serialize import plain
 from runner.diagnose.bug_report import find_blame, gather
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine
+from runner.diagnose.kept import INTERRUPTED
 from runner.diagnose.repro import script
 from runner.diagnose.similar import operators_of
 from runner.diagnostics import InputError
@@ -150,6 +151,8 @@ def report_group(folder: Path, settings: RunSettings, group: Group, share: Share
             return end("its reduced case is gone or has changed")
         with VariantEngine.of(settings, variant, slots=share.slots) as engine:
             diagnosis = find_blame(engine, say)
+            if diagnosis.stopped == INTERRUPTED:
+                raise KeyboardInterrupt
             if diagnosis.verdict not in FAILURES:
                 return end(f"the verdict of the reduced case is {diagnosis.verdict}: {diagnosis.reason}")
             report = gather(engine, diagnosis, read_text(own / REDUCED), say)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +17,8 @@ from runner.cli.reduce import Earlier
 from runner.diagnose.bug_report import Check
 from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import Progress
+from runner.diagnose.kept import INTERRUPTED, OUT_OF_TIME, OutOfTime
+from runner.exit_codes import UsageError
 from tests.handmade import finding
 
 ENGINE: Any = SimpleNamespace(variant=SimpleNamespace(case=SimpleNamespace(module=None)))
@@ -61,7 +66,7 @@ def test_what_why_reduced_counts_only_where_it_fails_alike_again(
 
     def reduce(engine: Any, *, budget: float, memory: Any = None, **options: Any) -> SimpleNamespace:
         text = memory.best if memory else "cases:"
-        assert budget == 0.0 if memory else 0.9 < budget <= 1.0
+        assert budget == 0.0 if memory else 0.3 < budget <= diagnose.REDUCING
         return reduced(text=text, confirmed=confirmed)(engine)
 
     monkeypatch.setattr("runner.reduce.reducer.reduce_variant", reduce)
@@ -71,3 +76,61 @@ def test_what_why_reduced_counts_only_where_it_fails_alike_again(
         ("smallest:", "Reduced by a machine (7 changes).") if taken else ("cases:", "Reduced by a machine (2 changes).")
     )
     assert ("taken over from runner why" in capsys.readouterr().err) == taken
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (None, "no captured graph of it fails alike"),
+        (UsageError("capture: died\nof SIGSEGV"), "its graphs cannot be recorded: capture: died of SIGSEGV"),
+    ],
+)
+def test_the_python_of_a_model_is_the_last_resort(
+    problem: Exception | None, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing_graph(*arguments: Any) -> None:
+        if problem is not None:
+            raise problem
+
+    monkeypatch.setattr("runner.graphs.stand_in.failing_graph", failing_graph)
+    monkeypatch.setattr(diagnose.VariantEngine, "of", lambda *words, **slots: contextlib.nullcontext())
+    monkeypatch.setattr(diagnose, "script", lambda *words: "# own: value at output\nclass Own: ...\n")
+    variant: Any = SimpleNamespace(device="cpu")
+    event: Any = SimpleNamespace(findings=(finding(),))
+    text = diagnose._script_of_a_model(Namespace(imports=None), variant, event)
+    assert text == f"# own: value at output\n# This is the Python of the model: {reason}.\nclass Own: ...\n"
+
+
+@pytest.mark.parametrize(
+    ("stopped", "message"),
+    [("", ""), (OUT_OF_TIME, "runner: the time was up: the report has what is known of the cause"), (INTERRUPTED, "")],
+)
+def test_a_diagnosis_that_is_stopped_leaves_what_is_known(
+    stopped: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    budgets: list[float] = []
+
+    def blame(engine: Any, say: Callable[[str], None], budget: float) -> Diagnosis:
+        budgets.append(budget)
+        return Diagnosis("a", "2.13.0", "FAIL", findings=(finding(),), stopped=stopped)
+
+    monkeypatch.setattr(diagnose, "find_blame", blame)
+    monkeypatch.setattr(diagnose, "render", lambda diagnosis, words: "what is known")
+    assert diagnose._blame(ENGINE, time.monotonic() + 100, Progress(), []).stopped == stopped
+    output = capsys.readouterr()
+    assert output.err.startswith(message) and bool(output.err) == bool(message)
+    assert output.out == ("what is known\n" if stopped == INTERRUPTED else "")
+    assert budgets[0] <= diagnose.BISECTING * 100
+
+
+def test_the_budget_of_a_report_ends_its_verdict_and_its_diagnosis(monkeypatch: pytest.MonkeyPatch) -> None:
+    say = diagnose._until(time.monotonic() - 1, Progress())
+    with pytest.raises(OutOfTime):
+        say("running it")
+    engine: Any = SimpleNamespace(environment=SimpleNamespace(torch="2.13.0"), verdict=lambda tick: tick())
+    with pytest.raises(UsageError, match="no verdict within 2m 00s: give it more --budget"):
+        diagnose._verdict(engine, say, 120.0)
+    monkeypatch.setattr(diagnose, "LEAST", 0.0)
+    monkeypatch.setattr(diagnose, "find_blame", lambda engine, say, budget: say("the stages"))
+    with pytest.raises(UsageError, match="no verdict of the reduced case in time"):
+        diagnose._blame(ENGINE, time.monotonic() - 1, Progress(), [])
