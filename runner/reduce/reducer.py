@@ -361,8 +361,8 @@ PASSES: tuple[Pass, ...] = (
 LONG = 16
 """Steps of a chain from which on a cut of the graphs, log2 of their number of runs, is worth its time."""
 
-CUTTING = 0.5
-"""Part of the budget that the cut may take."""
+CUTTING = 0.75
+"""Part of the budget that has passed when the cut ends. The search without its answer takes a run for each step."""
 
 CONFIRMING = 0.15
 """Part of the budget that is left for the confirmation in a process of its own."""
@@ -450,7 +450,8 @@ def reduce_variant(
         event = failing(engine.verdict(lambda: tick("running the case as it is"), names_operator=False))
         diagnosis = Diagnosis(event.id, event.torch, event.verdict, findings=event.findings, run_seconds=event.seconds)
     if diagnosis.culprit is None and (memory is None or memory.best is None):
-        diagnosis = replace(diagnosis, culprit=_guilty(engine, diagnosis.findings[0], CUTTING * budget, tick))
+        share = began + CUTTING * budget - time.monotonic()
+        diagnosis = replace(diagnosis, culprit=_guilty(engine, diagnosis.findings[0], share, tick))
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(scratch.folder())
@@ -461,7 +462,7 @@ def _guilty(engine: VariantEngine, finding: Finding, budget: float, tick: Callab
     """Return the operator of a long chain that a cut of its graphs finds within ``budget`` seconds; None where there is
     nothing to cut, or the chain is short enough for a search of its own."""
     case, signature = engine.variant.case, signature_of(finding)
-    if signature.stage != "backend" or len([*steps_of(named(case).chain)]) < LONG:
+    if budget <= 0 or signature.stage != "backend" or len([*steps_of(named(case).chain)]) < LONG:
         return None
     task = bisection_job(engine, signature, {}, budget)
     if not isinstance(task, Job):
