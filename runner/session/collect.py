@@ -25,6 +25,7 @@ from runner.cases.operator_names import operators_of
 from runner.cases.problems import limited
 from runner.cases.suites import LEDGER, SPEC, SUITE, PathError, Reader
 from runner.cases.torch_names import file_refusal, hint_for, name_fault, own_names
+from runner.cases.yaml.reader import without_collector
 from runner.cases.yaml.values import split_lines
 from runner.diagnostics import Diagnostic, InputError, Span, nearest, shown_path, source_line
 from runner.exit_codes import UsageError
@@ -394,6 +395,7 @@ def collect(
         raise UsageError(f"select: {error}") from None
 
 
+@without_collector()
 def load(
     paths: Sequence[str],
     *,

@@ -7,11 +7,12 @@ false, ``1:30`` ninety. No constructor is ever involved.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -34,6 +35,18 @@ from runner.files import open_regular
 from runner.text import describe_character
 
 
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """Read without Python's collector: trees and cases have no cycles, and its walks take much of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
 def load(
     path: str | Path, text: str | None = None, limits: Limits | None = None
 ) -> tuple[YamlNode | None, list[Diagnostic]]:
@@ -52,14 +65,8 @@ def load(
         return None, [_too_large(file, limits)]
     text = text.removeprefix("\ufeff")
     builder = Builder(file, text, limits)
-    # The tree has no cycles, and the collector's walks over it would take half of the time of a large file.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with without_collector():
         root = builder.build()
-    finally:
-        if collecting:
-            gc.enable()
     return root, builder.diagnostics
 
 
