@@ -267,9 +267,7 @@ def _script_of_a_model(arguments: argparse.Namespace, variant: Variant, result: 
                 with VariantEngine.of(settings, variant, **slots_of(variant)) as engine:
                     graph = failing_graph(engine, result.findings, folder, progress.say)
                 if graph is not None:
-                    stand_in, findings = graph
-                    diagnosis = Diagnosis(stand_in.id, result.torch, result.verdict, findings=findings)
-                    return script(stand_in, diagnosis, settings.seed, arguments.imports or ())
+                    return script(*graph, settings.seed, arguments.imports or ())
                 reason = "no captured graph of it fails alike"
             except (exit_codes.UsageError, InputError) as error:
                 reason = f"its graphs cannot be recorded: {one_line(str(error), 200)}"

@@ -122,13 +122,13 @@ def graph_or_case(
         console.message("runner: no captured graph of the model fails alike, so its inputs and sizes are reduced")
         yield engine, diagnosis
         return
-    variant, _ = graph
+    variant, known = graph
     console.message(f"runner: reducing {shown_path(variant.case.file)}, a captured graph of the model that fails alike")
     with VariantEngine(
         variant, engine.environment, slots=engine.slots, seed=engine.seed, imports=engine.imports, paths=engine.paths,
         limits=engine.limits,
     ) as own:  # fmt: skip
-        yield own, None
+        yield own, known
 
 
 def reduce_into(

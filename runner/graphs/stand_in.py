@@ -13,6 +13,8 @@ from runner.cases.model import Variant
 from runner.cases.suites import SPEC
 from runner.contract.finding import Finding
 from runner.contract.graphs import Capture
+from runner.contract.oracles import row_of
+from runner.diagnose.diagnosis import Diagnosis
 from runner.diagnose.harness import VariantEngine, result_of
 from runner.diagnostics import InputError
 from runner.files import replace_text
@@ -26,10 +28,10 @@ from runner.verdict.signature import signature_of
 
 def failing_graph(
     engine: VariantEngine, findings: Sequence[Finding], folder: Path, tick: Callable[[str], None]
-) -> tuple[Variant, tuple[Finding, ...]] | None:
-    """Return the first captured graph of the engine's variant that fails alike, under its backend, and its findings.
+) -> tuple[Variant, Diagnosis] | None:
+    """Return the first captured graph of the engine's variant that fails alike, under its backend; None without one.
 
-    None without one.
+    Beside it stands what its run says, so that it need not run once more. What fails alike has the stage of the model.
 
     The graphs are written to ``folder``, as ``graph_0.spec.yaml`` and so on. Their weights and inputs are drawn with
     the statistics of the model's own.
@@ -44,9 +46,11 @@ def failing_graph(
     outcomes = engine.ask([engine.job(variant=each) for each in variants], lambda: tick("running its graphs"))
     for variant, outcome in zip(variants, outcomes, strict=True):
         answer = engine.read(outcome)
-        first = tuple(ranked(answer.findings))
-        if not answer.trust and first and signature_of(first[0]).kind == kind:
-            return variant, first
+        own = tuple(replace(each, stage=findings[0].stage) for each in ranked(answer.findings))
+        if not answer.trust and own and signature_of(own[0]).kind == kind:
+            verdict = "ERROR" if row_of(own[0].oracle).crash else "FAIL"
+            torch = engine.environment.torch
+            return variant, Diagnosis(variant.id, torch, verdict, findings=own, run_seconds=outcome.seconds)
     return None
 
 

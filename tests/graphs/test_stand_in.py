@@ -60,8 +60,9 @@ def test_the_graph_that_fails_alike_is_found(oracle: str, tmp_path: Path) -> Non
         assert found is None, "another failure"
         return
     assert found is not None
-    found, findings = found
-    assert [each.oracle for each in findings] == ["value"]
+    found, diagnosis = found
+    assert (diagnosis.verdict, diagnosis.run_seconds) == ("FAIL", 1.0)
+    assert [(each.oracle, each.stage) for each in diagnosis.findings] == [("value", "inductor")]
     assert found.backend == variant.backend
     assert [step.operator for step in found.case.chain] == ["torch.tanh", "torch.neg"]
     assert Path(found.case.file) == tmp_path / "graph_1.spec.yaml"
