@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from runner.cases.operator_names import operators_of
-from runner.exit_codes import UsageError
+from runner.exit_codes import NOTHING, UsageError
 from runner.files import read_text
 from runner.session.affected import Block, Candidate, Selection, read_diff, read_place, select
 from runner.session.history import key_of
@@ -18,7 +18,7 @@ from runner.text import one_line, plural
 
 _OPTION = "--affected-by"
 _LONGEST = 64 << 20
-"""Characters of a diff."""
+"""Bytes of a diff."""
 _NAMED = 3
 
 
@@ -31,16 +31,25 @@ def read_changes(what: str) -> list[Block]:
     text = ""
     try:
         if what == "-":
-            text = sys.stdin.read(_LONGEST)
+            text = _standard_input()
         elif is_diff or (os.path.isfile(what) and not what.endswith(".py")):
             text = read_text(what, "replace")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{_OPTION} {what}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise UsageError(f"{_OPTION} {what}: {error.strerror or error}") from None
     blocks = read_diff(text) if is_diff or "\n@@ -" in text else read_place(what)
     if not blocks:
         reason = "the diff changes no line" if is_diff else "it names no line"
-        raise UsageError(f"{_OPTION} {what}: {reason}; nothing is to run")
+        raise UsageError(f"{_OPTION} {what}: {reason}; nothing is to run", NOTHING)
     return blocks
+
+
+def _standard_input() -> str:
+    """Raises UsageError where it is closed, or longer than any diff."""
+    data = sys.stdin.buffer.read(_LONGEST + 1) if sys.stdin is not None else None
+    if data is None or len(data) > _LONGEST:
+        reason = "there is no standard input" if data is None else f"it has more than {_LONGEST >> 20} MiB"
+        raise UsageError(f"{_OPTION} -: {reason}")
+    return data.decode(errors="replace")
 
 
 def narrow(planned: Plan, what: str, command: str) -> Plan:
@@ -66,6 +75,8 @@ def narrow(planned: Plan, what: str, command: str) -> Plan:
         for id_, variant in variants.items()
     ]
     selection = select(recorded.line_map, changes, candidates)
+    if not selection.reasons:
+        raise UsageError(f"{_OPTION} {what}: only tests and documents change; nothing is to run", NOTHING)
     place = {id_: number for number, id_ in enumerate(selection.reasons)}
     chosen = sorted((each for each in planned.planned if each.variant.id in place), key=lambda e: place[e.variant.id])
     keys = {key_of(each) for each in chosen}
@@ -90,8 +101,10 @@ def _summary(selection: Selection, recorded: Recorded, candidates: Sequence[Cand
     parts += [f"{new} are new"] if new else []
     parts += [f"{selection.sampled} stand for {selection.common} that reach common lines"] if selection.sampled else []
     text = ", ".join(parts) + f"; lines are those of run {recorded.run}"
+    if selection.tests:
+        text += f"; without {plural(len(selection.tests), 'file')} of tests and documents"
     if selection.unknown:
         names = ", ".join(one_line(str(block), 80) for block in selection.unknown[:_NAMED])
         more = f" and {len(selection.unknown) - _NAMED} more" if len(selection.unknown) > _NAMED else ""
-        text += f"; no recorded variant reaches {names}{more} (C++, generated code, import, untested): all run"
+        text += f"; nobody knows what reaches {names}{more} (C++, generated code, import, untested): all run"
     return text

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from runner.contract.lines import LAST, Lines
+from runner.contract.lines import LAST, TORCH, Lines
 
 COMMON = 0.15
 """A line that a larger share of the variants reaches is answered by a sample of them, which takes at most this share
 of the recorded time."""
+_TEST = re.compile(r"(?:^|/)(?:tests?|docs?|\.github)/|(?:^|/)test_[^/]*\.py$|_test\.py$|\.(?:md|rst)$")
+"""Files that a change of a compiler often has too, and that no compilation runs."""
 FEW = 10
 """So few variants all run, whatever their share."""
 
@@ -49,6 +51,12 @@ class LineMap:
         """Return the ids of the variants that reached a line: ``variants_of("_inductor/ir.py", 10)``."""
         return frozenset(variant for variant, bits in self.files.get(file, {}).items() if bits >> line & 1)
 
+    def name_in(self, file: str) -> str:
+        """Return the map's name of a file of a checkout, where packages may lie in a folder: ``src/acme/ir.py``."""
+        parts = file.split("/")
+        names = ("/".join(parts[number:]) for number in range(len(parts)))
+        return next((name for name in names if name in self.files), file)
+
     def variants_in(self, file: str) -> frozenset[str]:
         """Return the ids of the variants that reached any line of a file."""
         return frozenset(self.files.get(file, ()))
@@ -66,10 +74,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Changed lines of one file that stand together; none means all lines of the file."""
+    """Changed lines of one file that stand together; none means all lines of the file.
+
+    ``at_import`` says that their text runs when the module is imported.
+    """
 
     file: str
     lines: tuple[int, ...] = ()
+    at_import: bool = False
 
     def __str__(self) -> str:
         ends = [*dict.fromkeys((self.lines[:1], self.lines[-1:]))]
@@ -78,10 +90,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to run, in order: ids with the reason of each. ``unknown`` are the blocks that all variants answer."""
+    """What to run, in order: ids with the reason of each. ``unknown`` are the blocks that all variants answer, and
+    ``tests`` the files that none answers: tests and documents of the changed project."""
 
     reasons: Mapping[str, str]
     unknown: tuple[Block, ...] = ()
+    tests: tuple[str, ...] = ()
     sampled: int = 0  # how many of the variants stand for others that reach the same common lines
     common: int = 0  # how many variants reach these
 
@@ -97,6 +111,9 @@ def select(line_map: LineMap, changes: Sequence[Block], candidates: Sequence[Can
     by_id = {each.id: each for each in candidates}
     new = [each for each in candidates if each.id not in line_map.counts]
     known = [each for each in candidates if each.id in line_map.counts]
+    changes = [replace(block, file=line_map.name_in(block.file)) for block in changes]
+    tests = {block.file: None for block in changes if block.file not in line_map.files and _TEST.search(block.file)}
+    changes = [block for block in changes if block.file not in tests]
     groups, unknown = _groups(line_map, changes, frozenset(each.id for each in known))
     most = max(COMMON * len(known), FEW)
     rare: dict[str, int] = {}  # by variant, how many reach the rarest line of its
@@ -114,13 +131,13 @@ def select(line_map: LineMap, changes: Sequence[Block], candidates: Sequence[Can
     specific = sorted(rare, key=rank)
     common = sorted(hits.keys() - rare, key=rank)
     sample = _sample([by_id[variant] for variant in common], COMMON * sum(each.seconds for each in known))
-    reasons = {each.id: "new: the recorded run has it not" for each in new}
+    reasons = {each.id: "new: the recorded run has no lines of it" for each in new}
     reasons |= {each: f"reaches a changed line that {rare[each]} of {len(known)} reach" for each in specific}
     reasons |= {each.id: f"one of the sample for lines that {len(hits)} of {len(known)} reach" for each in sample}
     if unknown:
         others = sorted((each for each in known if each.id not in reasons), key=lambda each: (each.seconds, each.id))
         reasons |= {each.id: f"nobody knows what reaches {unknown[0]}" for each in others}
-    return Selection(reasons, unknown, len(sample), len(common))
+    return Selection(reasons, unknown, tuple(tests), len(sample), len(common))
 
 
 def _groups(
@@ -132,7 +149,7 @@ def _groups(
         lines = [line_map.variants_of(block.file, line) & known for line in block.lines]
         reached = [group for group in (lines if block.lines else [line_map.variants_in(block.file) & known]) if group]
         groups += reached
-        if not reached:
+        if not reached or block.at_import:
             unknown.append(block)
     return groups, tuple(unknown)
 
@@ -144,58 +161,96 @@ def _sample(candidates: Sequence[Candidate], seconds: float) -> list[Candidate]:
     pending = [*candidates]
     while pending:
         best = max(pending, key=lambda each: len(each.traits - covered))
+        if best.traits <= covered:
+            return [*chosen, *_fitting(pending, seconds)] or pending[:1]
         pending.remove(best)
         if chosen and best.seconds > seconds:
             continue
         chosen.append(best)
         seconds -= best.seconds
         covered |= best.traits
-        if not any(each.traits - covered for each in pending) and seconds <= 0:
-            break
     return chosen
+
+
+def _fitting(candidates: Iterable[Candidate], seconds: float) -> Iterator[Candidate]:
+    """Yield the candidates that fit into a time one after the other."""
+    for each in candidates:
+        if each.seconds <= seconds:
+            seconds -= each.seconds
+            yield each
 
 
 # --- what changed ---
 
-_HUNK = re.compile(r"@@ -(\d{1,7})(?:,(\d{1,7}))? \+\d{1,7}(?:,\d{1,7})? @@")
+_HUNK = re.compile(r"@@ -(\d{1,7})(?:,(\d{1,7}))? \+\d{1,7}(?:,(\d{1,7}))? @@")
 _PLACE = re.compile(r"(.+?):(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*)")
+_COMMENT = re.compile(r"\s*(?:#(?:[ #].*)?)?")
+"""A line of Python that says nothing to Python. ``#include`` is one of a template's C++."""
+_AT_IMPORT = re.compile(r"\s*@|(?!(?:async def|def|class) |\))\S")
+"""A line that runs at import: a decorator, or one that is not indented and begins no definition."""
 
 
 def read_diff(text: str) -> list[Block]:
-    """Return the changed lines of a unified diff, by their numbers on the old side.
+    """Return the changed lines of a unified diff, by their names and numbers on the old side.
 
-    An insertion counts as the lines around it. Blank lines and comments do not count. A file that the diff adds or that
-    has no lines of text is one block without lines.
+    An insertion counts as the lines around it. Blank lines and comments of Python do not count.
     """
-    blocks: list[Block] = []
-    file, number, left, inserted = "", 0, 0, False
-    lines: dict[int, None] = {}
-    for line in text.splitlines():
-        if left <= 0 and line.startswith(("--- ", "+++ ")):
-            blocks += _blocks(file, lines)
-            lines = {}
-            path = line[4:].partition("\t")[0].strip()
-            file = (
-                name_of(path.partition("/")[2] if path[:2] in ("a/", "b/") else path) if path != "/dev/null" else file
-            )
-            if path == "/dev/null" and line.startswith("--- "):
-                file = ""
-            continue
-        if match := _HUNK.match(line):
-            number, left = int(match[1]), int(match[2] or 1)
-            if left == 0:
-                lines |= {number: None, number + 1: None}
-            continue
-        if line.startswith("-") and left > 0:
-            if line[1:].strip() and not line[1:].lstrip().startswith("#"):
-                lines[number] = None
-            number, left, inserted = number + 1, left - 1, True
-        elif line.startswith("+"):
-            if not inserted and line[1:].strip() and not line[1:].lstrip().startswith("#"):
-                lines |= {number - 1: None, number: None}
-        elif line[:1] in ("", " ") and left > 0:
-            number, left, inserted = number + 1, left - 1, False
-    return [*blocks, *_blocks(file, lines)]
+    diff = _Diff()
+    for line in text.split("\n"):  # a form feed ends no line
+        if diff.old > 0 or diff.new > 0:
+            diff.read_change(line.removesuffix("\r"))
+        else:
+            diff.read_header(line.removesuffix("\r"))
+    diff.end_file()
+    return diff.blocks
+
+
+class _Diff:
+    """A diff as far as it was read; ``old`` and ``new`` are the lines of both sides that a hunk has yet to come."""
+
+    def __init__(self) -> None:
+        self.blocks: list[Block] = []
+        self.file, self.number, self.old, self.new = "", 0, 0, 0
+        self.lines: set[int] = set()
+        self.imports: set[int] = set()
+        self.is_replacement = False
+
+    def end_file(self) -> None:
+        self.blocks += _blocks(self.file, self.lines)
+        self.blocks += [replace(block, at_import=True) for block in _blocks(self.file, self.imports)]
+        self.lines, self.imports = set(), set()
+
+    def read_header(self, line: str) -> None:
+        path = line[4:].partition("\t")[0].strip()
+        named = "" if path == "/dev/null" else name_of(path.partition("/")[2] if path[:2] in ("a/", "b/") else path)
+        if line.startswith("--- "):
+            self.end_file()
+            self.file = named
+        elif line.startswith("+++ "):
+            self.file = self.file or named
+        elif match := _HUNK.match(line):
+            self.number, self.old, self.new = int(match[1]), int(match[2] or 1), int(match[3] or 1)
+            self.number += self.old == 0  # without lines of the old side it is the line before
+            self.is_replacement = False
+
+    def read_change(self, line: str) -> None:
+        if line.startswith("\\"):  # No newline at end of file
+            return
+        text, is_python = line[1:], self.file.endswith(".py")
+        is_code = not _COMMENT.fullmatch(text) if is_python else bool(text.strip())
+        if line[:1] in ("-", "+") and is_code and is_python and _AT_IMPORT.match(text):
+            self.imports.add(self.number)
+        elif line.startswith("-") and is_code:
+            self.lines.add(self.number)
+        elif line.startswith("+") and is_code and not self.is_replacement:
+            self.lines |= {self.number - 1, self.number}
+        if line.startswith("-"):
+            self.is_replacement = self.is_replacement or is_code
+        elif not line.startswith("+"):
+            self.is_replacement = False
+        self.new -= line[:1] != "-"
+        if line[:1] != "+":
+            self.number, self.old = self.number + 1, self.old - 1
 
 
 def _blocks(file: str, lines: Iterable[int]) -> Iterator[Block]:
@@ -223,7 +278,8 @@ def read_place(text: str) -> list[Block]:
 
 def name_of(path: str) -> str:
     """Return a file as the map names it: ``torch/_inductor/ir.py`` of a checkout is ``_inductor/ir.py``."""
-    parts = path.strip().split("/")
-    if "torch" in parts[:-1]:
-        parts = parts[len(parts) - 1 - parts[::-1].index("torch") + 1 :] if parts[0] != "torch" else parts[1:]
-    return "/".join(part for part in parts if part not in ("", "."))
+    parts = [part for part in path.strip().split("/") if part not in ("", ".")]
+    for place in range(len(parts) - 2, -1, -1):
+        if parts[place] == "torch" and parts[place + 1] in TORCH:
+            return "/".join(parts[place + 1 :])
+    return "/".join(parts)

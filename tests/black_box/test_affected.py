@@ -88,6 +88,6 @@ def test_places_and_files_without_lines(folder: Path, what: str, count: str) -> 
 
 def test_what_changes_nothing_is_refused(folder: Path) -> None:
     (folder / "empty.diff").write_text("")
-    for what, message in {"empty.diff": "the diff changes no line", "none.patch": "No such file"}.items():
+    for what, code, message in (("empty.diff", 5, "the diff changes no line"), ("none.patch", 4, "No such file")):
         result = run_in(folder, *WORDS, "--affected-by", what)
-        assert result.code == 4 and message in result.err, result.text
+        assert result.code == code and message in result.err, result.text

@@ -57,21 +57,21 @@ diff --git a/torch/_inductor/ir.py b/torch/_inductor/ir.py
 --- a/torch/_inductor/ir.py
 +++ b/torch/_inductor/ir.py
 @@ -10,4 +10,4 @@ def f():
- a
--b
-+B
- c
--# a comment
-+# another comment
+     a
+-    b
++    B
+     c
+-    # a comment
++    # another comment
 @@ -30,2 +30,3 @@
- x
-+new
- y
+     x
++    new
+     y
 --- a/torch/csrc/a.cpp
 +++ b/torch/csrc/a.cpp
 @@ -3 +3 @@
--int a;
-+int b;
+-#define A 1
++#define A 2
 """
 
 
@@ -79,9 +79,70 @@ def test_a_diff_has_numbers_of_its_old_side_and_an_insertion_the_lines_around_it
     assert read_diff(DIFF) == [
         Block("_inductor/ir.py", (11,)),
         Block("_inductor/ir.py", (30, 31)),
-        Block("csrc/a.cpp", (3,)),
+        Block("torch/csrc/a.cpp", (3,)),
     ]
     assert read_diff("no diff") == []
+
+
+def hunk(*lines: str, file: str = "fx/graph.py", new: str = "") -> list[Block]:
+    """The blocks of a hunk that begins at line 5."""
+    counts = [sum(line[0] in signs for line in lines) for signs in (" -", " +")]
+    head = f"--- a/torch/{file}\n+++ b/torch/{new or file}\n@@ -5,{counts[0]} +5,{counts[1]} @@\n"
+    return read_diff(head + "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "blocks"),
+    [
+        (("-    # a comment", "+    x = 1"), [Block("fx/graph.py", (5, 6))]),
+        (("     x", "+    ++ y", "+++ z"), [Block("fx/graph.py", (5, 6)), Block("fx/graph.py", (6,), True)]),
+        (("---- 1", "+    y"), [Block("fx/graph.py", (5,), True)]),
+        (("     a\x0cb", "-    y"), [Block("fx/graph.py", (6,))]),
+        (("     a", "+#pragma omp"), [Block("fx/graph.py", (6,), True)]),
+        (("     a", "-    b", "\\ No newline at end of file", "+    b"), [Block("fx/graph.py", (6,))]),
+    ],
+)  # fmt: skip
+def test_lines_of_a_hunk(lines: tuple[str, ...], blocks: list[Block]):
+    assert sorted(hunk(*lines), key=str) == sorted(blocks, key=str)
+
+
+def test_a_renamed_file_has_its_old_name():
+    assert hunk("-    a", "+    b", new="fx/later.py") == [Block("fx/graph.py", (5,))]
+
+
+@pytest.mark.parametrize("line", ["LEVEL = 2", "@register(aten.add)", "    @property", "import os"])
+def test_a_line_that_runs_at_import_is_answered_by_all_although_its_neighbours_are_reached(line: str):
+    changes = hunk("     a", f"+{line}", "-    b", "+    c")
+    assert Block("fx/graph.py", (6,), at_import=True) in changes
+    selection = select(MAP, [*read_place("torch/fx/graph.py:5"), *changes], CANDIDATES)
+    assert len(selection.reasons) == 20 and selection.unknown
+
+
+def test_a_definition_that_is_not_indented_is_no_line_of_import():
+    assert not any(block.at_import for block in hunk("-def f(", "+def g(", " ):", "-class A:", "+class B:"))
+
+
+def test_tests_and_documents_run_nothing():
+    changes = [Block(name, (1,)) for name in ("test/inductor/test_ir.py", "docs/a.rst", "README.md")]
+    selection = select(MAP, changes, [each for each in CANDIDATES if each.id != "v02"])
+    assert not selection.reasons and len(selection.tests) == 3
+    assert [*select(MAP, [*changes, Block("fx/graph.py", (5,))], CANDIDATES).reasons] == ["v02", "v00"]
+
+
+def test_a_package_may_lie_in_a_folder_of_the_checkout():
+    line_map = LineMap.of([("v00", ["line acme/ir.py:3"]), ("v01", ["line acme/torch/ir.py:4"])])
+    candidates = [Candidate("v00"), Candidate("v01")]
+    assert [*select(line_map, read_place("src/acme/ir.py:3"), candidates).reasons] == ["v00"]
+    assert [*select(line_map, read_place("./src/acme/torch/ir.py:4"), candidates).reasons] == ["v01"]
+
+
+def test_a_sample_is_within_its_time_also_where_all_operators_are_there():
+    line_map = LineMap.of([(f"v{number:03}", ["line fx/graph.py:5"]) for number in range(200)])
+    for traits in (frozenset({"op"}), frozenset[str]()):
+        candidates = [Candidate(name, 1.0, traits) for name in line_map.counts]
+        assert len(select(line_map, [Block("fx/graph.py", (5,))], candidates).reasons) == 30
+    slow = [Candidate(name, 100.0) for name in [*line_map.counts][:12]]
+    assert len(select(line_map, [Block("fx/graph.py", (5,))], slow).reasons) == 1, "at least one"
 
 
 @pytest.mark.parametrize(
