@@ -287,7 +287,8 @@ def sharing(evidence: Evidence) -> Iterator[Finding]:
     for call, eager, compiled in evidence.pairs():
         for path, relations in compiled.shared_gradients.items():
             expected = eager.shared_gradients.get(path, relations)
-            if memory_of(relations - expected) - spoilt_paths(eager, compiled):  # else the write is the finding
+            more = memory_of(relations - expected)
+            if more and more - spoilt_paths(eager, compiled):  # else the write is the finding
                 yield from _relation_findings(evidence, call, path, expected, relations)
         for path in (path for path in eager.sharing if path in compiled.sharing):
             yield from _relation_findings(evidence, call, path, eager.sharing[path], compiled.sharing[path])

@@ -10,6 +10,7 @@ import torch
 from worker_jobs import oracles, passes, run, source
 
 from runner.contract.settings import FLUSHES
+from runner.worker.judge import judge
 
 PLUS = source("return x * 2 + 1")
 ROW = source("return x * 2", inputs="torch.randn(1, 5)")
@@ -1267,3 +1268,11 @@ def test_expected_delegation_is_held_against_what_torch_runs():
 def test_delegation_to_torchs_own_backends_is_not_counted():
     record = run(PLUS, "eager", expect={"delegated": "all"})
     assert passes(record) and record["labels"] == ["not-compared"] and record["delegable"] is None
+
+
+def test_writes_are_searched_only_where_compiled_code_shares_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search compares all inputs and all of the state: of a large model it may not run for each gradient."""
+    calls: list[Any] = []
+    monkeypatch.setattr(judge, "spoilt_paths", lambda eager, compiled: calls.append(eager) or frozenset())
+    assert passes(run(BACKWARD, "eager", **FULL))
+    assert not calls
