@@ -95,7 +95,7 @@ def run_validate(arguments: argparse.Namespace) -> int:
         outputs.write("--sarif", arguments.sarif, render(diagnostics))
     errors = sum(d.severity == "error" for d in diagnostics)
     counts = {
-        "valid case": len({id(v.case) for v in loaded.variants}),
+        "valid case": len({(v.case.file, v.case.name) for v in loaded.variants}),
         "variant": len(loaded.variants),
         "error": errors,
         "warning": len(diagnostics) - errors,

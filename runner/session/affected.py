@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from runner.contract.lines import LAST, TORCH, Lines
 
-COMMON = 0.15
+COMMON = 0.05
 """A line that a larger share of the variants reaches is answered by a sample of them, which takes at most this share
 of the recorded time."""
 _TEST = re.compile(r"(?:^|/)(?:tests?|docs?|\.github)/|(?:^|/)test_[^/]*\.py$|_test\.py$|\.(?:md|rst)$")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from runner.session import affected
 from runner.session.affected import Block, Candidate, LineMap, read_diff, read_place, select
 
 NAMES = [f"v{number:02}" for number in range(20)]
@@ -33,7 +34,8 @@ def test_new_variants_come_first_then_those_of_a_rare_line_cheap_ones_first():
     assert not selection.unknown and selection.sampled == 0
 
 
-def test_a_common_line_is_answered_by_a_varied_sample_within_a_share_of_the_time():
+def test_a_common_line_is_answered_by_a_varied_sample_within_a_share_of_the_time(monkeypatch):
+    monkeypatch.setattr(affected, "COMMON", 0.15)
     selection = select(MAP, [Block("_inductor/ir.py", (5,))], CANDIDATES)
     assert (selection.sampled, selection.common) == (3, 18), "15 % of 20 seconds"
     sample = [*selection.reasons][1:]
@@ -140,7 +142,7 @@ def test_a_sample_is_within_its_time_also_where_all_operators_are_there():
     line_map = LineMap.of([(f"v{number:03}", ["line fx/graph.py:5"]) for number in range(200)])
     for traits in (frozenset({"op"}), frozenset[str]()):
         candidates = [Candidate(name, 1.0, traits) for name in line_map.counts]
-        assert len(select(line_map, [Block("fx/graph.py", (5,))], candidates).reasons) == 30
+        assert len(select(line_map, [Block("fx/graph.py", (5,))], candidates).reasons) == 200 * affected.COMMON
     slow = [Candidate(name, 100.0) for name in [*line_map.counts][:12]]
     assert len(select(line_map, [Block("fx/graph.py", (5,))], slow).reasons) == 1, "at least one"
 
