@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 
 from runner.cases.operator_names import operators_of
 from runner.exit_codes import NOTHING, UsageError
 from runner.files import read_text
 from runner.session.affected import Block, Candidate, Selection, read_diff, read_place, select
-from runner.session.history import key_of
 from runner.session.recorded_lines import Recorded, find_recorded
-from runner.session.run import Plan
+from runner.session.run import Plan, narrowed
+from runner.session.settings import RunSettings
 from runner.text import one_line, plural
 
 _OPTION = "--affected-by"
@@ -52,19 +51,22 @@ def _standard_input() -> str:
     return data.decode(errors="replace")
 
 
-def narrow(planned: Plan, what: str, command: str) -> Plan:
+def narrow(planned: Plan, what: str, command: str, settings: RunSettings) -> Plan:
     """Return the plan with the variants that a change can affect, in their order, and a remark about them.
 
     Args:
-        planned: what the command line selects.
+        planned: what the command line selects, all shards together.
         what: the option's value.
         command: what records lines of these variants, as a person types it.
+        settings: those of the run, whose shard the plan is cut to.
 
     Raises:
         UsageError: ``what`` cannot be read, or no kept run has lines of these variants.
     """
     changes = read_changes(what)
     variants = {each.variant.id: each.variant for each in planned.planned}
+    if not variants:
+        return planned
     recorded = find_recorded([*variants])
     if recorded is None:
         raise UsageError(
@@ -79,16 +81,7 @@ def narrow(planned: Plan, what: str, command: str) -> Plan:
         raise UsageError(f"{_OPTION} {what}: only tests and documents change; nothing is to run", NOTHING)
     place = {id_: number for number, id_ in enumerate(selection.reasons)}
     chosen = sorted((each for each in planned.planned if each.variant.id in place), key=lambda e: place[e.variant.id])
-    keys = {key_of(each) for each in chosen}
-    left_out = tuple(
-        (each.variant, each.environment.torch)
-        for each in planned.planned
-        if key_of(each) not in keys and each.variant.ledger
-    )
-    return replace(
-        planned, planned=tuple(chosen), whole=False, left_out=(*planned.left_out, *left_out),
-        remark="; ".join(filter(None, (planned.remark, _summary(selection, recorded, candidates)))),
-    )  # fmt: skip
+    return narrowed(planned, chosen, _summary(selection, recorded, candidates), settings)
 
 
 def _summary(selection: Selection, recorded: Recorded, candidates: Sequence[Candidate]) -> str:

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ from runner.report.handlers import EndFile, Options, Reports, built_in
 from runner.report.terminal import Reporter
 from runner.session import history
 from runner.session.collect import Loaded
-from runner.session.run import plan
+from runner.session.run import Plan, plan
 from runner.session.run import run as run_plan
 from runner.session.settings import RunSettings
 from runner.text import one_line, plural
@@ -205,9 +205,10 @@ def _run_variants(
     settings, chosen = settings_of(arguments), outputs.reporters_of(arguments, "events", "junit")
     keep = arguments.keep or keep_from_environment()
     events = past.events if past else []
-    planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
-    if arguments.affected_by and past is None:
-        planned = narrow(planned, arguments.affected_by, _recording_words(arguments))
+    if arguments.affected_by and past is None and only is None:  # resume and rerun --failed know what to run
+        planned = _affected(arguments, loaded, settings)
+    else:
+        planned = plan(loaded, settings, paths=arguments.paths, only=only, past=events)
     if past is not None and started_of(events).plan != planned.digest:
         raise exit_codes.UsageError(
             f"run {past.folder.name} cannot go on: its cases, a ledger, or the torch under test, have changed since; "
@@ -284,6 +285,13 @@ def _run_variants(
         console.message(f"runner: {_pruned_words(keep, pruned)}")
     broken = failed and end.exit_code in (exit_codes.OK, exit_codes.FAILED)
     return exit_codes.INTERNAL if broken else end.exit_code
+
+
+def _affected(arguments: argparse.Namespace, loaded: Loaded, settings: RunSettings) -> Plan:
+    """Return the plan of what a change can affect. All shards select alike, so each is cut afterwards."""
+    settings.refuse_contradictions()
+    everything = plan(loaded, replace(settings, shard=None, durations=None), paths=arguments.paths)
+    return narrow(everything, arguments.affected_by, _recording_words(arguments), settings)
 
 
 def _recording_words(arguments: argparse.Namespace) -> str:

@@ -367,11 +367,35 @@ def open_engine(
     return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
 
 
+def narrowed(planned: Plan, chosen: Sequence[Planned], remark: str, settings: RunSettings) -> Plan:
+    """Return a plan of all shards with some of its variants, cut to the shard of the settings.
+
+    Args:
+        planned: the plan without ``shard``.
+        chosen: of its variants, in the order in which they run; all shards must be given the same ones.
+        remark: why no others run.
+        settings: those of the run.
+    """
+    part = _shard_of(settings, [*chosen])
+    kept = {history.key_of(each) for each in part}
+    others = (each for each in planned.planned if each.variant.ledger and history.key_of(each) not in kept)
+    return replace(
+        planned, planned=tuple(part), total=len(chosen), whole=False,
+        left_out=(*planned.left_out, *((each.variant, each.environment.torch) for each in others)),
+        remark="; ".join(filter(None, (planned.remark, remark))),
+    )  # fmt: skip
+
+
+def _shard_of(settings: RunSettings, planned: list[Planned]) -> list[Planned]:
+    if not settings.shard:
+        return planned
+    seconds = history.seconds_of(read_events(settings.durations)) if settings.durations else None
+    return shards.chosen(planned, parse_shard(str(settings.shard)), seconds)
+
+
 def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Planned], str]:
     """Return what ``shard`` and ``last_failed`` leave, and a remark."""
-    if settings.shard:
-        seconds = history.seconds_of(read_events(settings.durations)) if settings.durations else None
-        planned = shards.chosen(planned, parse_shard(str(settings.shard)), seconds)
+    planned = _shard_of(settings, planned)
     if not settings.last_failed:
         return planned, ""
     known = history.read()

@@ -74,6 +74,8 @@ def test_a_diff_on_standard_input_runs_new_cases_and_those_that_reach_its_lines(
     assert process.returncode == 1, text
     assert "--affected-by: 2 of 4 variants run" in text and "1 are new" in text
     assert "FAIL a.spec.yaml::sine[float32,cpu]@acme:compile_graph" in text and "1 passed" in text
+    again = run_in(folder, "rerun", "--failed")
+    assert again.code == 1 and "1 failed" in again.text, "standard input is not read again"
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,14 @@ def test_places_and_files_without_lines(folder: Path, what: str, count: str) -> 
     result = run_in(folder, *WORDS, "--affected-by", what)
     assert f"--affected-by: {count} variants run" in result.text
     assert ("all run" in result.text) == (what == "csrc/a.cpp")
+
+
+def test_shards_select_alike_and_can_be_merged(folder: Path) -> None:
+    for shard in ("1", "2"):
+        words = ("--affected-by", "acme/__init__.py:12", "--shard", f"{shard}/2", "--events", f"{shard}.jsonl")
+        assert "--affected-by: 2 of 4 variants run" in run_in(folder, *WORDS, *words).text
+    merged = run_in(folder, "merge", "1.jsonl", "2.jsonl", "-o", "merged")
+    assert merged.code == 1 and "1 passed, 1 failed" in merged.text
 
 
 def test_what_changes_nothing_is_refused(folder: Path) -> None:
