@@ -36,8 +36,11 @@ SECONDS = 60.0
 SLOWER = 3.0
 """How many times as long as the first one of the whole case it may take, where that is more."""
 
-GROSS = 0.1
-"""An error of this part of the tensor's largest value needs no float64 run while a search narrows down."""
+GROSS = 0.01
+"""An error of this part of the tensor's largest value needs no float64 run while a search narrows down.
+
+It is no rounding of float32. That of a half may be: what a search ends with is then asked with that run too.
+"""
 
 BUDGET = 270.0
 """All of them together may take so long; then what is known so far is the answer."""
