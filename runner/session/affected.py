@@ -183,6 +183,8 @@ def _fitting(candidates: Iterable[Candidate], seconds: float) -> Iterator[Candid
 # --- what changed ---
 
 _HUNK = re.compile(r"@@ -(\d{1,7})(?:,(\d{1,7}))? \+\d{1,7}(?:,(\d{1,7}))? @@")
+_MOVED = re.compile(r"rename from (.+)|Binary files (?:a/)?(.+?) and .+ differ$")
+"""What a diff says of a file that has another name now, or no text."""
 _PLACE = re.compile(r"(.+?):(\d{1,6}(?:-\d{1,6})?(?:,\d{1,6}(?:-\d{1,6})?)*)")
 _COMMENT = re.compile(r"\s*(?:#(?:[ #].*)?)?")
 """A line of Python that says nothing to Python. ``#include`` is one of a template's C++."""
@@ -228,6 +230,8 @@ class _Diff:
             self.file = named
         elif line.startswith("+++ "):
             self.file = self.file or named
+        elif match := _MOVED.match(line):
+            self.blocks.append(Block(name_of(match[1] or match[2]), at_import=True))
         elif match := _HUNK.match(line):
             self.number, self.old, self.new = int(match[1]), int(match[2] or 1), int(match[3] or 1)
             self.number += self.old == 0  # without lines of the old side it is the line before

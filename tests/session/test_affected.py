@@ -112,6 +112,14 @@ def test_a_renamed_file_has_its_old_name():
     assert hunk("-    a", "+    b", new="fx/later.py") == [Block("fx/graph.py", (5,))]
 
 
+def test_a_file_that_only_moved_or_has_no_text_is_answered_by_all():
+    moved = "diff --git a/torch/fx/a.py b/torch/fx/b.py\nsimilarity index 100%\nrename from torch/fx/a.py\nrename to torch/fx/b.py\n"
+    binary = "diff --git a/acme/t.bin b/acme/t.bin\nBinary files a/acme/t.bin and b/acme/t.bin differ\n"
+    changes = read_diff(moved + binary)
+    assert changes == [Block("fx/a.py", (), True), Block("acme/t.bin", (), True)]
+    assert select(MAP, changes, CANDIDATES).unknown == tuple(changes)
+
+
 @pytest.mark.parametrize("line", ["LEVEL = 2", "@register(aten.add)", "    @property", "import os"])
 def test_a_line_that_runs_at_import_is_answered_by_all_although_its_neighbours_are_reached(line: str):
     changes = hunk("     a", f"+{line}", "-    b", "+    c")
