@@ -34,13 +34,32 @@ def compile_schema(schema: Any, any_device: bool = False) -> Check:
 
     ``any_device`` takes devices that torch does not name. Raises ValueError for a keyword that is not known here.
     """
-    return _Compiler(any_device).check(schema)
+    compiler = _Compiler(any_device)
+    check = compiler.check(schema)
+
+    def accepts(value: Any) -> bool:
+        try:
+            return check(value)
+        finally:
+            compiler.answers.clear()
+
+    return accepts
+
+
+def _passes_all(rules: list[Check], value: Any) -> bool:
+    for rule in rules:  # noqa: SIM110 -- all() of a generator takes twice as long
+        if not rule(value):
+            return False
+    return True
 
 
 class _Compiler:
     def __init__(self, any_device: bool) -> None:
         self.any_device = any_device
         self.checks: dict[int, Check] = {}  # by the ids of schemas: these may hold themselves
+        self.answers: dict[tuple[int, int], bool] = {}
+        """By the ids of a schema and a list or mapping, while one value is checked: several rules ask the same of each
+        level, so that the time would double with every level."""
 
     def check(self, schema: Any) -> Check:
         """The function for one schema."""
@@ -54,10 +73,13 @@ class _Compiler:
             rules = rules_of.get(type(value))
             if rules is None:
                 return False
-            for rule in rules:  # noqa: SIM110 -- all() of a generator takes twice as long
-                if not rule(value):
-                    return False
-            return True
+            if not isinstance(value, (dict, list)):
+                return _passes_all(rules, value)
+            key = (id(rules_of), id(value))
+            answer = self.answers.get(key)
+            if answer is None:
+                answer = self.answers[key] = _passes_all(rules, value)
+            return answer
 
         self.checks[id(schema)] = passes
         names = schema.get("type", [*_TYPES])
