@@ -30,7 +30,7 @@ from runner.diagnose.harness import Progress
 from runner.diagnostics import shown_path
 from runner.engine.interpreters import package_folders
 from runner.exit_codes import UsageError
-from runner.files import append_regular, read_text, replace_text
+from runner.files import append_regular, read_bytes, read_text, replace_text
 from runner.mutants.campaign import Passed, run_trials
 from runner.mutants.draw import draw
 from runner.mutants.score import read_equivalent, score
@@ -172,7 +172,7 @@ class _Files:
             folder = folders["torch"] if first in TORCH else folders.get(first.removesuffix(".py"), "")
             path = Path(folder, file) if first in TORCH else Path(folder, *rest)
             is_source = bool(folder) and path.suffix == ".py" and ".." not in path.parts and path.is_file()
-            return path.read_bytes() if is_source else None
+            return read_bytes(path) if is_source else None
 
         return _Files(names, [name.removeprefix("torch.").replace(".", "/") for name in names], read)
 

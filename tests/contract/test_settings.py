@@ -42,6 +42,8 @@ RESTORED = {
     "set_default_dtype",
     "set_state",
     "set_wakeup_fd",
+    "set_events",
+    "set_local_events",
 }
 """Put back after a warm-up, another job, a float64 reference or a coin tossed twice, or nothing of torch's."""
 
