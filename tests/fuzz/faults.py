@@ -97,7 +97,7 @@ HUNTS: dict[str, tuple[Edits | None, str, str, Callable[[], None]]] = {
     "a diagnostic has no column": ((files.rename,), "validate", "place", Changed(
         "runner.diagnostics:Span.__str__", ":{self.column}", "")),
     "refused defaults are no matter": ((files.spoil_key,), "show", "refused", Changed(
-        "runner.cases.suites:Reader._accepted", "None not in refused and ", "")),
+        "runner.cases.suites:Reader._accepted", " and None not in file.refused", "")),
 }  # fmt: skip
 """A fault by its name: the changes that must find it (None for those of logs), the command, the oracle, the fault."""
 
