@@ -111,8 +111,8 @@ def _mutate(arguments: argparse.Namespace, loaded: Loaded) -> int:
     equivalent = _equivalent(arguments.equivalent)
     folder = Path(arguments.output or Path(FOLDER, "mutants"))
     trials = _Trials(folder / TRIALS)
-    _run(arguments, planned, passes, [each for each in mutants if each.id not in trials.found], trials)
-    shown = [trials.found[each.id] for each in mutants if each.id in trials.found]
+    _run(arguments, planned, passes, [mutant for mutant in mutants if trials.of(mutant) is None], trials)
+    shown = [trial for mutant in mutants if (trial := trials.of(mutant)) is not None]
     result = score(shown, equivalent)
     data = {**result.to_json(), "drawn": len(mutants), "trials": [trial.to_json() for trial in shown]}
     replace_text(folder / DATA, json.dumps(data, indent=1) + "\n")
@@ -176,16 +176,14 @@ class _Files:
 
         return _Files(names, [name.removeprefix("torch.").replace(".", "/") for name in names], read)
 
-    def reached(self, passes: Sequence[Passed]) -> dict[str, set[int]]:
+    def reached(self, passes: Sequence[Passed]) -> Lines:
         """Return the lines of the packages that the cases reach."""
-        whole, found = Lines(), dict[str, set[int]]()
-        for each in passes:
-            whole.update(each.lines)
-        for text in whole:
-            file, _, number = text.rpartition(":")
-            if any(file.startswith(f"{prefix}/") or file == f"{prefix}.py" for prefix in self.prefixes):
-                found.setdefault(file, set()).add(int(number))
-        return found
+        whole = Lines()
+        for case in passes:
+            whole.update(case.lines)
+        folders = tuple(f"{prefix}/" for prefix in self.prefixes)
+        modules = {f"{prefix}.py" for prefix in self.prefixes}
+        return whole.of_files(lambda file: file in modules or file.startswith(folders))
 
 
 def _equivalent(path: str | None) -> dict[str, str]:
@@ -211,6 +209,11 @@ class _Trials:
                     raise UsageError(f"{path}:{number}: this is no trial of a mutant ({error})") from None
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
+
+    def of(self, mutant: Mutant) -> Trial | None:
+        """Return the trial of just this mutant; None without one."""
+        trial = self.found.get(mutant.id)
+        return trial if trial is not None and trial.mutant == mutant else None
 
     def add(self, trial: Trial) -> None:
         """Keep a trial."""

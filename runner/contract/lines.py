@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 KIND = "line"
 TORCH = (
@@ -51,6 +51,12 @@ class Lines:
     def holds(self, file: str, number: int) -> bool:
         """Return whether a line is one of them."""
         return bool(self._bits.get(file, 0) >> number & 1)
+
+    def of_files(self, chosen: Callable[[str], bool]) -> Lines:
+        """Return the lines of the files whose names are chosen."""
+        part = Lines()
+        part._bits = {file: bits for file, bits in self._bits.items() if chosen(file)}
+        return part
 
     def bits(self) -> Mapping[str, int]:
         """Return by file a number whose bits are the lines."""

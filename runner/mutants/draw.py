@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
+from runner.contract.lines import Lines
 from runner.contract.mutant import Mutant, digest_of
 from runner.mutants.sites import Site, find_sites
 
@@ -13,39 +14,37 @@ _GENERATORS = ("codegen/", "kernel/", "cpp_builder", "triton")
 """Parts of the paths of files whose strings are generated code."""
 
 
-def draw(
-    reached: Mapping[str, Collection[int]], read: Callable[[str], bytes | None], count: int, seed: int
-) -> list[Mutant]:
+def draw(reached: Lines, read: Callable[[str], bytes | None], count: int, seed: int) -> list[Mutant]:
     """Return up to ``count`` mutants, each on a line of its own.
 
     Every reached line that can be changed is as likely as any other, then every kind of change of the line, then every
     change of the kind. So a larger count begins with the mutants of a smaller one.
 
     Args:
-        reached: lines by file, as records name files.
+        reached: the lines.
         read: returns a file's text, or None without such a file.
         count: how many at most.
         seed: of the draw.
     """
     choice = random.Random(seed)
-    sources = {file: source for file in sorted(reached) if (source := read(file)) is not None}
+    sources = {file: source for file in sorted(reached.bits()) if (source := read(file)) is not None}
     places = [
         (file, line, sites)
         for file, source in sources.items()
-        for line, sites in sorted(_sites_by_line(file, source, reached[file]).items())
+        for line, sites in sorted(_sites_by_line(file, source, reached).items())
     ]
     choice.shuffle(places)
     return [_mutant(file, sources[file], _pick(sites, choice)) for file, line, sites in places[:count]]
 
 
-def _sites_by_line(file: str, source: bytes, lines: Collection[int]) -> dict[int, list[Site]]:
+def _sites_by_line(file: str, source: bytes, reached: Lines) -> dict[int, list[Site]]:
     try:
         sites = find_sites(source, any(part in file for part in _GENERATORS))
     except (SyntaxError, ValueError):  # of a newer Python
         return {}
     by_line = defaultdict(list)
     for site in sites:
-        if site.line in lines:
+        if reached.holds(file, site.line):
             by_line[site.line].append(site)
     return by_line
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import Any
 
@@ -54,18 +54,13 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Return the score as a plain dict."""
         low, high = interval(self.whole)
-        parts = {name: [vars_of(part) for part in getattr(self, name)] for name in ("kinds", "files")}
+        parts = {name: [asdict(part) for part in getattr(self, name)] for name in ("kinds", "files")}
         return {
-            **vars_of(self.whole), "interval": [round(low, 4), round(high, 4)], "plainly": self.plainly,
+            **asdict(self.whole), "interval": [round(low, 4), round(high, 4)], "plainly": self.plainly,
             "invalid": self.invalid, "equivalent": self.equivalent, "first": self.first,
             "seconds": round(self.seconds, 1), "reaching": self.reaching, **parts, "oracles": dict(self.oracles),
             "survivors": [trial.to_json() for trial in self.survivors],
         }  # fmt: skip
-
-
-def vars_of(part: Part) -> dict[str, Any]:
-    """Return a part as a plain dict."""
-    return {"name": part.name, "killed": part.killed, "counted": part.counted}
 
 
 def score(trials: Sequence[Trial], equivalent: Mapping[str, str]) -> Score:

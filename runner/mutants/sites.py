@@ -73,7 +73,7 @@ class _Finder(ast.NodeVisitor):
     """Visits what a function runs: no decorator, default, annotation, docstring or report to people."""
 
     def __init__(self, source: bytes, is_generator: bool) -> None:
-        self.source, self.is_generator = source, is_generator
+        self.is_generator = is_generator
         self.starts = [0]
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
@@ -121,7 +121,8 @@ class _Finder(ast.NodeVisitor):
     def visit_Compare(self, node: ast.Compare) -> None:
         for number, operator in enumerate(node.ops):
             for changed in _COMPARISONS[type(operator)]:
-                self._put(node, "comparison", lambda new, n=number, o=changed: _set(new.ops, n, o()))  # type: ignore[misc]
+                ops = [*node.ops[:number], changed(), *node.ops[number + 1 :]]
+                self._put(node, "comparison", lambda new, ops=ops: setattr(new, "ops", ops))  # type: ignore[misc]
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
@@ -247,10 +248,6 @@ def _without_docstring(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
     )
     return body[1:] if is_text else body
-
-
-def _set(items: list[ast.cmpop], place: int, value: ast.cmpop) -> None:
-    items[place] = value
 
 
 def _swap(items: list[ast.expr], first: int, second: int) -> None:

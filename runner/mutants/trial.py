@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 from runner.builder.source import build
 from runner.contract.finding import Finding
-from runner.contract.job import Job, Trust
+from runner.contract.job import Job
 from runner.contract.mutant import NOT_PLANTED, Mutant
 from runner.contract.oracles import row_of
 from runner.engine.messages import Outcome
 from runner.record.events import RED
-from runner.session.plan import Planned, RunContext, job
+from runner.session.plan import Planned, RunContext, job, unclaimed_by_run
 from runner.session.scheduler import Steps, with_reference
 from runner.session.variant_run import run_variant
 from runner.verdict import explained, outcomes
@@ -48,7 +48,7 @@ class Trial:
     tried: tuple[str, ...] = ()
     reaching: int = 0
     seconds: float = 0.0  # of processes
-    notes: tuple[str, ...] = field(default_factory=tuple)
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the trial as a plain dict."""
@@ -56,13 +56,19 @@ class Trial:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Trial:
-        """Return the trial of a plain dict.
+        """Return the trial of a plain dict, which a stranger may have written.
 
         Raises:
-            TypeError: a key is missing or unknown.
+            TypeError: a key is missing or unknown, or a value is of another type.
         """
         values: dict[str, Any] = {key: tuple(value) if type(value) is list else value for key, value in data.items()}
-        return Trial(**{**values, "mutant": Mutant.from_json(values["mutant"])})
+        trial = Trial(**{**values, "mutant": Mutant.from_json(values["mutant"])})
+        texts = (trial.case, trial.oracle, trial.reason, *trial.tried, *trial.notes)
+        numbers = (trial.plainly, trial.reaching, trial.seconds)
+        is_whole = trial.fate in get_args(Fate) and all(isinstance(text, str) for text in texts)
+        if not (is_whole and all(isinstance(number, int | float) for number in numbers)):
+            raise TypeError("a value is of another type")
+        return trial
 
 
 def try_mutant(
@@ -78,35 +84,28 @@ def try_mutant(
     """
     trial = Trial(mutant, "survived", reaching=reaching)
     for planned, usual in cases:
-        attempt = _Attempt(replace(planned, mutant=mutant), usual, context)
-        yield from attempt.run()
-        trial = replace(
-            trial, tried=(*trial.tried, planned.variant.id), seconds=round(trial.seconds + attempt.seconds, 3),
-            notes=(*trial.notes, *attempt.notes),
-        )  # fmt: skip
-        if attempt.fate != "survived":
-            return replace(
-                trial, fate=attempt.fate, case=planned.variant.id, oracle=attempt.oracle, reason=attempt.reason,
-                plainly=attempt.plainly,
-            )  # fmt: skip
+        trial = replace(trial, tried=(*trial.tried, planned.variant.id))
+        trial = yield from _Attempt(replace(planned, mutant=mutant), usual, context).run(trial)
+        if trial.fate != "survived":
+            break
     return trial
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """One case under a mutant, and what it says."""
+    """One case under a mutant. ``seconds`` are those of its processes."""
 
     planned: Planned
     usual: float
     context: RunContext
-    fate: Fate = "survived"
-    oracle: str = ""
-    reason: str = ""
-    plainly: bool = False
     seconds: float = 0.0
-    notes: tuple[str, ...] = ()
 
-    def run(self) -> Steps[None]:
+    def run(self, trial: Trial) -> Steps[Trial]:
+        """Return the trial with what the case says."""
+        trial = yield from self._run(trial)
+        return replace(trial, seconds=round(trial.seconds + self.seconds, 3))
+
+    def _run(self, trial: Trial) -> Steps[Trial]:
         source = build(self.planned.variant, limits=self.context.limits)
         base = job(
             self.planned, source, imports=self.context.settings.imports, paths=self.context.paths,
@@ -118,39 +117,48 @@ class _Attempt:
             (outcome,) = yield from with_reference([replace(base, alone=True)], self._account)
         findings, doubt = outcomes.read(outcome, source)
         if doubt is not None and doubt.reason.startswith(NOT_PLANTED):
-            self.fate, self.reason = "invalid", doubt.reason.removeprefix(NOT_PLANTED)
-        elif findings and self._may_be_excused(findings, base, outcome):
-            yield from self._run_whole()
-        elif findings:
-            self._die(ranked(findings)[0].oracle, ranked(findings)[0].message, is_plain(findings))
-        elif doubt is not None and doubt.verdict != "SKIP":
-            self._doubt(doubt)
+            return replace(trial, fate="invalid", case=self.id, reason=doubt.reason.removeprefix(NOT_PLANTED))
+        if findings and self._may_be_excused(findings, base, outcome):
+            return (yield from self._run_whole(trial))
+        if findings:
+            worst = ranked(findings)[0]
+            return self._killed(trial, worst.oracle, worst.message, is_plain(findings))
+        if doubt is None or doubt.verdict == "SKIP":
+            return trial
+        if doubt.verdict == "BROKEN":  # a process of ours, which kills nothing
+            return self._noted(trial, doubt.reason)
+        return self._killed(trial, doubt.verdict, doubt.reason, doubt.verdict == "INVALID")
+
+    @property
+    def id(self) -> str:
+        """The case's."""
+        return self.planned.variant.id
 
     def _account(self, outcome: Outcome) -> None:
         self.seconds += outcome.busy
 
     def _may_be_excused(self, findings: Sequence[Finding], base: Job, outcome: Outcome) -> bool:
-        variant = self.planned.variant
-        stage, drew = stage_of(variant.backend.backend), outcome.ended == "result" and outcome.record.drew_random
-        return bool(explained.candidates(findings, stage, base.source, variant.dtype, variant.config, drew))
+        """Return whether a flag may explain the findings, or the backend claims no such precision."""
+        variant, record = self.planned.variant, outcome.record
+        stage = stage_of(variant.backend.backend)
+        flags = explained.candidates(
+            findings, stage, base.source, variant.dtype, variant.config, record.drew_random
+        )  # fmt: skip
+        return bool(flags or unclaimed_by_run(variant, record))
 
-    def _run_whole(self) -> Steps[None]:
+    def _run_whole(self, trial: Trial) -> Steps[Trial]:
         event = (yield from run_variant(self.planned, self.context)).event
         self.seconds += event.spent.get("busy", 0.0)
         if event.verdict in RED:
-            self._die(event.oracles[0] if event.oracles else event.verdict, event.reason, is_plain(event.findings))
-        else:
-            self.notes = (f"{self.planned.variant.id}: {event.verdict} {event.reason}",)
+            oracle = event.oracles[0] if event.oracles else event.verdict
+            return self._killed(trial, oracle, event.reason, is_plain(event.findings))
+        return self._noted(trial, f"{event.verdict} {event.reason}")
 
-    def _doubt(self, doubt: Trust) -> None:
-        """A broken process of ours kills nothing."""
-        if doubt.verdict == "BROKEN":
-            self.notes = (f"{self.planned.variant.id}: {doubt.reason}",)
-        else:
-            self._die(doubt.verdict, doubt.reason, doubt.verdict == "INVALID")
+    def _killed(self, trial: Trial, oracle: str, reason: str, plainly: bool) -> Trial:
+        return replace(trial, fate="killed", case=self.id, oracle=oracle, reason=reason, plainly=plainly)
 
-    def _die(self, oracle: str, reason: str, plainly: bool) -> None:
-        self.fate, self.oracle, self.reason, self.plainly = "killed", oracle, reason, plainly
+    def _noted(self, trial: Trial, text: str) -> Trial:
+        return replace(trial, notes=(*trial.notes, f"{self.id}: {text}"))
 
 
 _PLAIN = ("structure", "shape", "dtype", "device", "value", "nonfinite")

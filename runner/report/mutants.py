@@ -28,7 +28,7 @@ def render(score: Score, read: Callable[[str], bytes | None]) -> str:
         "",
         tabulate([_row(part) for part in score.files[:_SHOWN]], ["file", "killed", "of", ""]),
         "",
-        tabulate([*score.oracles.items()], ["killed by", "mutants"]),
+        tabulate([(one_line(name), count) for name, count in score.oracles.items()], ["killed by", "mutants"]),
     ]
     if score.survivors:
         lines += ["", f"{plural(len(score.survivors), 'survivor')}:"]

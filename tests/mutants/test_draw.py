@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from runner.contract.lines import Lines
 from runner.contract.mutant import digest_of
 from runner.mutants.draw import draw
 
 SOURCE = b"def f(a, b):\n    c = a + b\n    d = a < b\n    return c * d\n\n\ndef g(a):\n    return a - 1\n"
-REACHED = {"_inductor/a.py": {2, 3, 4}, "_inductor/gone.py": {1}}
+REACHED = Lines(["line _inductor/a.py:2-4", "line _inductor/gone.py:1"])
 
 
 def read(file: str) -> bytes | None:
@@ -30,4 +31,4 @@ def test_the_seed_decides() -> None:
 
 
 def test_a_file_of_a_newer_python_has_no_mutants() -> None:
-    assert draw({"a.py": {1}}, lambda file: b"def f(:\n", 3, 0) == []
+    assert draw(Lines(["line a.py:1"]), lambda file: b"def f(:\n", 3, 0) == []

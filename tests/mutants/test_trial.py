@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from runner.cases.model import Unclaimed
 from runner.contract.finding import Finding
 from runner.contract.job import Job, Record, Trust
 from runner.contract.lines import Lines
@@ -52,12 +53,15 @@ def doubts(verdict: Any, reason: str = "why") -> Answer:
     return lambda job: result(job, trust=Trust(verdict, reason))
 
 
-def tried(folder: Path, *answers: Answer) -> tuple[Trial, list[Job]]:
+def tried(folder: Path, *answers: Answer, unclaimed: Unclaimed | None = None) -> tuple[Trial, list[Job]]:
     """A mutant against as many cases as answers, each of which is given for all jobs of its case."""
     cases = [
         Planned(each, environment()) for each in variants(folder, f"params: {{n: {[*range(1, len(answers) + 1)]}}}")
     ]
     cases = [case for case in cases if case.variant.backend.name == "inductor"]
+    if unclaimed is not None:
+        backend = replace(cases[0].variant.backend, unclaimed=unclaimed)
+        cases = [replace(case, variant=replace(case.variant, backend=backend)) for case in cases]
     by_id = dict(zip([case.variant.id for case in cases], answers, strict=True))
     steps = try_mutant(MUTANT, [(case, 2.0) for case in cases], 9, RunContext())
     asked: list[Job] = []
@@ -120,6 +124,26 @@ def test_a_finding_that_other_random_numbers_may_explain_needs_the_whole_run(
     trial, asked = tried(tmp_path, answer)
     assert trial.fate == ("survived" if is_explained else "killed") and len(asked) > 2
     assert ("PASS" in str(trial.notes)) == is_explained
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", None])
+def test_a_precision_that_the_backend_does_not_claim_kills_nothing(tmp_path: Path, precision: str | None) -> None:
+    def answer(job: Job) -> Outcome:
+        numbers = {"precision": precision} if precision else {}
+        return result(
+            job, *[Finding("value", "it differs", "call 0, output", numbers)] * (job.backend["backend"] == "inductor")
+        )
+
+    trial, _ = tried(tmp_path, answer, unclaimed=Unclaimed(precision={"float32": "bfloat16"}))
+    assert trial.fate == ("survived" if precision else "killed") and ("SKIP" in str(trial.notes)) == bool(precision)
+
+
+@pytest.mark.parametrize("change", [{"fate": "eaten"}, {"oracle": 7}, {"tried": [[]]}, {"reaching": "9"}, {"more": 1}])
+def test_a_strangers_trial_of_other_types_is_refused(change: dict[str, Any]) -> None:
+    data = Trial(MUTANT, "survived").to_json()
+    assert Trial.from_json(data) == Trial(MUTANT, "survived")
+    with pytest.raises(TypeError):
+        Trial.from_json({**data, **change})
 
 
 def test_half_of_the_cases_are_the_fastest_and_the_rest_is_spread(tmp_path: Path) -> None:
