@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 
 from runner import console, exit_codes
@@ -18,7 +19,7 @@ from runner.contract.lines import TORCH, Lines, is_text
 from runner.diagnose.harness import Progress, ask_environment
 from runner.record.events import VariantFinished
 from runner.record.store import read_log
-from runner.report.coverage import Entry, measure, missing_lines, reached_parts, render, to_dict
+from runner.report.coverage import Entry, count_constructs, measure, missing_lines, reached_parts, render, to_dict
 from runner.session.plan import Environment, find_environments, worker_paths
 
 _EPILOG = """\
@@ -65,34 +66,42 @@ def run(arguments: argparse.Namespace) -> int:
     if loaded.errors:
         return refuse(loaded.diagnostics)
     variants = select_variants(arguments, loaded).variants
-    reached = _reached(arguments.run) if arguments.run is not None else None
+    reached = _reached(arguments.run) if arguments.run is not None else {}
+    names = {name for texts in reached.values() for name in texts}
     entries, tables, missing = _database(
-        find_environments(settings.python)[0], _tables_for(reached), _packages_of(reached or set()),
+        find_environments(settings.python)[0], _tables_for(names), _packages_of(names),
         (*worker_paths(settings, variants), os.getcwd()),
     )  # fmt: skip
     if missing:
         console.message(f"runner: without torch's operator database: {missing}")
-    coverage = measure(variants, entries, reached_parts(reached, tables) if reached is not None else None)
+    coverage = measure(
+        variants, entries,
+        reached_parts(names, tables) if reached else None,
+        count_constructs(reached.values(), tables),
+    )  # fmt: skip
     text = "\n".join(missing_lines(coverage)) if arguments.missing else render(coverage)
     outputs.show(arguments, json.dumps(to_dict(coverage), indent=2), text)
     return exit_codes.OK
 
 
-def _reached(run: str) -> set[str]:
-    """Return what the variants of a run reached. Raises UsageError where it did not record that."""
+def _reached(run: str) -> dict[str, set[str]]:
+    """Return what a run reached, by variant without its backend. Raises UsageError where it did not record that."""
     log = read_log(run)
-    reached = {name for event in log.events if isinstance(event, VariantFinished) for name in event.reached}
+    reached: defaultdict[str, set[str]] = defaultdict(set)
+    for event in log.events:
+        if isinstance(event, VariantFinished) and event.reached:
+            reached[event.label].update(event.reached)
     if not reached:
         raise exit_codes.UsageError(f"{log.path}: no variant says what it reached: runner run --coverage records it")
     return reached
 
 
-def _tables_for(reached: set[str] | None) -> tuple[str, ...]:
+def _tables_for(reached: set[str]) -> tuple[str, ...]:
     """Return which of the compiler's tables are wanted.
 
     Those of lines take seconds, and 100,000 lines are no help where none was recorded.
     """
-    if reached is None:
+    if not reached:
         return ()
     return ("parts", "lines") if any(is_text(name) for name in reached) else ("parts",)
 

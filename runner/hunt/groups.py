@@ -520,8 +520,8 @@ def write_groups(folder: Path, head: Head, groups: Iterable[Group]) -> None:
 
 _HEADERS = ("severity", "signature", "count", "first", "triage", "operators", "culprit")
 _WIDTH = 90
-_KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering": "", "fallback": "", "pass": "passes",
-          KIND: ""}  # fmt: skip
+_KINDS = {"step": "", "pair": "", "operator": "", "decomposition": "", "lowering": "", "fallback": "", "construct": "",
+          "pass": "passes", KIND: ""}  # fmt: skip
 """What a guided hunt counts, with its plural where that is not regular."""
 
 

@@ -8,7 +8,7 @@ such.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
@@ -27,7 +27,10 @@ from runner.report.argument_coverage import arguments_of
 from runner.report.score import Share
 from runner.text import draw_table, in_line, plural
 
-COMPILER = ("operator", "decomposition", "lowering", "fallback", "pass", LINE)
+CONSTRUCT = "construct"
+"""The kind of constructs of generated code."""
+
+COMPILER = ("operator", "decomposition", "lowering", "fallback", CONSTRUCT, "pass", LINE)
 """Kinds of what a variant reaches in the compiler."""
 
 _AXES = ("dtype", "device", "train", "dynamic", "autocast")
@@ -77,12 +80,19 @@ class Coverage:
     arguments: Mapping[str, Part] = field(
         default_factory=dict
     )  # "arguments" and "values" of the operators that are called
+    constructs: Mapping[str, int] = field(default_factory=dict)  # of generated code, those that no variant has with 0
 
 
 def measure(
-    variants: Sequence[Variant], entries: Mapping[str, Entry], compiler: Mapping[str, Part] | None = None
+    variants: Sequence[Variant],
+    entries: Mapping[str, Entry],
+    compiler: Mapping[str, Part] | None = None,
+    constructs: Mapping[str, int] | None = None,
 ) -> Coverage:
-    """Return what the variants exercise of the entries of torch's database, by name, and of the format's own names."""
+    """Return what the variants exercise of the entries of torch's database, by name, and of the format's own names.
+
+    ``compiler`` and ``constructs`` are what a run reached: ``reached_parts``, ``count_constructs``.
+    """
     once = {variant.label: variant for variant in variants}.values()
     uses: dict[str, set[str]] = {}  # each name with its dtypes, and with "backward"
     names: dict[int, frozenset[str]] = {}
@@ -108,6 +118,7 @@ def measure(
         _tally_of(word for variant in once for word in _expectations(variant)),
         compiler or {},
         {"arguments": _part(possible, given), "values": _part(possible_values, values)},
+        constructs or {},
     )
 
 
@@ -126,6 +137,18 @@ def reached_parts(reached: Iterable[str], tables: Mapping[str, Sequence[str]]) -
         missing = table - Lines(reached)
         parts[LINE] = Part(tuple(table - missing), tuple(missing))
     return parts
+
+
+def count_constructs(reached: Iterable[Collection[str]], tables: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """Return how many variants have each construct in their generated code, by what each variant reached.
+
+    Those of the table that no variant has are there with 0.
+    """
+    names = (text.partition(" ") for texts in reached for text in texts)
+    return {
+        **dict.fromkeys(tables.get(CONSTRUCT, ()), 0),
+        **_tally_of(name for kind, _, name in names if kind == CONSTRUCT),
+    }
 
 
 def _tally_of(words: Iterable[str]) -> dict[str, int]:
@@ -262,11 +285,12 @@ _COMPILER = {
     "decomposition": "decompositions",
     "lowering": "lowerings",
     "fallback": "kernels that Inductor calls",
+    "construct": "constructs of the code that Inductor writes",
     "pass": "passes that changed something",
     "line": "lines of the compiler",
 }
-_COUNTABLE = ("decomposition", "lowering", "line")
-"""What torch has tables of."""
+_COUNTABLE = ("decomposition", "lowering", CONSTRUCT, "line")
+"""What has a table: torch's, or the worker's of constructs."""
 
 _OF_DATABASE = {
     "names": "names of torch's operator database",
@@ -301,6 +325,7 @@ def render(coverage: Coverage) -> str:
             "--missing lists them"
         )
     tallies = {
+        "constructs": coverage.constructs,
         **coverage.axes,
         "inputs": coverage.inputs,
         "oracles": coverage.oracles,
@@ -315,6 +340,7 @@ def render(coverage: Coverage) -> str:
 
 
 _TITLES = {
+    "constructs": ("construct of generated code", "variants"),
     "inputs": ("kind of input", "inputs"),
     "oracles": ("kind of difference that can be found", "variants"),
     "expectations": ("what a case asks for", "variants"),

@@ -15,6 +15,7 @@ from runner.report.coverage import (
     Entry,
     Part,
     can_fire,
+    count_constructs,
     format_names,
     input_kinds,
     measure,
@@ -224,3 +225,17 @@ def test_of_lines_only_those_of_the_compiler_s_source_count() -> None:
     coverage = measure([], {"sin": Entry(("torch.sin",), ("float32",), ())}, parts)
     assert "lines of the compiler 3 5 60.0%" in [" ".join(row.split()) for row in render(coverage).split("\n")]
     assert "line _inductor/ir.py:4-5: not reached" in missing_lines(coverage)
+
+
+def test_a_construct_of_generated_code_counts_the_variants_that_have_it() -> None:
+    tables = {"construct": ["C++ masked load", "C++ parallel loop"]}
+    reached = [{"construct C++ parallel loop", "lowering aten.sin"}, {"construct C++ parallel loop"}, {"pass x"}]
+    constructs = count_constructs(reached, tables)
+    assert constructs == {"C++ parallel loop": 2, "C++ masked load": 0}
+    coverage = measure([], {}, reached_parts(set().union(*reached), tables), constructs)
+    rows = [" ".join(row.split()) for row in render(coverage).split("\n")]
+    assert {"C++ parallel loop 2", "C++ masked load 0"} <= {*rows}
+    assert "constructs of the code that Inductor writes 1 2 50.0%" in rows
+    with_database = measure([], ENTRIES, reached_parts(set().union(*reached), tables), constructs)
+    assert "construct C++ masked load: not reached" in missing_lines(with_database)
+    jsonschema.Draft7Validator(SCHEMA).validate(json.loads(json.dumps(to_dict(coverage))))

@@ -1,5 +1,5 @@
 """Which parts of the compiler one compiled run reaches: decompositions, lowerings, calls of kernels made elsewhere,
-passes, and lines.
+constructs of generated code, passes, and lines.
 
 torch says so itself: its structured trace has the graphs and the code, and its counters name the passes that changed
 something. Of decompositions neither has a record, so that the function of ``torch.fx`` that applies them is watched.
@@ -11,6 +11,7 @@ import contextlib
 import re
 from collections.abc import Collection, Iterator
 
+from runner.worker.program.generated_code import constructs_of
 from runner.worker.program.lines import Sources, recording, texts_of
 from runner.worker.torch_private import counters
 from runner.worker.torch_private.logs import Event, Trace, tracing
@@ -58,6 +59,7 @@ class Reach:
     def _read(self, event: Event) -> None:
         if event.name == CODE:
             self.names |= {f"fallback {name.removeprefix('torch.ops.')}" for name in _CALLED.findall(event.payload)}
+            self.names |= {f"construct {name}" for name in constructs_of(event.payload)}
             return
         kind = "lowering" if event.name == LOWERED else "operator"
         self.names |= {f"{kind} {name}" for name in _OPERATOR.findall(event.payload)}

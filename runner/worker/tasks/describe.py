@@ -15,6 +15,7 @@ from runner.contract.job import Job
 from runner.contract.lines import KIND
 from runner.worker.program.backends import find, packages
 from runner.worker.program.errors import BackendNotFound, InvalidCase
+from runner.worker.program.generated_code import CONSTRUCTS
 from runner.worker.program.lines import line_table
 from runner.worker.program.load import environment
 from runner.worker.run.job import Send
@@ -84,7 +85,7 @@ def run_database(job: Job, send: Send) -> dict[str, Any]:
     are those of the argument ``packages`` too.
     """
     asked = job.arguments.get("tables", ())
-    compiler = tables() if "parts" in asked else {}
+    compiler = {**tables(), "construct": [*CONSTRUCTS]} if "parts" in asked else {}
     if "lines" in asked:
         with environment(job):
             compiler = {**compiler, KIND: line_table(map(str, job.arguments.get("packages", ())))}
