@@ -3,10 +3,10 @@
     python bench/mutants_of_tests.py record FOLDER/test_a.py ... --seconds 2000 -o map.jsonl
     python bench/mutants_of_tests.py try FOLDER/test_a.py ... --map map.jsonl --trials mutants/trials.jsonl -o tests.jsonl
 
-``record`` runs tests in a drawn order, of each file in turn, until they have taken so many seconds of a processor, and keeps the
-lines of the compiler that each one reaches. ``try`` runs those that passed and reach the line of a mutant, chosen as
-``runner mutate`` chooses cases, until one fails. Each test, and each mutant, has a process of its own, forked from one
-that has imported the tests. The modules are imported from where they are, and torch's own need torch's test packages.
+``record`` runs tests in a drawn order, of each file in turn, until they have taken so many seconds of a processor, and
+keeps the lines of the compiler that each one reaches. ``try`` runs those that passed and reach the line of a mutant,
+chosen as ``runner mutate`` chooses cases, until one fails. Each test, and each mutant, has a process of its own, forked
+from one that has imported the tests. The modules are imported from where they are.
 """
 
 from __future__ import annotations
