@@ -220,7 +220,8 @@ class _Finder(ast.NodeVisitor):
         """Add the site in which a copy of the expression is changed so."""
         new = copy.deepcopy(node)
         change(new)
-        self._replace(node, new, kind)
+        if ast.dump(new) != ast.dump(node):  # two equal arguments change places
+            self._replace(node, new, kind)
 
     def _replace(self, node: ast.expr, new: ast.expr, kind: str) -> None:
         """Add the site of an expression with another in its place, in parentheses that hold as many lines."""

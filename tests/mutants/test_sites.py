@@ -100,3 +100,12 @@ def test_any_change_of_a_file_is_python_of_as_many_lines(path: Path, choice: obj
     assert site.kind in KINDS
     assert changed.count(b"\n") == source.count(b"\n")
     assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)) or site.kind == "operand"
+
+
+def test_equal_arguments_do_not_change_places() -> None:
+    def swaps(call: str) -> list[str]:
+        sites = find_sites(f"def f(a, b):\n    g({call})\n".encode(), is_generator=False)
+        return [site.text for site in sites if site.kind == "argument"]
+
+    assert swaps("a, b") == ["(g(b, a))"]
+    assert swaps("a, a") == []
