@@ -24,6 +24,7 @@ import tempfile
 import time
 import unittest
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # a process that ha
 
 from runner.contract.lines import Lines
 from runner.contract.mutant import Mutant
+from runner.mutants.campaign import sample
 from runner.mutants.trial import FACTOR, SLACK
 from runner.worker.program.lines import Sources, recording, texts_of
 from runner.worker.program.mutant import NotPlanted, plant
@@ -84,6 +86,8 @@ def record_one(test: unittest.TestCase) -> dict[str, Any]:
 
 def try_one(mutant: Mutant, tests: Mapping[str, unittest.TestCase], chosen: list[tuple[str, float]]) -> dict[str, Any]:
     """Plant a mutant in this process, and run tests until one fails."""
+    if not chosen:
+        return {"fate": "not reached"}
     try:
         plant(mutant)
     except NotPlanted as error:
@@ -91,8 +95,8 @@ def try_one(mutant: Mutant, tests: Mapping[str, unittest.TestCase], chosen: list
     for name, usual in chosen:
         result = run_one(tests[name], SLACK + FACTOR * usual)
         if result["outcome"] == "failed":
-            return {"fate": "killed", "test": name, "text": result["text"]}
-    return {"fate": "survived"}
+            return {"fate": "killed", "test": name, "text": result["text"], "tried": len(chosen)}
+    return {"fate": "survived", "tried": len(chosen)}
 
 
 def forked(
@@ -100,19 +104,14 @@ def forked(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name and the answer of each job; each has a process of its own. A death is an answer too."""
     queue, running = iter(jobs), dict[int, tuple[str, str]]()
-    more = True
-    while more or running:
-        while more and len(running) < slots:
-            job = next(queue, None)
-            if job is None:
-                more = False
-                break
+    while True:
+        for name, job in itertools.islice(queue, slots - len(running)):
             handle, path = tempfile.mkstemp()
             os.close(handle)
             pid = os.fork()
             if pid == 0:
-                answer_in_child(job[1], path)
-            running[pid] = job[0], path
+                answer_in_child(job, path)
+            running[pid] = name, path
         if not running:
             return
         pid, status, usage = os.wait4(-1, 0)
@@ -152,7 +151,7 @@ def record(arguments: argparse.Namespace) -> None:
         for name in order:
             if spent >= arguments.seconds:
                 return
-            yield name, lambda name=name: record_one(tests[name])  # type: ignore[misc]
+            yield name, partial(record_one, tests[name])
 
     with open(arguments.output, "w", encoding="utf-8") as file:
         for name, answer in forked(jobs(), arguments.jobs):
@@ -183,13 +182,7 @@ def try_all(arguments: argparse.Namespace) -> None:
                 continue
             if time.monotonic() - begun > arguments.seconds:
                 return
-            chosen = choose(mutant, passed, arguments.cases)
-            yield (
-                mutant.id,
-                lambda mutant=mutant, chosen=chosen: (  # type: ignore[misc]
-                    {**try_one(mutant, tests, chosen), "tried": len(chosen)} if chosen else {"fate": "not reached"}
-                ),
-            )
+            yield mutant.id, partial(try_one, mutant, tests, choose(mutant, passed, arguments.cases))
 
     with output.open("a", encoding="utf-8") as file:
         for name, answer in forked(jobs(), arguments.jobs):
@@ -200,16 +193,9 @@ def try_all(arguments: argparse.Namespace) -> None:
 
 
 def choose(mutant: Mutant, passed: list[tuple[str, float, Lines]], most: int) -> list[tuple[str, float]]:
-    """Return the tests for a mutant: half are the fastest that reach its line, the others are spread over the rest."""
-    reaching = sorted(
-        ((name, seconds) for name, seconds, lines in passed if lines.holds(mutant.file, mutant.line)),
-        key=lambda test: test[1],
-    )
-    if len(reaching) <= most:
-        return reaching
-    half = most // 2
-    slower, count = reaching[half:], most - half
-    return reaching[:half] + [slower[n * len(slower) // count] for n in range(count)]
+    """Return the tests for a mutant, of those that reach its line."""
+    reaching = [(name, seconds) for name, seconds, lines in passed if lines.holds(mutant.file, mutant.line)]
+    return sample(sorted(reaching, key=lambda test: test[1]), most)
 
 
 def main() -> None:

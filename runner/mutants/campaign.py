@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from runner.contract.lines import Lines
 from runner.contract.mutant import Mutant
@@ -12,6 +13,8 @@ from runner.engine.messages import Engine
 from runner.mutants.trial import Trial, try_mutant
 from runner.session.plan import Planned, RunContext
 from runner.session.scheduler import Scheduler
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +36,16 @@ def choose_cases(mutant: Mutant, passes: Sequence[Passed], most: int) -> tuple[l
         (case for case in passes if case.lines.holds(mutant.file, mutant.line)),
         key=lambda case: (case.seconds, case.planned.key),
     )
-    if len(reaching) <= most:
-        return reaching, len(reaching)
+    return sample(reaching, most), len(reaching)
+
+
+def sample(ordered: Sequence[_Item], most: int) -> list[_Item]:
+    """Return at most so many items: the first half of them are the first ones, the others are spread over the rest."""
+    if len(ordered) <= most:
+        return [*ordered]
     half = most // 2
-    slower, count = reaching[half:], most - half
-    return reaching[:half] + [slower[n * len(slower) // count] for n in range(count)], len(reaching)
+    later, count = ordered[half:], most - half
+    return [*ordered[:half], *(later[n * len(later) // count] for n in range(count))]
 
 
 def run_trials(
