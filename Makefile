@@ -10,7 +10,7 @@ QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose
          $(filter-out tests/test_hostile_files.py,$(wildcard tests/test_*.py))
 LEFT_OUT := $(addprefix tests/,builder/test_runs.py diagnose/test_repro.py reduce/test_minifier.py session/test_plan.py)
 
-.PHONY: run test gate nightly quick lint clean
+.PHONY: run test gate nightly quick lint site clean
 
 run: $(VENV)/installed  ## set up, then run the suites: a table, and JUnit XML in .runner/latest/
 	$(BIN)/runner run suites/
@@ -32,6 +32,9 @@ lint: $(VENV)/installed-test  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+site: $(VENV)/installed-docs  ## the pages of docs/ as a site: open build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build  # with --quiet it counts no warnings
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -42,6 +45,10 @@ $(VENV)/installed: $(BIN)/python $(SOURCES)
 $(VENV)/installed-test: $(BIN)/python $(SOURCES)
 	$(PIP) --editable '.[test]'
 	touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: $(BIN)/python $(SOURCES)
+	$(PIP) --editable '.[docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) .runner .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
