@@ -140,7 +140,6 @@ def parse_case(
             None if v is None else dtype_name(v) for v in listed(keys.get("autocast"), str, type(None), default=(None,))
         ),
         threads=listed(keys.get("threads"), int, type(None), default=(None,)),
-        seed=scalar(keys.get("seed"), int),
         requires=_requires(keys.get("requires"), problems),
         compile=_compile(keys.get("compile"), problems),
         config=check_flags(keys.get("config"), problems),
@@ -148,8 +147,7 @@ def parse_case(
         tolerance=parse_tolerance(keys.get("tolerance"), keys.get("return"), problems),
         strides=scalar(keys.get("strides"), str, default="significant"),
         ignore=table(keys.get("ignore"), str),
-        timeout=_timeout(keys["timeout"], problems) if "timeout" in keys else None,
-        memory=_memory(keys["memory"], problems) if "memory" in keys else None,
+        **parse_limits(keys, problems),
         known=tuple(parse_entry(item, problems) for item in items(keys.get("known"))),
         axes=tuple(
             axis
@@ -299,6 +297,24 @@ def _pattern(node: YamlNode | None, problems: Problems, check: Callable[[str], N
     except PatternError as error:
         problems.error(node.span, f"{prefix}{error}", error.hint)
     return text
+
+
+def parse_limits(keys: Mapping[str, YamlNode], problems: Problems) -> dict[str, Any]:
+    """Return the seed, the timeout and the memory of a case or of defaults, each None where it is left out.
+
+    Raises Mistyped.
+    """
+    return {
+        "seed": scalar(keys.get("seed"), int),
+        "timeout": _timeout(keys["timeout"], problems) if "timeout" in keys else None,
+        "memory": _memory(keys["memory"], problems) if "memory" in keys else None,
+    }
+
+
+def with_limits(case: Case, limits: Mapping[str, Any]) -> Case:
+    """Return a case with those of ``limits`` that it lacks."""
+    added = {key: value for key, value in limits.items() if value is not None and getattr(case, key) is None}
+    return replace(case, **added) if added else case
 
 
 def _timeout(node: YamlNode, problems: Problems) -> float | None:

@@ -11,7 +11,15 @@ from fnmatch import translate
 from pathlib import Path, PurePath
 from typing import TypeVar
 
-from runner.cases.case import BOTH, check_operators, parse_case, parse_entry, with_defaults
+from runner.cases.case import (
+    BOTH,
+    check_operators,
+    parse_case,
+    parse_entry,
+    parse_limits,
+    with_defaults,
+    with_limits,
+)
 from runner.cases.chains_and_inputs import dtype_name
 from runner.cases.expand import parse_selection
 from runner.cases.kernels import launches_broken_kernel, parse_kernels
@@ -145,7 +153,10 @@ class Reader:
         ``defaults`` are those of a suite that was accepted.
         """
         key = path, _same_defaults(defaults)
-        if key not in self._specs:
+        if key not in self._specs and key[1] and fields(defaults).keys() <= _WITHOUT_PLACE:
+            limits = parse_limits(fields(defaults), Problems([], self.limits))
+            self._specs[key] = tuple(with_limits(case, limits) for case in self.spec(path, None))
+        elif key not in self._specs:
             self._specs[key] = self._made(path, "spec", lambda file: self._spec(file, defaults)) or ()
         return self._specs[key]
 

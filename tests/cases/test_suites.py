@@ -158,6 +158,15 @@ def test_suites_share_cases_where_their_defaults_have_the_same_values(files: Fil
     one, two, three, four = (suite.cases[0] for suite in suites)
     assert one is two
     assert [case.timeout for case in (one, three, four)] == [300.0, 360.0, None]
+    assert one.chain is three.chain is four.chain  # read once
+
+
+def test_limits_of_a_suite_are_for_what_a_case_and_its_file_leave_open(files: Files) -> None:
+    files.write("a.spec.yaml", f"defaults: {{memory: 1GiB}}\n{SPEC}  - {{name: b, chain: [F.relu], timeout: 1s}}\n")
+    files.write("s.suite.yaml", "suite: s\nspecs: [a.spec.yaml]\ndefaults: {timeout: 2s, memory: 2GiB, seed: 5}\n")
+    first, *_, last = files.suites("s.suite.yaml")[0].cases
+    assert (first.timeout, first.memory, first.seed) == (2.0, 1 << 30, 5)
+    assert (last.timeout, last.memory, last.seed) == (1.0, 1 << 30, 5)
 
 
 def test_a_default_with_a_place_is_reported_in_each_suite(files: Files) -> None:
