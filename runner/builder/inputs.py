@@ -127,9 +127,9 @@ class TensorWriter:
     def _checked(self, item: Input, sizes: list[int], dtype: str = "") -> list[int]:
         needed = math.prod(sizes) * BYTES.get(dtype or item.dtype or self.dtype, 4)
         limit = self.limits.tensor_bytes
-        message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
         if needed <= limit:
             return sizes
+        message = f"input {item.name!r} of shape {sizes} takes {show_size(min(needed, 1 << 100))}, more than "
         return self.scope.problems.refuse(
             [1] * len(sizes), item.span, message + show_size(limit), "raise the limit with --limit tensor_bytes=SIZE"
         )

@@ -11,9 +11,11 @@ One path: this text is what workers load, what ``runner show`` prints and what `
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from runner.cases.limits import Limits
 from runner.cases.model import (
     FLOATING,
     GIVEN,
+    MODE_AXES,
     Arithmetic,
     Call,
     Case,
@@ -76,14 +79,7 @@ def build(variant: Variant, lines: Sequence[str] = (), limits: Limits | None = N
 
     Raises InputError for a value that has no place in Python text, which no reader should have let through.
     """
-    limits = limits or Limits()
-    problems = Problems(lines, limits, variant.case.file)
-    with placed(variant.case, lines), contextlib.suppress(TooManyProblems):
-        try:
-            return _Builder(variant, problems, limits).source()
-        except (OSError, SyntaxError, UnicodeDecodeError) as error:  # another case of the run may have changed the file
-            problems.error(variant.case.span, f"its Python file has changed, and cannot be read any more: {error}")
-    return Source("", (), tuple(problems.diagnostics))
+    return _Builder(variant, lines, limits or Limits()).checked_source()
 
 
 def has_twin(source: Source) -> bool:
@@ -103,8 +99,9 @@ def placed(case: Case, lines: Sequence[str] = ()) -> Iterator[None]:
 
 
 class _Builder:
-    def __init__(self, variant: Variant, problems: Problems, limits: Limits) -> None:
-        self.variant, self.case, self.problems, self.limits = variant, variant.case, problems, limits
+    def __init__(self, variant: Variant, lines: Sequence[str], limits: Limits) -> None:
+        self.variant, self.case, self.lines, self.limits = variant, variant.case, lines, limits
+        self.problems = Problems(lines, limits, variant.case.file)
         self.has_arrays = numpy_step(variant.case) is not None
         self.used: set[str] = set()
         self.used_params: set[str] = set()
@@ -113,13 +110,36 @@ class _Builder:
         self.twin: list[Line] = []
         self.function_class = ""  # around a person's function that is the model itself
 
+    def checked_source(self) -> Source:
+        """What ``build`` returns."""
+        with placed(self.case, self.lines), contextlib.suppress(TooManyProblems):
+            try:
+                return self.source()
+            except (OSError, SyntaxError, UnicodeDecodeError) as error:  # another case may have changed the file
+                message = f"its Python file has changed, and cannot be read any more: {error}"
+                self.problems.error(self.case.span, message)
+        return Source("", (), tuple(self.problems.diagnostics))
+
+    def tensors(self, dtype: str) -> str | None:
+        """The state, inputs and cotangents of a source without problems in another dtype, or its own; None where these
+        have problems.
+
+        No other part of a source can have a problem in one dtype alone.
+        """
+        other = copy.copy(self)
+        other.variant, other.problems = replace(self.variant, dtype=dtype), Problems(self.lines, self.limits, "")
+        try:
+            lines = [*other._state(), *other._made_inputs()[1], *other._made_cotangents()[1]]
+        except (TooManyProblems, QuoteError, OSError):
+            return None
+        return None if other.problems.diagnostics else "\n".join(line.text for line in lines)
+
     def source(self) -> Source:
         case = self.case
         model = self._python_module() if case.module is not None else self._model()
         self.arrangement = self._arrangement()
-        calls, functions = self._functions("make_inputs", self._make_inputs)
-        is_given = self.variant.grad.cotangent == GIVEN
-        cotangents, more = self._functions("make_cotangents", self._make_cotangents) if is_given else ([], [])
+        calls, functions = self._made_inputs()
+        cotangents, more = self._made_cotangents()
         for changed in case.calls:
             self._check_call(changed)
         callers = self._callers()
@@ -153,9 +173,12 @@ class _Builder:
         case, text = self.case, "\n".join(line.text for line in body)
         if case.module is not None:  # the person's file comes first, as it is: what it says of __future__ must
             return []
-        doc = re.sub(r"\n\s*\n\s*", "\n\n", docstring(case.doc.strip()))
+        doc = docstring(case.doc.strip())
+        doc = re.sub(r"\n\s*\n\s*", "\n\n", doc) if "\n" in doc else doc
         title = docstring(case.name + self.variant.label.partition(f"::{case.name}")[2]).replace("\n", " ")
-        standard = [module for module in ("contextlib", "math") if re.search(rf"(?<![\w.]){module}\.", text)]
+        # Each search follows a look for the same letters, which takes a tenth of its time and mostly ends it.
+        standard = [m for m in ("contextlib", "math") if f"{m}." in text and re.search(rf"(?<![\w.]){m}\.", text)]
+        has_nn = "nn." in text and re.search(r"\bnn\.", text.replace("torch.nn.", ""))
         called = [name for name in LAUNCH_FUNCTIONS if case.kernels and re.search(rf"(?<![\w.]){name}\(", text)]
         blocks = [
             f'"""{title}',
@@ -168,10 +191,10 @@ class _Builder:
             *(f"import {module}" for module in standard),
             *([""] if standard else []),
             "import torch",
-            *(["import torch.nn.functional as F"] if re.search(r"\bF\.", text) else []),
-            *(["from torch import nn"] if re.search(r"\bnn\.", text.replace("torch.nn.", "")) else []),
+            *(["import torch.nn.functional as F"] if "F." in text and re.search(r"\bF\.", text) else []),
+            *(["from torch import nn"] if has_nn else []),
             *(f"import torch.{m}" for m in _MODULES if f"torch.{m}." in text),
-            *(["import numpy"] if "numpy." in re.sub(r"\.numpy\b", "", text) else []),
+            *(["import numpy"] if "numpy." in text and "numpy." in re.sub(r"\.numpy\b", "", text) else []),
             *([f"from triton import {', '.join(called)}"] if called else []),
             "",
             "",
@@ -218,7 +241,8 @@ class _Builder:
         """The functions of what the caller does between the calls."""
 
         def values(one: Call) -> ChainWriter:
-            scope = replace(self._scope(set(), {**self.variant.params, **one.params}), in_forward=False)
+            scope = self._scope(set(), {**self.variant.params, **one.params})
+            scope.in_forward = False
             return ChainWriter(scope, self.variant.dtype, self.variant.device, None, 1)
 
         return CallerWriter(self.case, values, self.problems, self.names, self.modes)
@@ -277,14 +301,10 @@ class _Builder:
         case, variant = self.case, self.variant
         passed = [i for i in case.inputs if not i.hidden]
         names = {*variant.params, *(python_name(i.name) for i in case.inputs), *names_made(case.chain)}
-        scope = replace(
-            self._scope(names),
-            kernels={kernel.name: kernel for kernel in case.kernels},
-            launches=launches,
-            state={item.name: item.span for item in case.state},
-            later=dict(places_made(case.chain)),
-            temporary=temporary(names),
-        )
+        scope = self._scope(names)
+        scope.kernels, scope.launches = {kernel.name: kernel for kernel in case.kernels}, launches
+        scope.state, scope.later = {item.name: item.span for item in case.state}, dict(places_made(case.chain))
+        scope.temporary = temporary(names)
         for item in passed:
             scope.define(item.name)
         scope.tables.update({item.name: item.keys for item in passed if item.kind != "python"})
@@ -344,6 +364,13 @@ class _Builder:
         ]
         span = case.module.span if case.module is not None else None
         return [Line(line, span) for block in blocks for line in ("", "", *block)][2:]
+
+    def _made_inputs(self) -> tuple[list[str], list[Line]]:
+        return self._functions("make_inputs", self._make_inputs)
+
+    def _made_cotangents(self) -> tuple[list[str], list[Line]]:
+        is_given = self.variant.grad.cotangent == GIVEN
+        return self._functions("make_cotangents", self._make_cotangents) if is_given else ([], [])
 
     def _functions(
         self, stem: str, write: Callable[[Mapping[str, Any], Sequence[Input]], list[Line]]
@@ -413,7 +440,8 @@ class _Builder:
         return [*writer.lines, Line(f"    return [{', '.join(variables.get(name or '', 'None') for name in given)}]")]
 
     def _input_writer(self, params: Mapping[str, Any] | None = None) -> TensorWriter:
-        scope = replace(self._scope({i.name for i in self.case.inputs}, params), in_forward=False)
+        scope = self._scope({i.name for i in self.case.inputs}, params)
+        scope.in_forward = False
         return TensorWriter(scope, self.variant.dtype, self.variant.device, self.limits)
 
     # --- what the whole case must hold to ---
@@ -477,6 +505,10 @@ _MODULES = (
 )
 
 
+_choices = attrgetter("params", "device", *MODE_AXES)
+"""What decides about the source of a variant of a case, beside its dtype."""
+
+
 def check(
     case: Case,
     variants: Sequence[Variant],
@@ -492,7 +524,8 @@ def check(
     limits = limits or Limits()
     diagnostics: dict[Diagnostic, None] = {}
     keys: set[tuple[object, ...]] = set()
-    written: dict[str, str] = {}  # by dtype, of variants that differ from the first one by it alone
+    first: _Builder | None = None
+    tensors: dict[str, str] = {}  # of the first variant in each dtype
     characters = 0
     for number, variant in enumerate(variants):
         key = (tuple(variant.params.items()), variant.dtype if len(keys) < 4 else None)
@@ -503,33 +536,36 @@ def check(
             diagnostics[Diagnostic(case.span, message, limits.hint("source_characters"), "warning")] = None
             break
         keys.add(key)
+        if first is not None and not diagnostics and _choices(variant) == _choices(first.variant):
+            text = first.tensors(variant.dtype)
+            if text is not None:
+                tensors[variant.dtype] = text
+                characters += len(text)
+                continue
+        builder = _Builder(variant, lines, limits)
         try:
-            source = build(variant, lines, limits)
+            source = builder.checked_source()
         except InputError as error:
             diagnostics.update((d, None) for d in error.diagnostics)
             continue
         characters += len(source.text)
         diagnostics.update((d, None) for d in source.diagnostics)
-        if variant == replace(variants[0], id=variant.id, dtype=variant.dtype):
-            written[variant.dtype] = source.text
+        first = first or builder
         if sum(d.severity == "error" for d in diagnostics) > limits.diagnostics:
             break
-    if variants and not diagnostics:
-        diagnostics.update((d, None) for d in _idle_dtypes(variants[0], written, lines, limits))
+    if first is not None and not diagnostics and len(case.dtypes) > 1:
+        texts = [tensors.get(dtype) or first.tensors(dtype) for dtype in case.dtypes]
+        if None in texts or len({*texts}) < len(texts):
+            diagnostics.update((d, None) for d in _idle_dtypes(variants[0], lines, limits))
     return list(diagnostics), characters
 
 
-def _idle_dtypes(
-    variant: Variant, written: Mapping[str, str], lines: Sequence[str], limits: Limits
-) -> list[Diagnostic]:
-    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them.
-
-    ``written`` has the sources of dtypes that are written already.
-    """
+def _idle_dtypes(variant: Variant, lines: Sequence[str], limits: Limits) -> list[Diagnostic]:
+    """Report two dtypes of a case whose models and inputs are the same: the axis would change nothing between them."""
     case, problems = variant.case, Problems(lines, limits, variant.case.file)
     texts: dict[str, str] = {}
-    for dtype in case.dtypes if len(case.dtypes) > 1 else ():
-        text = written.get(dtype) or build(replace(variant, dtype=dtype), lines, limits).text
+    for dtype in case.dtypes:
+        text = build(replace(variant, dtype=dtype), lines, limits).text
         if case.module is None:
             text = text[text.index('"""', 3) :]  # without the title, which names the dtype
         if (other := texts.setdefault(text, dtype)) != dtype:
