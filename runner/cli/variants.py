@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from runner import console, exit_codes
 from runner.cases.expand import SelectError
 from runner.cases.model import Variant
 from runner.cases.suites import PathError
+from runner.cases.yaml.reader import without_collector
 from runner.cli import outputs
 from runner.cli.arguments import settings_of
 from runner.diagnostics import Diagnostic, InputError
@@ -38,7 +40,9 @@ def load_variants(arguments: argparse.Namespace, everything: bool = False, draft
     """
     paths = arguments.paths if hasattr(arguments, "paths") else [arguments.case]
     try:
-        loaded = collect(paths, replace(settings_of(arguments), select=None), everything, drafts)
+        with without_collector():
+            loaded = collect(paths, replace(settings_of(arguments), select=None), everything, drafts)
+            gc.freeze()  # what was read stays to the end: the collector would walk all of it, and free nothing
     except PathError as error:
         raise exit_codes.UsageError(str(error), exit_codes.NOTHING if error.empty else exit_codes.USAGE) from None
     read = {file for variant in loaded.variants for file in variant.case.files}
