@@ -6,6 +6,7 @@ The same text goes to the terminal, to JUnit and to every other report.
 from __future__ import annotations
 
 import difflib
+import functools
 import io
 import os
 import re
@@ -91,9 +92,14 @@ def caret(span: Span, text: str, width: int = 110) -> list[str]:
 def shown_path(path: str) -> str:
     """Return ``path`` as a person would type it here: relative when it lies below this folder."""
     try:
-        relative = os.path.relpath(path)
+        return _path_seen_from(os.getcwd(), path)
     except (OSError, ValueError):  # no working directory, or another drive
         return path
+
+
+@functools.lru_cache(1000)
+def _path_seen_from(folder: str, path: str) -> str:
+    relative = os.path.relpath(path, folder)
     return path if relative.startswith("..") and os.path.isabs(path) else relative
 
 

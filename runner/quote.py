@@ -7,6 +7,7 @@ Text for terminals and XML goes through ``runner.text``; what a command prints g
 
 from __future__ import annotations
 
+import functools
 import json
 import keyword
 import math
@@ -79,9 +80,14 @@ def dotted_name(name: object) -> str:
 
     Raises QuoteError for anything else.
     """
-    if not isinstance(name, str) or not _DOTTED.fullmatch(name) or any(map(keyword.iskeyword, name.split("."))):
+    if not isinstance(name, str) or not _is_dotted(name):
         raise QuoteError(f"{_excerpt(name)} is no Python name")
     return name
+
+
+@functools.lru_cache(10_000)  # a case writes each of its names many times
+def _is_dotted(name: str) -> bool:
+    return _DOTTED.fullmatch(name) is not None and not any(map(keyword.iskeyword, name.split(".")))
 
 
 def torch_name(name: object) -> str:

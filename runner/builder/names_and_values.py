@@ -5,6 +5,7 @@ The statements that fill parameters and buffers of nn modules are here too.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import keyword
 import re
@@ -161,6 +162,7 @@ class Scope:
         return inner
 
 
+@functools.lru_cache(10_000)
 def python_name(name: str) -> str:
     """Return a case's name, or ``self.<name>``, as a variable that hides nothing the source needs.
 

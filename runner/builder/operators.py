@@ -12,7 +12,7 @@ import keyword
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from runner.cases.model import Function, Literal, Ref, Step, Value
 from runner.cases.operator_names import (
@@ -367,6 +367,7 @@ _EFFECT = re.compile(
 _KEYWORDS = ("out", "inplace", "dropout", "dropout_p")
 
 
+@lru_cache(10_000)
 def is_plain(operator: str) -> bool:
     """Return whether an operator, by its name, gives a value and does nothing else."""
     return _PLAIN.fullmatch(operator) is not None and _EFFECT.search(operator) is None
@@ -501,9 +502,10 @@ def _mode_fault(name: str, positional: Sequence[str], keywords: Sequence[tuple[s
 
     Arguments are written in Python. Beside these numbers it leaves its result as the memory that it was given.
     """
+    if _GRID_SAMPLER.match(name) is None:
+        return ""
     values = [*positional[2:4], *(text for key, text in keywords if key in ("interpolation_mode", "padding_mode"))]
-    is_sampler = _GRID_SAMPLER.match(name) is not None
-    return next((text for text in values if is_sampler and text not in ("0", "1", "2")), "")
+    return next((text for text in values if text not in ("0", "1", "2")), "")
 
 
 def _spellings(word: str) -> Iterator[str]:

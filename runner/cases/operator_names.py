@@ -92,6 +92,7 @@ _SHORT = {"torch.nn.functional.": "F.", "torch.nn.": "nn.", "torch.ops.aten.": "
 """How a case writes what Python has by longer names; the first that fits."""
 
 
+@lru_cache(10_000)
 def takes_tensor(operator: str) -> bool:
     """Return whether the first argument of a function, a method or a submodule of this name is a tensor or holds
     some."""

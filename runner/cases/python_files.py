@@ -9,6 +9,7 @@ import ast
 import functools
 import keyword
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -265,7 +266,8 @@ def _keeps_parameters(node: ast.FunctionDef) -> bool:
     return all(_last_name(decorator) in _TRANSPARENT for decorator in node.decorator_list)
 
 
-def top_names(text: str) -> dict[str, int]:
+@functools.lru_cache(maxsize=256)
+def top_names(text: str) -> Mapping[str, int]:
     """Return the names that a file defines at its top, without imports, each with its line.
 
     Raises SyntaxError for no Python.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from runner.cases import expressions
@@ -56,10 +57,20 @@ _PARTS: Mapping[type, tuple[str, ...]] = {
 """The fields of each class that hold values, or parts in which there are values."""
 _WHOLES = frozenset((tuple, list, *_PARTS))
 """Types of what may have parts: most parts are names and numbers, or empty."""
+_WORTH_A_LOOK = _WHOLES | frozenset(_VALUES)
 
 
-def _parts(part: object) -> Iterable[Any]:
-    return part if isinstance(part, tuple | list) else (getattr(part, name) for name in _PARTS.get(type(part), ()))
+def _reader(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
+    read = attrgetter(*names)
+    return read if len(names) > 1 else lambda part: (read(part),)
+
+
+_READERS = {kind: _reader(names) for kind, names in _PARTS.items()}
+
+
+def _parts(part: object) -> Sequence[Any]:
+    reader = _READERS.get(type(part))
+    return reader(part) if reader is not None else part if isinstance(part, tuple | list) else ()
 
 
 def map_parts(part: P, change: ValueChange) -> P:
@@ -130,6 +141,13 @@ def entry_text(entry: Any, write: Callable[[Ref | Arithmetic], str]) -> str:
     return "..." if entry is Ellipsis else literal(entry)
 
 
+_AS_WRITTEN: Mapping[type, Callable[[Any], Sequence[Any]]] = {
+    With: attrgetter("contexts", "chain"),
+    If: attrgetter("condition", "do", "otherwise"),
+}
+"""The parts of a block in the order in which they are written."""
+
+
 def all_steps(part: Part) -> Iterator[Step]:
     """Yield every step of a chain as it is written: contexts, blocks, and the functions among a step's arguments."""
     pending = [part]
@@ -137,18 +155,17 @@ def all_steps(part: Part) -> Iterator[Step]:
         part = pending.pop()
         if isinstance(part, Step):
             yield part
-        elif isinstance(part, With):
-            part = part.contexts, part.chain
-        elif isinstance(part, If):
-            part = part.condition, part.do, part.otherwise
-        pending += [inner for inner in _parts(part) if inner and type(inner) in _WHOLES][::-1]
+        read = _AS_WRITTEN.get(type(part))
+        inner = _parts(part) if read is None else read(part)
+        pending += [each for each in reversed(inner) if each and type(each) in _WHOLES]
 
 
 def values_of(part: Part) -> Iterator[Value]:
     """Yield every value of a part of a case, such as a chain with its blocks and functions: parts before wholes, with
     the entries of indices."""
     for inner in _parts(part):
-        yield from values_of(inner)
+        if type(inner) in _WORTH_A_LOOK:
+            yield from values_of(inner)
     if isinstance(part, _VALUES):
         yield part
         if isinstance(part, Index):
@@ -165,10 +182,10 @@ def with_previous(arguments: Arguments, span: Span) -> Arguments:
 
 def without_previous(arguments: Arguments) -> Arguments:
     """Return the keywords alone where ``with_previous`` gives the arguments back."""
-    keywords = replace(arguments, positional=())
     match arguments.positional:
-        case (Ref(span=span),) if with_previous(keywords, span) == arguments:
-            return keywords
+        case (Ref(span=span),) if arguments.keywords:
+            keywords = replace(arguments, positional=())
+            return keywords if with_previous(keywords, span) == arguments else arguments
     return arguments
 
 
