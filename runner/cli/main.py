@@ -17,6 +17,7 @@ from runner.diagnostics import InputError, nearest
 GROUPS = {
     "run": {
         "run": "run cases and judge them",
+        "watch": "run cases, and on each save what has changed",
         "resume": "finish a run that was interrupted or killed",
         "rerun": "repeat a run, or what failed in it",
         "merge": "join the runs of all shards into one",

@@ -121,7 +121,7 @@ def run_valid(arguments: argparse.Namespace, action: Callable[[Loaded], int]) ->
     code = action(select_variants(arguments, loaded))
     if not loaded.errors:
         return code
-    _tell_count(loaded.errors)
+    tell_count(loaded.errors)
     return code if code in (exit_codes.INTERRUPTED, exit_codes.INTERNAL) else exit_codes.USAGE
 
 
@@ -129,7 +129,7 @@ def refuse(diagnostics: Iterable[Diagnostic]) -> int:
     """Print what is wrong, and return the exit code for it."""
     shown = [*diagnostics]
     tell(shown)
-    _tell_count(shown)
+    tell_count(shown)
     return exit_codes.USAGE
 
 
@@ -148,7 +148,8 @@ def tell_github(diagnostics: Iterable[Diagnostic]) -> None:
         console.command(line)
 
 
-def _tell_count(diagnostics: Sequence[Diagnostic]) -> None:
+def tell_count(diagnostics: Sequence[Diagnostic]) -> None:
+    """Print how many errors there are, in how many files."""
     files = [d.span.file for d in diagnostics if d.severity == "error"]
     lost = "" if all(file.endswith(".toml") for file in files) else ": these cases cannot run"
     console.message(f"{plural(len(files), 'error')} in {plural(len({*files}), 'file')}{lost}")

@@ -499,6 +499,14 @@ def _wait(lock: int, *kinds: int) -> int:
         time.sleep(0.05)
 
 
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class KernelCaches:
     """The folders of a run.
 
@@ -512,6 +520,7 @@ class KernelCaches:
         self._pool = ThreadPoolExecutor(thread_name_prefix="kernel-caches")
         self._variables: dict[Path, Future[dict[str, str]]] = {}
         self._folders: list[SignedFolder] = []
+        self._identities: dict[str, tuple[int, int]] = {}  # device and inode of each folder when it was checked
         self._notices: list[Notice] = []
         self._removed = 0
 
@@ -537,6 +546,10 @@ class KernelCaches:
         )
         return [*dict.fromkeys(self._notices), *([removal] if self._removed else [])]
 
+    def is_whole(self) -> bool:
+        """Return whether each folder is still the one that was checked: a warm process remembers files in it."""
+        return all(_identity(path) == identity for path, identity in self._identities.items())
+
     def _refuse(self, reason: str) -> None:
         self._notices.append(Notice(f"{reason}; this run uses a new folder"))
 
@@ -556,6 +569,8 @@ class KernelCaches:
         kernels = self._chosen(CACHE_FOLDER) if os.environ.get(CACHE_FOLDER) else self._signed(folder)
         kernels = kernels or str(self.private / folder.name)
         triton = self._chosen(TRITON_FOLDER) if os.environ.get(TRITON_FOLDER) else ""
+        present = {path: _identity(path) for path in (kernels, triton) if path}
+        self._identities |= {path: identity for path, identity in present.items() if identity is not None}
         return {CACHE_FOLDER: kernels, TRITON_FOLDER: triton or os.path.join(kernels, "triton")}
 
     @functools.cached_property

@@ -372,13 +372,15 @@ class Fingerprint:
     """The digest of all that decides about the answers of one interpreter on this machine.
 
     ``dirty`` names, for people, what the digest does not cover; it is empty when there is no such thing. ``devices``
-    are the kinds of device whose hardware is in the digest. ``places`` tells what else a process has loaded.
+    are the kinds of device whose hardware is in the digest. ``places`` tells what else a process has loaded. ``gaps``
+    is the part of ``dirty`` that may change while a command runs: all but its variables.
     """
 
     digest: str
     dirty: str = ""
     devices: tuple[str, ...] = ("cpu", "meta")
     places: Places = field(default_factory=Places, compare=False, repr=False)
+    gaps: str = ""
 
 
 def take_fingerprints(pythons: Iterable[str], environ: Mapping[str, str] | None = None) -> dict[str, Fingerprint]:
@@ -412,18 +414,19 @@ def _fingerprint(
     answer: Mapping[str, Any], shared: Mapping[str, Any], environ: Mapping[str, str], places: Places
 ) -> Fingerprint:
     torch, editable = answer.get("torch"), answer.get("editable")
-    reasons = [
+    gaps = [
         str(answer.get("error") or ""),
         "it has no torch" if not torch and "error" not in answer else "",
         f"the torch in {torch} is not an installed one" if torch and not answer.get("recorded") else "",
         f"backends from editable installs: {', '.join(editable)}" if editable else "",
-        f"{', '.join(names)} set" if (names := disturbing_variables(environ)) else "",
     ]
+    reasons = [*gaps, f"{', '.join(names)} set" if (names := disturbing_variables(environ)) else ""]
     own_answer = {key: value for key, value in answer.items() if key != "torch"}  # its path decides nothing
     text = json.dumps({"interpreter": own_answer, **shared}, sort_keys=True)
     digest = hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
     devices = ("cpu", "meta", "cuda") if shared["machine"]["gpus"] else ("cpu", "meta")
-    return Fingerprint(digest, "; ".join(filter(None, reasons)), devices, places)
+    dirty = "; ".join(filter(None, reasons))
+    return Fingerprint(digest, dirty, devices, places, gaps="; ".join(filter(None, gaps)))
 
 
 def ask(python: str, environ: Mapping[str, str], places: Places) -> dict[str, Any]:

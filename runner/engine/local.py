@@ -232,6 +232,13 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         """Kill what runs, drop what waits. Returns the jobs that will now have no outcome."""
         return [job for server in self._servers.values() for job in server.cancel()]
 
+    def dismiss_foreign(self) -> None:
+        """End living processes at rest that have imported code from outside torch: it may be another one by now."""
+        for server in self._servers.values():
+            for worker in server.workers.values():
+                if worker.resting and worker.kind.backend:
+                    worker.dismiss()
+
     def close(self) -> None:
         """End every process that the engine started, and remove its temporary folder. Can be called twice.
 

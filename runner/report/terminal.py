@@ -375,7 +375,7 @@ class Reporter:
     ``verbose`` each result says what was compared, and each member of a group is named. With ``quiet`` failures,
     warnings and the summary are printed, and nothing is live. ``earlier`` returns the seconds that variants took
     before, for an estimate; it is called only where somebody sees one. Without ``progress`` a result has no line of its
-    own: the table and the failures have it.
+    own: the table and the failures have it. Without ``table`` the lines of results stand for it.
     """
 
     def __init__(
@@ -389,11 +389,12 @@ class Reporter:
         verbose: bool = False,
         quiet: bool = False,
         progress: bool = True,
+        table: bool = True,
         slow: float = _SLOW,
         earlier: Callable[[], Mapping[Key, float]] = dict,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._slow, self._earlier, self._progress = slow, earlier, progress
+        self._slow, self._earlier, self._progress, self._table = slow, earlier, progress, table
         self._whole, self._verbose, self._quiet = whole, verbose, quiet
         self._stream = sys.stdout if stream is None else stream
         self._environ = os.environ if environ is None else environ
@@ -415,6 +416,11 @@ class Reporter:
         self._broken = False
         self.problem = ""  # why what was printed is not whole; a reader that went away does not count
         self._muted = False
+
+    @property
+    def is_broken(self) -> bool:
+        """Return whether nothing can be printed any more, since the reader went away for example."""
+        return self._broken
 
     # --- events ----------------------------------------------------------------------------
 
@@ -467,7 +473,8 @@ class Reporter:
     def _banner(self, event: RunStarted) -> str:
         versions = dict.fromkeys(str(environment.get("torch")) for environment in event.environments)
         torch = f", torch {' and '.join(versions)}" if versions else ""
-        return f"runner {event.version}{torch}, run {event.run} on {event.host}"
+        run = f", run {event.run}" if event.run else ""  # else nothing of it is kept
+        return f"runner {event.version}{torch}{run} on {event.host}"
 
     def _result(self, event: VariantFinished) -> str:
         """Return ``PASS [  1.23s] id``: a fixed shape, so that people can grep for it.
@@ -547,8 +554,10 @@ class Reporter:
         width = self._columns
         folder = self._started.folder if self._started else ""
         hint = f"runner report {shell_word(operand(folder))} > FILE writes them all" if folder else ""
-        if not self._quiet and (
-            table := render_table(self._events, width, paint, None if self._whole else _ROWS, hint)
+        if (
+            self._table
+            and not self._quiet
+            and (table := render_table(self._events, width, paint, None if self._whole else _ROWS, hint))
         ):
             self._line("\n" + table)
         results = (event for event in variants_of(self._events) if isinstance(event, VariantFinished))

@@ -68,6 +68,23 @@ from runner.text import plural
 
 Ticker = Callable[[list[tuple[str, float, str]]], None]
 
+
+class StopRun(Exception):
+    """Raised by ``tick``: the run ends as at Ctrl-C, and the command goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmEngine:
+    """An engine that outlives a run, with what its processes are known by (``runner/session/warm.py``).
+
+    ``sample`` draws passes of living processes over all its runs.
+    """
+
+    engine: ClosableEngine
+    fingerprints: Mapping[str, Fingerprint]
+    sample: Sample
+
+
 _TURN = 100
 """Variants that are started between two looks at what runs: limits are enforced while we wait."""
 
@@ -231,11 +248,13 @@ def run(
     past: Sequence[Event] = (),
     tick: Ticker | None = None,
     home: Home | None = None,
+    warm: WarmEngine | None = None,
 ) -> Generator[Event, None, None]:
     """Run a plan, and yield every event as it happens: first ``RunStarted``, one ``VariantPlanned`` each, last
     ``RunFinished``.
 
-    The processes end with the iteration, however it ends. ``RunFinished.exit_code`` is pytest's.
+    The processes end with the iteration, however it ends; those of a ``warm`` engine end their jobs alone.
+    ``RunFinished.exit_code`` is pytest's.
 
     Args:
         planned: what to run.
@@ -244,7 +263,8 @@ def run(
         argv: the command line that asks for this run, which the events repeat.
         past: the events of a run that goes on: what has a verdict in them does not run again.
         home: of the local engine, made before; a new one if None.
-        tick: called several times a second with (id, seconds, phase) of each variant that runs.
+        tick: called several times a second with (id, seconds, phase) of each variant that runs. StopRun ends the run.
+        warm: an engine that the caller closes, for the environments of this plan; a new one if None.
 
     Raises:
         UsageError, InputError: code that the run names cannot be had; ``RunFinished`` is yielded before.
@@ -252,15 +272,16 @@ def run(
     """
     settings = settings or RunSettings()
     begun = time.monotonic()
-    fingerprints = _fingerprints(settings, planned)
-    engine = open_engine(settings, planned, folder, home, fingerprints)
+    fingerprints = _fingerprints(settings, planned) if warm is None else warm.fingerprints
+    engine = open_engine(settings, planned, folder, home, fingerprints) if warm is None else warm.engine
     code, interrupted = INTERNAL, False
     defect: Exception | None = None
     session: Session | None = None
     try:
         yield from _announce(planned, settings, folder, argv, past)
         refuse_missing_code(engine, planned.planned, settings)
-        session = _session(planned, settings, engine, past, begun, tick, fingerprints)
+        sample = None if warm is None else warm.sample
+        session = _session(planned, settings, engine, past, begun, tick, fingerprints, sample)
         wavers = False
         for event in session.events():
             wavers = wavers or is_wavering(event)
@@ -275,7 +296,7 @@ def run(
             )
         yield from environment_changes(planned, fingerprints) if wavers else ()
         yield from sorted(engine.notices(), key=lambda notice: notice.severity == "info")
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, StopRun):
         code, interrupted = INTERRUPTED, True
     except (UsageError, InputError) as error:
         code, defect = USAGE, error
@@ -283,7 +304,11 @@ def run(
         defect = error
     finally:
         # The processes go first: what takes the last event may take a moment, and nothing should run on meanwhile.
-        engine.close()
+        if warm is None:
+            engine.close()
+        else:
+            engine.cancel_all()
+            engine.wait(0)
     if interrupts.noted():
         code, interrupted = INTERRUPTED, True
     yield from session.held.rest() if session is not None else ()
@@ -435,6 +460,7 @@ def _session(
     begun: float,
     tick: Ticker | None,
     fingerprints: Mapping[str, Fingerprint],
+    sample: Sample | None,
 ) -> Session:
     order = "failed-first" if settings.failed_first and settings.order == "plan" else settings.order
     finished = finished_of(past)
@@ -448,7 +474,7 @@ def _session(
         deadline=begun + settings.budget if settings.budget else None,
         limits=settings.limits(),
         fingerprints=fingerprints if settings.loads_graphs() else {},
-        sample=Sample(settings.seed, len(queue)),
+        sample=sample or Sample(settings.seed, len(queue)),
     )
     held = HeldPasses(() if settings.no_known else planned.planned, planned.left_out, finished.values())
     return Session(queue, engine, context, tick, held)
