@@ -64,6 +64,7 @@ Of the last row, `explain`, `debug` and `repro` take a case that passes too. The
 
 MORE = {
     "run": "[how a verdict is reached](judging.md), [how variants run](engine.md), [continuous integration](ci.md).",
+    "watch": "[While you edit](watch.md).",
     "merge": "[Shards](engine.md#shards).",
     "diff": "[An upgrade](upgrade.md).",
     "score": "[The conformance of a backend](score.md).",

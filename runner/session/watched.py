@@ -38,7 +38,7 @@ _QUIET = 0.05
 _ABSENCE = 0.3
 """Seconds that an editor may take between the removal of a file and its new version."""
 _PATIENCE = 2.0
-"""Seconds after which a file that never comes to rest is read all the same."""
+"""Seconds after which a file is read although it does not come to rest."""
 _GRAIN = 2 * 10**9
 """Nanoseconds; a folder that has changed since may change again and keep its time."""
 _ENDINGS = (SPEC, SUITE, LEDGER, ENDING, ".py")

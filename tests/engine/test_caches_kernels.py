@@ -73,6 +73,26 @@ def test_what_one_compiler_made_is_not_given_to_another_behind_the_same_name(
     assert paths[0] == paths[2] != paths[1]
 
 
+@pytest.mark.parametrize("name", ["", *NAMES])
+def test_a_folder_that_is_another_one_by_now_is_noticed(
+    name: str, folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name:
+        monkeypatch.setenv(name, str(folders / "mine"))
+    caches = KernelCaches(folders / "private")
+    path = Path(caches.prepare(sys.executable).result()[name or NAMES[0]])
+    (path / "kernel.so").touch()
+    assert caches.is_whole()
+    path.rename(folders / "elsewhere")
+    assert not caches.is_whole()
+    path.mkdir()
+    assert not caches.is_whole()
+    path.rmdir()
+    (folders / "elsewhere").rename(path)
+    assert caches.is_whole()
+    caches.close()
+
+
 def test_how_many_files_went_is_a_remark(folders: Path) -> None:
     ask(folders)
     for name in ("a.so", "b.so"):

@@ -277,7 +277,7 @@ def test_a_path_from_here_is_followed_from_here(world: World) -> None:
 )  # fmt: skip
 def test_variables_that_change_torch_are_named(world: World, name: str) -> None:
     world.patch.setenv(name, "1")
-    assert world.facts().dirty == f"{name} set"
+    assert (world.facts().dirty, world.facts().gaps) == (f"{name} set", "")
     world.patch.setenv(name, "")
     assert world.facts().dirty == ""
 
@@ -324,7 +324,9 @@ def test_what_the_engine_itself_gives_to_workers_is_in_the_digest_instead(world:
 
 def test_a_torch_that_nobody_installed(world: World) -> None:
     (world.site / "torch-9.9.9.dist-info").rename(world.site / "torch.egg-info")  # as a development install has it
-    assert "not an installed one" in world.facts().dirty and str(world.site / "torch") in world.facts().dirty
+    facts = world.facts()
+    assert "not an installed one" in facts.dirty and str(world.site / "torch") in facts.dirty
+    assert facts.gaps == facts.dirty
 
 
 def test_backends_of_an_editable_install(world: World) -> None:

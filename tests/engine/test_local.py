@@ -13,6 +13,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,21 @@ def test_a_server_that_was_prepared_is_the_one_of_later_jobs(make: Make) -> None
     asks = "import os; result['parent'] = os.getppid()"
     outcome = one(engine, asks, isolation="fresh", variables={"RUNNER_X": "1"})
     assert len(engine._servers) == 1 and outcome.result["parent"] == prepared.hello["pid"]
+
+
+def test_living_processes_with_code_of_a_persons_own_can_be_dismissed(make: Make) -> None:
+    engine = make(2)
+    plain = job("import os; result['pid'] = os.getpid()", isolation="living")
+    own = replace(plain, backend={"backend": "acme:compile_graph"}, foreign=True)
+
+    def pids() -> list[int]:
+        return [finish(engine, each)["k"].result["pid"] for each in (own, plain)]
+
+    before = pids()
+    assert pids() == before, "each rests until its next job"
+    engine.dismiss_foreign()
+    after = pids()
+    assert after[0] != before[0] and after[1] == before[1]
 
 
 SPAN = """
