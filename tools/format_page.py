@@ -196,14 +196,14 @@ def keys(path: str) -> str:
             continue
         meaning, default = _split(_resolved(part)["description"])
         default = "required" if key in required else f"left out: {default}" if default else ""
-        items.append(_item(f"`{key}`", meaning, f" ({'; '.join(filter(None, (kind(part), default)))})"))
+        items.append(item(f"`{key}`", meaning, f" ({'; '.join(filter(None, (kind(part), default)))})"))
     if path == "case.tolerance":
         places = (
             ("a dtype", "this dtype"),
             ("`gradients`", "gradients"),
             ("`output`, `output[1]`, ...", "this output"),
         )
-        items += [_item(key, f"`rtol`, `atol` and `reason` for {place} alone.", " (mapping)") for key, place in places]
+        items += [item(key, f"`rtol`, `atol` and `reason` for {place} alone.", " (mapping)") for key, place in places]
     return "".join(items)
 
 
@@ -211,11 +211,11 @@ def values(path: str) -> str:
     """An item for each value of a schema's enum, with its description; forms that are mappings too."""
     schema = schema_at(path)
     part = schema if "enum" in schema else schema["then"]
-    items = [_item(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
+    items = [item(f"`{value}`", text) for value, text in zip(part["enum"], part["enumDescriptions"], strict=True)]
     if path in ("init", "values"):
         for name, part in schema["properties"].items():
             example = part.get("examples", [2])[0]
-            items.append(_item(f"`{{{name}: {example}}}`", part["description"]))
+            items.append(item(f"`{{{name}: {example}}}`", part["description"]))
     return "".join(items)
 
 
@@ -272,15 +272,15 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return _inline(text.replace("|", "\\|"))
+    return inline(text.replace("|", "\\|"))
 
 
-def _item(name: str, meaning: str, kind: str = "") -> str:
+def item(name: str, meaning: str, kind: str = "") -> str:
     """Return an item of a list: a name, what it takes, and its meaning."""
-    return f"* {name}{_inline(kind)}: {_inline(meaning)}\n"
+    return f"* {name}{inline(kind)}: {inline(meaning)}\n"
 
 
-def _inline(text: str) -> str:
+def inline(text: str) -> str:
     """Text as Markdown takes it: what it would read as a formula or a tag stands in code."""
     parts = text.split("`")  # every second one is code already
     return "`".join(part if place % 2 else _CODE.sub(r"`\g<0>`", part) for place, part in enumerate(parts))
@@ -314,13 +314,13 @@ def _refused_operators() -> str:
     for name in REFUSED_NAMES:
         answer = operators.resolve(name)
         assert isinstance(answer, operators.Refusal), name
-        items.append(_item(f"`{name}`", answer.message.partition(" is refused: ")[2]))
+        items.append(item(f"`{name}`", answer.message.partition(" is refused: ")[2]))
     return "".join(items)
 
 
 def _flags() -> str:
     return "".join(
-        _item(f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", torch_names.flag_refusal(name, value) or "accepted")
+        item(f"`{name}: {value if isinstance(value, str) else str(value).lower()}`", torch_names.flag_refusal(name, value) or "accepted")
         for name, value in FLAG_EXAMPLES
     )  # fmt: skip
 
@@ -329,7 +329,7 @@ def _settings() -> str:
     """An item for each setting that takes more than true or false, and a block of the names of all others."""
     flags = {name: flag.expected for name, (flag, _) in case.FUNCTIONS.items()}
     switches = [*(name for name, expected in flags.items() if expected == SWITCH), *torch_names.SWITCHES]
-    items = [_item(f"`{name}`", expected) for name, expected in flags.items() if expected != SWITCH]
+    items = [item(f"`{name}`", expected) for name, expected in flags.items() if expected != SWITCH]
     return "".join([*items, f"\nThese are {SWITCH}:\n\n", _block(switches)])
 
 
