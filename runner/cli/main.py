@@ -34,6 +34,7 @@ GROUPS = {
         "list": "list variants, their tags, or their backends",
         "coverage": "operators, dtypes, shapes and kinds of difference that a suite exercises",
         "validate": "check files without running them",
+        "fmt": "lay files out in the one canonical way, comments kept",
         "show": "print a case resolved, with its source",
         "schema": "print a JSON Schema of the YAML format, or of event logs",
     },

@@ -16,16 +16,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from runner.cases.keys import ENTRY
 from runner.cases.yaml import reader
 from runner.cases.yaml.values import resolve
 from runner.diagnostics import Span
 from runner.quote import yaml_text
-
-ORDER = (
-    "case", "operators", "torch", "stage", "oracle", "error", "signature", "backend", "device", "dtype", "platform",
-    "threads", "params", "issue", "reason", "why", "sometimes", "choice", "review",
-)  # fmt: skip
-"""The order in which people write the keys of an entry."""
 
 _WORD = re.compile(r"[A-Za-z_][\w.|-]*")
 
@@ -88,12 +83,12 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, list[tuple
 
 def entry_text(values: Mapping[str, Any]) -> str:
     """Return an entry on one line."""
-    return "{" + ", ".join(f"{key}: {_value(values[key])}" for key in ORDER if values.get(key) is not None) + "}"
+    return "{" + ", ".join(f"{key}: {_value(values[key])}" for key in ENTRY if values.get(key) is not None) + "}"
 
 
 def block_text(entries: Sequence[Mapping[str, Any]], indent: str, newline: str = "\n") -> str:
     """Return entries as a list with a key on each line."""
-    keys = ([key for key in ORDER if values.get(key) is not None] for values in entries)
+    keys = ([key for key in ENTRY if values.get(key) is not None] for values in entries)
     return newline.join(
         f"{indent}{'  ' if number else '- '}{key}: {_value(values[key])}"
         for values, names in zip(entries, keys, strict=True)
@@ -144,7 +139,7 @@ class _File:
         if not isinstance(item, MappingNode):
             raise Unfit("the entry is no mapping of its own")
         text = self.text
-        for name in sorted(change.values, key=ORDER.index, reverse=True):
+        for name in sorted(change.values, key=ENTRY.index, reverse=True):
             file = _File(text)
             text = file._key_set(file._find(change.span)[3], name, change.values[name])
         return text
@@ -242,7 +237,7 @@ class _File:
             elif self.text[start:end].startswith("'") and new.startswith('"') and not set(new[1:-1]) & {"'", "\\"}:
                 new = f"'{new[1:-1]}'"
             return self._cut(start, end, new)
-        earlier_pairs = [(k, v) for k, v in entry.value if k.value in ORDER[: ORDER.index(name)]]
+        earlier_pairs = [(k, v) for k, v in entry.value if k.value in ENTRY[: ENTRY.index(name)]]
         first = entry.value[0][0].start_mark
         indent = " " * first.column
         if not earlier_pairs:
