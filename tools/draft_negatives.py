@@ -27,6 +27,7 @@ from typing import Any
 import torch
 
 from runner.builder.source import build
+from runner.cases.canonical import format_text
 from runner.cases.serialize import emit
 from runner.session.collect import load
 from runner.worker.generate import database
@@ -294,7 +295,7 @@ def main() -> None:
     for family, drafts in files.items():
         text = emit({"defaults": {"tags": ["negative", family]}, "cases": [draft.case for draft in drafts]}, ("cases",))
         text = text.replace("\n  - name:", "\n\n  - name:").replace("cases:\n\n", "cases:\n")
-        (options.folder / f"{family}.spec.yaml").write_text(HEAD + text, encoding="utf-8")
+        (options.folder / f"{family}.spec.yaml").write_text(format_text(HEAD + text), encoding="utf-8")
     operators = {draft.operator for drafts in files.values() for draft in drafts}
     for reason, times in dropped.items():
         print(f"dropped {times} of {reason}")

@@ -23,6 +23,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 import torch  # noqa: E402
 
+from runner.cases.canonical import format_text  # noqa: E402
 from runner.worker.generate.database import names_of  # noqa: E402
 from runner.worker.torch_private.operator_database import entries  # noqa: E402
 
@@ -173,7 +174,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     stale = False
     for count, path in TARGETS.items():
-        text = HEAD + DEFAULTS[count] + "\n".join(cases(count, ledgers(path)))
+        text = format_text(HEAD + DEFAULTS[count] + "\n".join(cases(count, ledgers(path))))
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         stale = True

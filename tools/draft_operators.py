@@ -40,6 +40,7 @@ from draft_samples import (  # noqa: E402
 )
 
 from runner.builder.source import build  # noqa: E402
+from runner.cases.canonical import format_text  # noqa: E402
 from runner.cases.serialize import emit  # noqa: E402
 from runner.cases.walk import all_steps  # noqa: E402
 from runner.session.collect import load  # noqa: E402
@@ -304,7 +305,7 @@ def text_of(
     short = [{key: value for key, value in case.items() if defaults.get(key) != value} for case in cases]
     text = emit({"defaults": {"tags": [*tags], **defaults}, "cases": short}, ("cases",))
     head = "# yaml-language-server: $schema=../../schema/spec.schema.json\n"
-    return head + text.replace("\n  - name:", "\n\n  - name:").replace("cases:\n\n", "cases:\n")
+    return format_text(head + text)
 
 
 def reached_in(folder: Path, names: Iterable[str]) -> Mapping[str, bool]:

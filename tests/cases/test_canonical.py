@@ -23,7 +23,20 @@ from tests.cases.yaml_writer import Writer
 from tests.hostile import PAYLOADS, mutations
 
 ROOT = Path(__file__).parents[2]
+SHIPPED = sorted(
+    path
+    for folder in ("specs", "suites", "profiles", "runner", "tools")
+    for ending in ("spec", "suite", "ledger")
+    for path in (ROOT / folder).rglob(f"*.{ending}.yaml")
+)
 LONG = "word " * 40
+
+
+def test_every_shipped_file_has_it() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in SHIPPED}
+    assert len(texts) > 150
+    unlike = [str(path.relative_to(ROOT)) for path, text in texts.items() if format_text(text) != text]
+    assert unlike == [], "runner fmt lays them out"
 
 
 # --- whatever the text was like ---
