@@ -28,6 +28,7 @@ GROUPS = {
         "hunt": "draw cases, run them, and reduce one of each new failure",
     },
     "write": {
+        "new": "a case from flags: runner new F.gelu --shape 4,8 --grad",
         "capture": "write your own model as cases",
         "import": "write logs of operators, printed graphs and exported programs as cases",
         "generate": "draw valid cases by a seed",

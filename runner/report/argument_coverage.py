@@ -6,29 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
 
-from runner.cases.model import Items, Literal, Ref, Step, Value, Variant
-from runner.cases.torch_names import signature_texts
+from runner.cases.model import Literal, Ref, Step, Value, Variant
+from runner.cases.signatures import signatures_of
 from runner.cases.walk import all_steps
-
-
-@dataclass(frozen=True, slots=True)
-class _Argument:
-    name: str
-    kind: str
-    is_optional: bool
-    is_keyword: bool
-
-    def takes(self, value: Value) -> bool:
-        """Return whether a value as it is written may be this argument's."""
-        if isinstance(value, Items):
-            return self.kind not in ("tensor", "bool", "text", "dtype")
-        if not isinstance(value, Literal) or value.value is None or self.kind == "":
-            return True
-        word = "bool" if isinstance(value.value, bool) else "text" if isinstance(value.value, str) else "number"
-        return {"bool": word == "bool", "text": word == "text", "tensor": False}.get(self.kind, word != "text")
 
 
 def arguments_of(variants: Iterable[Variant]) -> tuple[set[str], set[str], set[str], set[str]]:
@@ -44,7 +25,7 @@ def arguments_of(variants: Iterable[Variant]) -> tuple[set[str], set[str], set[s
     values: set[str] = set()
     for step, params in _steps(variants):
         optional = {
-            each.name: each for signature in _signatures(step.operator) for each in signature if each.is_optional
+            each.name: each for signature in signatures_of(step.operator) for each in signature if each.is_optional
         }
         possible |= {f"{step.operator} {name}" for name in optional}
         possible_values |= {
@@ -67,25 +48,10 @@ def _steps(variants: Iterable[Variant]) -> Iterator[tuple[Step, Mapping[str, obj
             yield step, variant.params
 
 
-@cache
-def _signatures(operator: str) -> tuple[tuple[_Argument, ...], ...]:
-    return tuple(tuple(_read(text)) for text in signature_texts().get(operator, ()))
-
-
-def _read(text: str) -> Iterator[_Argument]:
-    is_keyword = False
-    for word in text.split():
-        if word == "*":
-            is_keyword = True
-            continue
-        name, _, kind = word.partition(":")
-        yield _Argument(name, kind.rstrip("="), kind.endswith("="), is_keyword)
-
-
 def _given(step: Step) -> Mapping[str, Value]:
     """Return the arguments of a step by name, as the first signature has them that they fit."""
     keywords = dict(step.arguments.keywords)
-    for signature in _signatures(step.operator):
+    for signature in signatures_of(step.operator):
         known = {each.name: each for each in signature}
         ordered = [each for each in signature if not each.is_keyword]
         placed = dict(zip((each.name for each in ordered), step.arguments.positional, strict=False))
