@@ -6,10 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from runner.cases.operator_names import operators_of
 from runner.exit_codes import NOTHING, UsageError
 from runner.files import read_text
-from runner.session.affected import Block, Candidate, Selection, read_diff, read_place, select
+from runner.session.affected import Block, Candidate, Selection, candidate, read_diff, read_place, select
 from runner.session.recorded_lines import Recorded, find_recorded
 from runner.session.run import Plan, narrowed
 from runner.session.settings import RunSettings
@@ -72,10 +71,7 @@ def narrow(planned: Plan, what: str, command: str, settings: RunSettings) -> Pla
         raise UsageError(
             f"{_OPTION}: no run that is kept here recorded lines of these variants; record them: {command}"
         )
-    candidates = [
-        Candidate(id_, recorded.seconds.get(id_, 0.0), frozenset((*variant.case.tags, *operators_of(variant.case))))
-        for id_, variant in variants.items()
-    ]
+    candidates = [candidate(variant, recorded.seconds.get(id_, 0.0)) for id_, variant in variants.items()]
     selection = select(recorded.line_map, changes, candidates)
     if not selection.reasons:
         raise UsageError(f"{_OPTION} {what}: only tests and documents change; nothing is to run", NOTHING)

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from runner import console, exit_codes
@@ -31,7 +31,7 @@ from runner.diagnostics import shown_path
 from runner.engine.interpreters import package_folders
 from runner.exit_codes import UsageError
 from runner.files import append_regular, read_bytes, read_text, replace_text
-from runner.mutants.campaign import Passed, run_trials
+from runner.mutants.campaign import Passed, affected_cases, choose_cases, run_trials
 from runner.mutants.draw import draw
 from runner.mutants.score import read_equivalent, score
 from runner.mutants.trial import Trial
@@ -40,12 +40,13 @@ from runner.record.events import VariantFinished
 from runner.record.store import FOLDER, read_log
 from runner.report.mutants import page, render
 from runner.session.collect import Loaded
-from runner.session.history import key_of
+from runner.session.history import key_of, slot_seconds
 from runner.session.plan import RunContext, worker_paths
 from runner.session.run import Plan, open_engine, plan
 from runner.session.settings import RunSettings, parse_shard
 from runner.text import plural
 
+_AFFECTED = "affected"
 TRIALS, PAGE, DATA = "trials.jsonl", "mutants.html", "mutants.json"
 
 _EPILOG = """\
@@ -65,6 +66,11 @@ exit codes: 0 there is a score, 2 interrupted, 3 internal error,
 """
 
 
+def _cases(text: str) -> int | str:
+    """Read ``--cases``. Raises ArgumentTypeError."""
+    return text if text == _AFFECTED else integer(1, 10_000)(text)
+
+
 @command(
     "Change the compiler, one mutant at a time, and count how many changes a suite finds.",
     *PATHS,
@@ -76,7 +82,8 @@ exit codes: 0 there is a score, 2 interrupted, 3 internal error,
     ),
     argument("--count", type=integer(1, 100_000), default=100, metavar="N", help="how many mutants (default: 100)"),
     argument(
-        "--cases", type=integer(1, 10_000), default=16, metavar="N", help="cases for each mutant, at most (default: 16)"
+        "--cases", type=_cases, default=16, metavar="N",
+        help="cases for each mutant, at most (default: 16), or affected: those that run --affected-by selects",
     ),
     setting("seed"),
     setting("shard", help="every N-th mutant, from the I-th on: I/N"),
@@ -134,7 +141,7 @@ def _passes(planned: Plan, arguments: argparse.Namespace) -> list[Passed]:
     for each in planned.planned:
         event = finished.get(key_of(each))
         if event is not None and event.verdict == "PASS" and not event.findings and not event.labels:
-            passes.append(Passed(each, event.seconds, Lines(event.reached)))
+            passes.append(Passed(each, event.seconds, slot_seconds(event), Lines(event.reached)))
     passes = [each for each in passes if len(each.lines)]
     if not passes:
         raise UsageError(
@@ -234,14 +241,15 @@ def _run(
         deadline=begun + settings.budget if settings.budget else None,
     )  # fmt: skip
     engine = open_engine(settings, planned, None)
-    done = 0
+    most, done = arguments.cases, 0
+    choose = affected_cases(passes) if most == _AFFECTED else partial(choose_cases, passes=passes, most=most)
     with Progress() as progress:
 
         def tick(counts: Mapping[str, int]) -> None:
             progress.say(f"{done} of {plural(len(mutants), 'mutant')} tried, {counts['running']} running")
 
         try:
-            for trial in run_trials(mutants, passes, arguments.cases, engine, context, tick):
+            for trial in run_trials(mutants, choose, engine, context, tick):
                 trials.add(trial)
                 done += 1
         except KeyboardInterrupt:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from runner.cases.model import Variant
+from runner.cases.operator_names import operators_of
 from runner.contract.lines import LAST, TORCH, Lines
 
 COMMON = 0.05
@@ -17,6 +19,8 @@ COMMON = 0.05
 of the recorded time."""
 _TEST = re.compile(r"(?:^|/)(?:tests?|docs?|\.github)/|(?:^|/)test_[^/]*\.py$|_test\.py$|\.(?:md|rst)$")
 """Files that a change of a compiler often has too, and that no compilation runs."""
+SHORTEST = 0.1
+"""Seconds that a variant of a sample counts at least; those of an unknown one are 0."""
 FEW = 10
 """So few variants all run, whatever their share."""
 
@@ -34,12 +38,11 @@ class LineMap:
     files: Mapping[str, Mapping[str, int]]
 
     @staticmethod
-    def of(reached: Iterable[tuple[str, Iterable[str]]]) -> LineMap:
-        """Return the map of variants with what each reached, as events have it. One without lines is left out."""
+    def of(reached: Iterable[tuple[str, Lines]]) -> LineMap:
+        """Return the map of variants with the lines that each reached. One without lines is left out."""
         counts: dict[str, int] = {}
         files: dict[str, dict[str, int]] = {}
-        for variant, names in reached:
-            lines = Lines(names)
+        for variant, lines in reached:
             if not lines:
                 continue
             counts[variant] = len(lines)
@@ -70,6 +73,11 @@ class Candidate:
     id: str
     seconds: float = 0.0
     traits: frozenset[str] = frozenset()
+
+
+def candidate(variant: Variant, seconds: float) -> Candidate:
+    """Return a variant that may be chosen, with its operators and tags."""
+    return Candidate(variant.id, seconds, frozenset((*variant.case.tags, *operators_of(variant.case))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +163,16 @@ def _groups(
 
 
 def _sample(candidates: Sequence[Candidate], seconds: float) -> list[Candidate]:
-    """Return some within a time, each time the first that brings the most traits that are not covered; at least one."""
+    """Return some within a time, each time the first that brings the most new traits for its seconds; at least one.
+
+    This is the greedy rule of weighted set cover (Chvatal 1979). Without the seconds a few long variants take the time
+    of many short ones, and the short ones find most faults.
+    """
     chosen: list[Candidate] = []
     covered: set[str] = set()
     pending = [*candidates]
     while pending:
-        best = max(pending, key=lambda each: len(each.traits - covered))
+        best = max(pending, key=lambda each: len(each.traits - covered) / max(each.seconds, SHORTEST))
         if best.traits <= covered:
             return [*chosen, *_fitting(pending, seconds)] or pending[:1]
         pending.remove(best)

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from runner.contract.lines import KIND
+from runner.contract.lines import KIND, Lines
 from runner.record.events import RunStarted, VariantFinished, from_json
 from runner.record.journal import lines, parse_line
 from runner.record.signing import NoKey, read_signed, why_foreign, write_signed
@@ -69,7 +69,7 @@ def _recorded(journal: Path) -> Recorded:
 def _read(journal: Path) -> Recorded:
     seconds: dict[str, float] = {}
 
-    def reached() -> Iterator[tuple[str, tuple[str, ...]]]:
+    def reached() -> Iterator[tuple[str, Lines]]:
         for number, line in enumerate(lines(journal)):
             if number and f'"{KIND} '.encode() not in line:
                 continue
@@ -78,7 +78,7 @@ def _read(journal: Path) -> Recorded:
                 return
             if isinstance(event, VariantFinished):
                 seconds[event.id] = slot_seconds(event)
-                yield event.id, event.reached
+                yield event.id, Lines(event.reached)
 
     return Recorded(journal.parent.name, LineMap.of(reached()), seconds)
 

@@ -95,6 +95,14 @@ def test_the_same_command_tries_nothing_again(folder: Path, kind: str, result: R
     assert (folder / "mutants" / "trials.jsonl").read_bytes() == before
 
 
+def test_cases_that_a_change_can_affect_kill_the_same(folder: Path, kind: str, result: Result) -> None:
+    fates = {identity(trial): trial["fate"] for trial in data_of(folder)["trials"]}
+    again = mutate(folder, kind, "--cases", "affected", "-o", "affected", "--json", "affected.json")
+    assert again.code == 0, again.text
+    trials = json.loads((folder / "affected.json").read_text())["trials"]
+    assert {identity(trial): trial["fate"] for trial in trials} == fates
+
+
 def test_a_survivor_that_somebody_judged_equivalent_leaves_the_score(folder: Path, kind: str, result: Result) -> None:
     first = data_of(folder)
     survivors = [trial for trial in first["trials"] if trial["fate"] == "survived"]

@@ -15,7 +15,7 @@ from runner.contract.job import Job, Record, Trust
 from runner.contract.lines import Lines
 from runner.contract.mutant import NOT_PLANTED, Mutant
 from runner.engine.messages import Outcome
-from runner.mutants.campaign import Passed, choose_cases
+from runner.mutants.campaign import Passed, affected_cases, choose_cases
 from runner.mutants.trial import FACTOR, SLACK, Trial, is_plain, try_mutant
 from runner.session.plan import Planned, RunContext
 from tests.handmade import environment, variants
@@ -148,11 +148,21 @@ def test_a_strangers_trial_of_other_types_is_refused(change: dict[str, Any]) -> 
 
 def test_half_of_the_cases_are_the_fastest_and_the_rest_is_spread(tmp_path: Path) -> None:
     cases = [Planned(each, environment()) for each in variants(tmp_path, f"params: {{n: {[*range(1, 41)]}}}")]
-    every = [Passed(case, float(n), Lines(["line _inductor/ir.py:7"])) for n, case in enumerate(cases)]
-    chosen, reaching = choose_cases(MUTANT, [*every, Passed(cases[0], 0.0, Lines(["line _inductor/ir.py:8"]))], 8)
+    every = [Passed(case, float(n), 1.0, Lines(["line _inductor/ir.py:7"])) for n, case in enumerate(cases)]
+    chosen, reaching = choose_cases(MUTANT, [*every, Passed(cases[0], 0.0, 1.0, Lines(["line _inductor/ir.py:8"]))], 8)
     assert reaching == len(every) and [each.seconds for each in chosen[:4]] == [0, 1, 2, 3]
     rest = [each.seconds for each in chosen[4:]]
     assert len(rest) == 4 and rest == sorted(rest) and rest[-1] > len(every) / 2
+
+
+def test_the_cases_that_a_change_of_the_line_can_affect(tmp_path: Path) -> None:
+    cases = [Planned(each, environment()) for each in variants(tmp_path, f"params: {{n: {[*range(1, 41)]}}}")]
+    passes = [
+        Passed(case, 1.0, float(n), Lines([f"line _inductor/ir.py:{7 if n % 4 == 0 else 8}"]))
+        for n, case in enumerate(cases)
+    ]
+    chosen, reaching = affected_cases(passes)(MUTANT)
+    assert reaching == 10 and [each.slot_seconds for each in chosen] == [*range(0, 40, 4)], "cheap ones first"
 
 
 def test_what_a_plain_comparison_of_outputs_sees() -> None:

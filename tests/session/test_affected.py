@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from runner.contract.lines import Lines
 from runner.session import affected
 from runner.session.affected import Block, Candidate, LineMap, read_diff, read_place, select
 
 NAMES = [f"v{number:02}" for number in range(20)]
 MAP = LineMap.of(
-    [(name, ["line _inductor/ir.py:1-9", "lowering aten.relu"]) for name in NAMES[3:]]
+    [(name, Lines(["line _inductor/ir.py:1-9", "lowering aten.relu"])) for name in NAMES[3:]]
     + [
-        ("v00", ["line _inductor/ir.py:1-9,20", "line fx/graph.py:5"]),
-        ("v01", ["line _inductor/ir.py:20"]),
-        ("v02", []),
+        ("v00", Lines(["line _inductor/ir.py:1-9,20", "line fx/graph.py:5"])),
+        ("v01", Lines(["line _inductor/ir.py:20"])),
+        ("v02", Lines()),
     ]
 )
 CANDIDATES = [
@@ -140,19 +141,29 @@ def test_tests_and_documents_run_nothing():
 
 
 def test_a_package_may_lie_in_a_folder_of_the_checkout():
-    line_map = LineMap.of([("v00", ["line acme/ir.py:3"]), ("v01", ["line acme/torch/ir.py:4"])])
+    line_map = LineMap.of([("v00", Lines(["line acme/ir.py:3"])), ("v01", Lines(["line acme/torch/ir.py:4"]))])
     candidates = [Candidate("v00"), Candidate("v01")]
     assert [*select(line_map, read_place("src/acme/ir.py:3"), candidates).reasons] == ["v00"]
     assert [*select(line_map, read_place("./src/acme/torch/ir.py:4"), candidates).reasons] == ["v01"]
 
 
 def test_a_sample_is_within_its_time_also_where_all_operators_are_there():
-    line_map = LineMap.of([(f"v{number:03}", ["line fx/graph.py:5"]) for number in range(200)])
+    line_map = LineMap.of([(f"v{number:03}", Lines(["line fx/graph.py:5"])) for number in range(200)])
     for traits in (frozenset({"op"}), frozenset[str]()):
         candidates = [Candidate(name, 1.0, traits) for name in line_map.counts]
         assert len(select(line_map, [Block("fx/graph.py", (5,))], candidates).reasons) == 200 * affected.COMMON
     slow = [Candidate(name, 100.0) for name in [*line_map.counts][:12]]
     assert len(select(line_map, [Block("fx/graph.py", (5,))], slow).reasons) == 1, "at least one"
+
+
+def test_a_sample_has_many_short_variants_rather_than_one_long_one():
+    names = [f"v{number:03}" for number in range(200)]
+    line_map = LineMap.of([(name, Lines(["line fx/graph.py:5"])) for name in names])
+    candidates = [Candidate(name, 1.0, frozenset({f"op{number % 12}"})) for number, name in enumerate(names[1:])]
+    long = Candidate(names[0], 9.0, frozenset(f"op{number}" for number in range(8)))
+    selection = select(line_map, [Block("fx/graph.py", (5,))], [long, *candidates])
+    assert long.id not in selection.reasons and selection.sampled == 10
+    assert len({(int(name[1:]) - 1) % 12 for name in selection.reasons}) == 10, "different operators"
 
 
 @pytest.mark.parametrize(

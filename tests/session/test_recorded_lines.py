@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from runner.contract.lines import Lines
 from runner.session import recorded_lines
 from runner.session.affected import LineMap
 from runner.session.recorded_lines import Recorded, _pack, _unpack, find_recorded
 
-RECORDED = Recorded("one", LineMap.of([("a", ["line fx/graph.py:1-3"]), ("b", ["line fx/graph.py:1-3,9"])]), {"a": 1.5, "b": 0.0})  # fmt: skip
+RECORDED = Recorded("one", LineMap.of([("a", Lines(["line fx/graph.py:1-3"])), ("b", Lines(["line fx/graph.py:1-3,9"]))]), {"a": 1.5, "b": 0.0})  # fmt: skip
 
 
 def test_a_map_comes_back_from_its_compact_form():
@@ -25,7 +26,7 @@ def test_the_run_with_most_of_the_variants_counts_then_the_newest(tmp_path: Path
 
     def recorded(journal: Path) -> Recorded:
         name = journal.parent.name
-        return Recorded(name, LineMap.of((variant, ["line fx/graph.py:1"]) for variant in lines[name]))
+        return Recorded(name, LineMap.of((variant, Lines(["line fx/graph.py:1"])) for variant in lines[name]))
 
     monkeypatch.setattr(recorded_lines, "_recorded", recorded)
     assert [found.run for ids in ("ab", "a") if (found := find_recorded([*ids], tmp_path))] == ["2", "3"]
