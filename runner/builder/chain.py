@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from runner.builder import operators
 from runner.builder.arguments import check_arguments, check_result, complete_call, kernel_options_fault
@@ -40,8 +41,7 @@ STATEMENTS = ("builtin.print", GRAPH_BREAK, *CHECKS, "operator.assert_", "operat
 """Steps that leave no value: ``$_`` stays as it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of source and the place in the YAML that it comes from."""
 
     text: str
@@ -231,7 +231,7 @@ class ChainWriter:
                 self.scope.problems.error(step.span, f"{step.operator} is an attribute and takes the tensor alone")
             self.scope.check_attribute(operator.python, step.span)
             return text
-        if self.scope.has_arrays and operator.python in operators.METHODS_OF_ARRAYS:
+        if operator.python in operators.METHODS_OF_ARRAYS and self.scope.has_arrays():
             return call(f"torch.Tensor.{operator.python}", positional, keywords)
         return call(text, positional[1:], keywords)
 

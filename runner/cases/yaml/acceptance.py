@@ -123,9 +123,16 @@ class _Compiler:
 
         def passes(value: dict[str, Any]) -> bool:
             for name, item in value.items():
-                checks = [own[name]] if name in own else []
-                checks += [check for search, check in patterns if search(name)]
-                if not all(check(item) for check in checks or (extra,)):
+                check = own.get(name)
+                if check is not None and not check(item):
+                    return False
+                is_known = check is not None
+                for search, part in patterns:
+                    if search(name):
+                        is_known = True
+                        if not part(item):
+                            return False
+                if not is_known and not extra(item):
                     return False
             return True
 

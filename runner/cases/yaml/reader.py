@@ -257,21 +257,17 @@ class Builder:
 
     # --- nodes ---
 
-    def _count(self, span: Span) -> None:
-        """Books a node that is written out."""
-        self.written += 1
-        if self.written > self.limits.nodes:
-            self._exceed("nodes", span, f"this file has more than {self.limits.nodes} values")
-
     def _scalar(self, event: Any) -> YamlScalar:
         text: str = event.value
-        start, end = event.start_mark, event.end_mark
-        column, line = self._start_column(event), start.line
+        start, end, style, tag = event.start_mark, event.end_mark, event.style, event.tag
+        line, column = start.line, self._start_column(event) if tag or event.anchor else start.column
         length = end.column - column if end.line == line else len(self.lines[line]) - column
-        if event.style in ("|", ">"):
+        if style == "|" or style == ">" or length < 1:
             length = 1
-        span = Span(self.file, line + 1, column + 1, max(length, 1))
-        self._count(span)
+        span = Span(self.file, line + 1, column + 1, length)
+        self.written += 1
+        if self.written > self.limits.nodes:
+            self._too_many(span)
         if len(text) > self.limits.text_characters:
             self._report(
                 span,
@@ -279,13 +275,13 @@ class Builder:
                 self.limits.hint("text_characters"),
             )
             text = text[: self.limits.text_characters]
-        quoted = bool(event.style)
+        quoted = bool(style)
         value: bool | int | float | str | None = text
-        if event.tag and event.tag != "!":
+        if tag and tag != "!":
             value = self._tagged(event, text, quoted, span)
-        elif not quoted and not event.tag:
-            value = self._resolved(text, span)
-        if event.style == '"' and not text.isascii() and _SURROGATE.search(text):
+        elif not quoted and not tag:
+            value = self.memo[text] if text in self.memo else self._resolved(text, span)
+        if style == '"' and not text.isascii() and _SURROGATE.search(text):
             self._report(span, "half of a surrogate pair is no character", "write \\U and eight digits")
             value = text = _SURROGATE.sub("\ufffd", text)
         return YamlScalar(value, span, text, quoted)
@@ -323,7 +319,9 @@ class Builder:
     def _alias(self, event: Any) -> YamlNode:
         name = event.anchor
         span = self._span(event.start_mark, len(name) + 1)
-        self._count(span)
+        self.written += 1
+        if self.written > self.limits.nodes:
+            self._too_many(span)
         target = self.anchors.get(name)
         if target is None:
             message = f"*{name[:60]} stands inside &{name[:60]}: a value cannot contain itself"
@@ -354,16 +352,19 @@ class Builder:
             self._bad_tag(event)
         if event.anchor:
             self.anchors[event.anchor] = None
-        self._count(self._span(event.start_mark))
+        self.written += 1
+        if self.written > self.limits.nodes:
+            self._too_many(self._span(event.start_mark))
         if len(self.stack) >= self.limits.depth:
             self._too_deep(self._span(event.start_mark))
         self.stack.append(_Frame(event, is_mapping))
 
     def _close(self, event: Any) -> None:
         frame = self.stack.pop()
-        start, end = frame.event.start_mark, event.end_mark
-        column, length = self._start_column(frame.event), 1
-        if frame.event.flow_style or self.lines[start.line][column : column + 1] in ("[", "{"):
+        first, end = frame.event, event.end_mark
+        start, length = first.start_mark, 1
+        column = self._start_column(first) if first.tag or first.anchor else start.column
+        if first.flow_style or self.lines[start.line][column : column + 1] in ("[", "{"):
             length = end.column - column if end.line == start.line else len(self.lines[start.line]) - column
         elif frame.entries and frame.entries[0][0].span.line == start.line + 1:
             length = frame.entries[0][0].span.length  # a block mapping is shown by its first key
@@ -371,7 +372,7 @@ class Builder:
         node: YamlNode = (
             YamlMapping(tuple(frame.entries), span) if frame.is_mapping else YamlSequence(tuple(frame.items), span)
         )
-        self._add(node, frame.event.anchor)
+        self._add(node, first.anchor)
 
     def _add(self, node: YamlNode, anchor: str | None = None) -> None:
         """Puts a finished node into the collection that is open."""
@@ -431,14 +432,17 @@ class Builder:
         return Span(self.file, mark.line + 1, mark.column + 1, length)
 
     def _start_column(self, event: Any) -> int:
-        """The column where a value starts, behind its anchor and tag on the same line."""
+        """The column where a value starts that has an anchor or a tag: behind these, on the same line."""
         mark = event.start_mark
-        match = _PROPERTIES.match(self.lines[mark.line], mark.column) if event.anchor or event.tag else None
+        match = _PROPERTIES.match(self.lines[mark.line], mark.column)
         return match.end() if match and match.end() < len(self.lines[mark.line]) else mark.column
 
     def _exceed(self, limit: str, span: Span, message: str) -> NoReturn:
         self._report(span, message, self.limits.hint(limit))
         raise _Stop
+
+    def _too_many(self, span: Span) -> NoReturn:
+        self._exceed("nodes", span, f"this file has more than {self.limits.nodes} values")
 
     def _too_deep(self, span: Span) -> NoReturn:
         self._exceed("depth", span, f"nested deeper than {self.limits.depth} levels")
