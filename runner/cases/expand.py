@@ -15,8 +15,9 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import translate
+from operator import attrgetter
 from typing import Any, NoReturn
 
 from runner.cases.limits import Limits
@@ -57,6 +58,7 @@ def expand(
     # Only variants of one case in several suites have one id. Their places are kept: a dict of a million ids is large.
     places: dict[tuple[str, str], list[range]] = {}
     characters = candidates = 0
+    asking: dict[int, tuple[str, ...]] = {}  # the suites of the variants at these places that several ask for
     alike: set[tuple[int, int]] = set()  # pairs of case objects that mean the same
     choices: dict[tuple[int, str], Case] = {}  # cases with params put in; none goes away while ``alike`` knows its id
     for suite in suites:
@@ -64,21 +66,23 @@ def expand(
         suite_backends = _chosen(suite, suites, backends)
         joined = functools.cache(lambda names, name=suite.name: (*names, name))  # one tuple, not one a variant
         for case in suite.cases:
-            excess = _excess(case, limits)
+            combinations = _combinations(case)
+            excess = _excess(case, combinations, limits)
             if excess is not None:
                 if refused is None:
                     raise InputError([excess])
                 refused.append(excess)
                 continue
-            candidates += _combinations(case) * len(suite_backends)  # those that are left out later take as long
+            candidates += combinations * len(suite_backends)  # those that are left out later take as long
             if candidates > _CANDIDATES * limits.variants:
                 most = _CANDIDATES * limits.variants
                 _refuse(case, f"suites select among more than {most} variants", limits.hint("variants"))
             ranges = places.setdefault((case.file, case.name), [])
             known = {variants[place].id: place for span in ranges for place in span}
+            made = {name: variants[place] for name, place in known.items()}
             start = len(variants)
             # A suite without a selection takes all: filter(None, ...) leaves out nothing.
-            ways = _case_variants(case, suite, suite_backends, devices, file_names[case.file], choices)
+            ways = _case_variants(case, suite, suite_backends, devices, file_names[case.file], choices, made)
             for variant in filter(selects, ways):
                 place = known.get(variant.id)
                 if place is None:
@@ -113,9 +117,12 @@ def expand(
                 if more := tuple(entry for entry in case.known if entry.choice and entry not in earlier.case.known):
                     earlier = replace(earlier, case=replace(earlier.case, known=(*earlier.case.known, *more)))
                     variants[place] = earlier
-                if suite.name not in earlier.suites:
-                    variants[place] = replace(earlier, suites=joined(earlier.suites))
+                names = asking.get(place, earlier.suites)
+                if suite.name not in names:
+                    asking[place] = joined(names)
             ranges.append(range(start, len(variants)))
+    for place, names in asking.items():
+        variants[place] = replace(variants[place], suites=names)
     return variants
 
 
@@ -123,17 +130,14 @@ def _refuse(case: Case, message: str, hint: str) -> NoReturn:
     raise InputError([Diagnostic(case.span, message, hint)])
 
 
-def _meaning(case: Case) -> Case:
+_DECISIVE = attrgetter(
+    *(f.name for f in fields(Case) if f.name not in ("doc", "tags", "links", "timeout", "memory", "known"))
+)
+
+
+def _meaning(case: Case) -> tuple[object, ...]:
     """What decides about verdicts. Entries about a benchmark's choice may come from one suite of several."""
-    return replace(
-        case,
-        doc="",
-        tags=(),
-        links=(),
-        timeout=None,
-        memory=None,
-        known=tuple(entry for entry in case.known if entry.choice is None),
-    )
+    return _DECISIVE(case), tuple(entry for entry in case.known if entry.choice is None)
 
 
 def _combinations(case: Case) -> int:
@@ -147,9 +151,8 @@ def _rows(case: Case) -> int:
     return math.prod(len(rows) for _, rows in rows_of(case))
 
 
-def _excess(case: Case, limits: Limits) -> Diagnostic | None:
+def _excess(case: Case, count: int, limits: Limits) -> Diagnostic | None:
     """What is wrong with a case of too many variants, or for which leaving combinations out would take too long."""
-    count = _combinations(case)
     if count > limits.variants:
         return Diagnostic(
             case.span,
@@ -181,7 +184,9 @@ def _case_variants(
     devices: Sequence[str],
     where: str,
     choices: dict[tuple[int, str], Case],
+    made: Mapping[str, Variant],
 ) -> Iterable[Variant]:
+    """Yield the variants of a case in a suite; one of ``made`` where it differs in its suites alone."""
     own_devices = case.devices
     if devices:
         declared = "devices" in case.axes
@@ -201,19 +206,25 @@ def _case_variants(
     excluded: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}  # for each set of params the values left out
     for out in case.exclude:
         excluded.setdefault(tuple(out), set()).add(tuple(out.values()))
+    claims_less = any(backend.unclaimed.gradients for backend in backends) and has_forward(case)
     for combination in _combined(case, names):
         axes = {name: value for name, (value, _) in zip(names, combination, strict=True)}
         params = {name: axes[name] for name in case.params}
         if any(tuple([params.get(key) for key in keys]) in values for keys, values in excluded.items()):
             continue
         modes = {name: axes[name] for name in MODE_AXES}
-        forward = replace(axes["grad"], mode="forward") if has_forward(case) else None
+        forward = replace(axes["grad"], mode="forward") if claims_less else None
         label = start + "".join([word for _, word in combination])
         placed = "".join([word for name, (_, word) in zip(names, combination, strict=True) if name in case.placed])
         whole = choices.get((id(case), placed)) or choices.setdefault((id(case), placed), chosen(case, params))
         for end, backend, dtype, device in ends:
+            name = label + end
+            earlier = made.get(name)
+            if earlier is not None and earlier.case is whole and earlier.backend == backend:
+                yield earlier
+                continue
             own = {**modes, "grad": forward} if backend.unclaimed.gradients and forward else modes
-            yield Variant(label + end, whole, where, backend, dtype, device, params, suites=suites, **own)
+            yield Variant(name, whole, where, backend, dtype, device, params, suites=suites, **own)
 
 
 _Told = tuple[Any, str]
@@ -241,8 +252,11 @@ def _combined(case: Case, names: Sequence[str]) -> Iterator[Sequence[_Told]]:
 
 def _told(case: Case, axis: str) -> list[_Told]:
     """The values of an axis, each once."""
+    values = _values(case, axis)
+    if len(values) == 1:
+        return [(values[0], "")]
     words: dict[str, Any] = {}
-    for value in _values(case, axis):
+    for value in values:
         words.setdefault(_said(case, axis, value) or _word(value), value)  # of two spellings of one value the first
     return [(value, _said(case, axis, value)) for value in words.values()]
 
