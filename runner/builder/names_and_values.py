@@ -67,7 +67,7 @@ class Scope:
     temporary: str = "y"
     in_forward: bool = True
     kernels: Mapping[str, Kernel] = field(default_factory=dict)
-    has_arrays: bool = False  # the case calls numpy: a value may be an array
+    has_arrays: Callable[[], bool] = lambda: False  # whether the case calls numpy: a value may be an array
     launches: bool = False  # triton.<name> launches the kernel; else it calls the kernel's reference
     tables: dict[str, tuple[str, ...]] = field(default_factory=dict)  # keys of inputs; none of what is no dict
     outer: frozenset[str] = frozenset()  # names of the function around this one, which Python lets this one only read
@@ -124,7 +124,7 @@ class Scope:
     def check_attribute(self, name: str, span: Span) -> None:
         """Report ``data`` where a value may be an array: it is the array's memory, which steps could free or take for
         numbers."""
-        if self.has_arrays and name == "data":
+        if name == "data" and self.has_arrays():
             self.problems.error(
                 span, "a case that calls numpy may not reach 'data'", "Tensor.detach gives a tensor's data"
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -102,12 +103,13 @@ class _Builder:
     def __init__(self, variant: Variant, lines: Sequence[str], limits: Limits) -> None:
         self.variant, self.case, self.lines, self.limits = variant, variant.case, lines, limits
         self.problems = Problems(lines, limits, variant.case.file)
-        self.has_arrays = numpy_step(variant.case) is not None
+        self.has_arrays = functools.cache(lambda: numpy_step(variant.case) is not None)  # few cases ask
         self.used: set[str] = set()
         self.used_params: set[str] = set()
         self.names: Mapping[str, Span] = {}  # those of self in a chain
         self.modes: list[tuple[str, bool]] = []  # of modules with a train: of their own
         self.twin: list[Line] = []
+        self.tensor_lines: list[Line] = []  # the state, the inputs and the cotangents
         self.function_class = ""  # around a person's function that is the model itself
 
     def checked_source(self) -> Source:
@@ -126,13 +128,19 @@ class _Builder:
 
         No other part of a source can have a problem in one dtype alone.
         """
-        other = copy.copy(self)
-        other.variant, other.problems = replace(self.variant, dtype=dtype), Problems(self.lines, self.limits, "")
-        try:
-            lines = [*other._state(), *other._made_inputs()[1], *other._made_cotangents()[1]]
-        except (TooManyProblems, QuoteError, OSError):
-            return None
-        return None if other.problems.diagnostics else "\n".join(line.text for line in lines)
+        other = self
+        if dtype != self.variant.dtype:
+            other = copy.copy(self)
+            other.variant, other.problems = replace(self.variant, dtype=dtype), Problems(self.lines, self.limits, "")
+            other.tensor_lines = []
+            try:
+                if self.case.module is None:
+                    other._state()
+                other._made_inputs()
+                other._made_cotangents()
+            except (TooManyProblems, QuoteError, OSError):
+                return None
+        return None if other.problems.diagnostics else "\n".join(line.text for line in other.tensor_lines)
 
     def source(self) -> Source:
         case = self.case
@@ -148,7 +156,7 @@ class _Builder:
             modules = ("contextlib", "math", *(f"torch.{module}" for module in _MODULES))
             model += [Line(f"import {module}") for module in modules if f"{module}." in text]
         body = [*self._kernels(), *model, Line(""), Line(""), *self._make_model(), *functions, *more, *callers.lines]
-        if any(f"{READ_TENSOR}(" in line.text for line in body):
+        if f"{READ_TENSOR}(" in "\n".join(line.text for line in body):
             body += map(Line, READER.split("\n"))
         lists = {
             "CALLS": calls if len(calls) > 1 else [],
@@ -334,6 +342,7 @@ class _Builder:
                 scope.variables[item.name] = f"self.{item.name}"  # for a view of it
                 line = line if item.requires_grad else f"self.register_buffer({literal(item.name)}, {text})"
             writer.lines.append(Line(f"        {line}", item.span))
+        self.tensor_lines += writer.lines
         return writer.lines
 
     def _param_dtype(self) -> str | None:
@@ -386,6 +395,7 @@ class _Builder:
                 function_names[text] = f"{stem}_{len(function_names)}" if function_names else stem
                 lines += [Line(""), Line(""), Line(f"def {function_names[text]}():"), *body]
             calls.append(function_names[text])
+        self.tensor_lines += lines
         return calls, lines
 
     def _check_call(self, one: Call) -> None:

@@ -87,6 +87,8 @@ LONGEST_TIMEOUT = 7 * 86400.0
 """Seconds that a case may ask for: a week."""
 MOST_MEMORY = 64 << 40
 """Bytes that a case may ask for."""
+_REQUIRES, _COMPILE, _EXPECT, _TOLERANCE = Requires(), Compile(), Expect(), Tolerance()
+"""What most cases have."""
 _SECONDS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)\s*(ms|s|m|min|h)?")
 _UNIT = {"ms": 0.001, "s": 1.0, None: 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
@@ -106,7 +108,8 @@ def parse_case(
     declared = with_groups(own, groups, keys.get("zip"), problems)
     groups = () if problems.errors > errors_before else groups
     chain = parse_chain(keys.get("chain"), problems)
-    used = launched_kernels(chain, kernels or {}, problems)
+    steps = [*all_steps(chain)]
+    used = launched_kernels(steps, kernels or {}, problems)
     params = constant_axes(declared, used, keys.get("params"), problems)
     check_exclude(keys.get("exclude"), params, problems)
     module = _module(keys["module"], file, problems) if "module" in keys else None
@@ -158,14 +161,17 @@ def parse_case(
         twin=tuple(dict.fromkeys(listed(keys.get("twin"), str))),
         zip=groups,
     )
+    steps = [*all_steps((case.inputs, case.state)), *steps, *all_steps((case.result, case.module, case.calls))]
     # A file's defaults alone have neither, and go with cases that have.
     has_model = bool(case.chain) or case.module is not None
-    if has_model:
-        case = replace(case, placed=placed_params(case, node, problems))
+    if has_model and (placed := placed_params(case, node, steps, problems)):
+        case = replace(case, placed=placed)
     if case.twin:
         _check_twin(case, keys["twin"].span, problems)
+    may_call_numpy = any(step.operator.startswith(("numpy.", "Tensor.numpy", "$")) for step in steps)
     for sample in samples(case):
-        check_numpy(sample, problems)
+        if may_call_numpy:
+            check_numpy(sample, problems)
         if "grad" in keys:
             check_leaves(sample, keys["grad"].span, problems)
         if has_model:
@@ -237,6 +243,8 @@ def _module(node: YamlNode, file: str, problems: Problems) -> PythonModule | Non
 
 
 def _requires(node: YamlNode | None, problems: Problems) -> Requires:
+    if node is None:
+        return _REQUIRES
     keys = fields(node)
     return Requires(
         _range(keys.get("torch"), problems), listed(keys.get("device"), str), listed(keys.get("package"), str)
@@ -244,15 +252,19 @@ def _requires(node: YamlNode | None, problems: Problems) -> Requires:
 
 
 def _compile(node: YamlNode | None, problems: Problems) -> Compile:
+    if node is None:
+        return _COMPILE
     keys = fields(node)
     options = check_flags(keys.get("options"), problems, "torch._inductor.config.")
     fullgraph, mode = scalar(keys.get("fullgraph"), bool, default=False), scalar(keys.get("mode"), str)
-    if node is not None and mode is not None and options:
+    if mode is not None and options:
         problems.warning(node.span, BOTH, "set the options in config:, by their full names")
     return Compile(fullgraph, mode, options, _timeout(keys["timeout"], problems) if "timeout" in keys else None)
 
 
 def _expect(node: YamlNode | None, problems: Problems, has_module: bool) -> Expect:
+    if node is None:
+        return _EXPECT
     keys = fields(node)
     return Expect(
         _raises(keys["raises"], problems, has_module) if "raises" in keys else None,
@@ -399,6 +411,8 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
 
     ``result`` is what the model returns, which says which outputs there are. Raises Mistyped.
     """
+    if node is None:
+        return _TOLERANCE
     keys = fields(node)
     own = {name: fields(value) for name, value in keys.items() if isinstance(value, YamlMapping) and name != "values"}
     by_place = {name: _bounds(b) for name, b in own.items() if name == GRADIENTS or name.startswith(OUTPUT)}
@@ -409,7 +423,7 @@ def parse_tolerance(node: YamlNode | None, result: YamlNode | None, problems: Pr
     _places(node, result, problems)
     values, bound = _values(keys.get("values"))
     is_bounded = bound is not None or "" in by_dtype
-    if node is not None and not reasons[0] and (is_bounded or not all(reasons[1:])):
+    if not reasons[0] and (is_bounded or not all(reasons[1:])):
         problems.error(node.span, "a tolerance needs a reason", 'such as {rtol: 1e-4, reason: "a sum of 10^6 terms"}')
     exact = scalar(keys.get("exact"), bool, default=False)
     if "values" in keys and values in ("bitwise", "sqnr", "ulp") and (by_dtype or exact):

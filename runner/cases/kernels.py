@@ -49,11 +49,11 @@ def parse_kernels(node: YamlNode | None, file: str, problems: Problems) -> dict[
 
 
 def launched_kernels(
-    chain: Sequence[Node], kernels: Mapping[str, Kernel | None], problems: Problems
+    steps: Iterable[Step], kernels: Mapping[str, Kernel | None], problems: Problems
 ) -> tuple[Kernel, ...]:
-    """Return the kernels that a chain launches, each once, in order; report a name that the file does not declare."""
+    """Return the kernels that steps launch, each once, in order; report a name that the file does not declare."""
     by_name: dict[str, Kernel | None] = {}
-    for step in launches(chain):
+    for step in launches(steps):
         name = step.operator.removeprefix("triton.")
         if name not in kernels:
             problems.error(
@@ -67,7 +67,8 @@ def launched_kernels(
 
 def launches_broken_kernel(chain: Sequence[Node], kernels: Mapping[str, Kernel | None]) -> bool:
     """Return whether a chain launches a kernel that was declared with errors."""
-    return any(kernels.get(step.operator.removeprefix("triton."), ...) is None for step in launches(chain))
+    steps = all_steps(chain) if kernels else ()
+    return any(kernels.get(step.operator.removeprefix("triton."), ...) is None for step in launches(steps))
 
 
 def constant_axes(
@@ -93,9 +94,9 @@ def constant_axes(
     return axes
 
 
-def launches(chain: Sequence[Node]) -> Iterator[Step]:
-    """Return the steps ``triton.<name>`` of a chain, its blocks and the functions in its arguments."""
-    return (step for step in all_steps(chain) if step.operator.startswith("triton."))
+def launches(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield those of the steps that are ``triton.<name>``."""
+    return (step for step in steps if step.operator.startswith("triton."))
 
 
 class _Reader:

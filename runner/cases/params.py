@@ -10,7 +10,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -33,7 +33,7 @@ from runner.cases.model import (
 from runner.cases.operator_names import takes_tensor
 from runner.cases.problems import Problems
 from runner.cases.texts import REFERENCE
-from runner.cases.walk import all_steps, change_parts, change_value, inputs_of, map_steps, values_of, with_previous
+from runner.cases.walk import change_parts, change_value, inputs_of, map_steps, values_of, with_previous
 from runner.cases.yaml.values import (
     SCALARS,
     YamlMapping,
@@ -154,10 +154,10 @@ def check_param_dtype(name: str, params: Mapping[str, tuple[Any, ...]], place: S
 # --- params that stand where a case holds no value --------------------------------------------
 
 
-def placed_params(case: Case, node: YamlMapping, problems: Problems) -> tuple[str, ...]:
+def placed_params(case: Case, node: YamlMapping, steps: Iterable[Step], problems: Problems) -> tuple[str, ...]:
     """Return the params that ``chosen`` puts into a case, and report those that do not fit their places.
 
-    ``node`` is the case: all of its nodes are made again for each combination of these params.
+    ``node`` is the case: all of its nodes are made again for each combination of these params. ``steps`` are all of it.
     """
     errors_before = problems.errors
     every = {
@@ -165,19 +165,22 @@ def placed_params(case: Case, node: YamlMapping, problems: Problems) -> tuple[st
         for name, values in case.params.items()
     }
     references = [name for item in inputs_of(case) for name in _of_input(item, every, problems)]
-    operators = [name for step in all_steps(case) for name in _of_step(step, every, problems)]
+    placed = (step for step in steps if is_placed(step.operator))
+    operators = [name for step in placed for name in _of_step(step, every, problems)]
     references += operators
     for call in case.calls:
         for name in call.params.keys() & {*operators}:
             problems.error(call.span, f"param {name!r} is an operator of the chain, so a call cannot change it")
     if problems.errors > errors_before:
         return ()
+    if not references:
+        return ()
     names = dict.fromkeys(references)
     longest = {name: max(sum(1 for _ in scalars_of(value)) for value in every[name]) for name in names}
     count = count_nodes(node) + len(case.calls) * len(case.inputs) + sum(longest[name] for name in references)
     count *= math.prod(len(rows) for group, rows in rows_of(case) if not names.keys().isdisjoint(group))
     limits = problems.limits
-    if names and count > limits.expanded_nodes:
+    if count > limits.expanded_nodes:
         message = f"with each value of {', '.join(names)} this case has more than {limits.expanded_nodes} nodes"
         return problems.refuse((), case.span, message, limits.hint("expanded_nodes"))
     return tuple(names)
@@ -222,10 +225,8 @@ def samples(case: Case) -> Iterator[Case]:
 
 
 def _of_step(step: Step, params: Mapping[str, Sequence[Any]], problems: Problems) -> Iterator[str]:
-    """Yield the param that is the operator of a step, if one is."""
+    """Yield the param that is the operator of a step."""
     name = step.operator[1:]
-    if not is_placed(step.operator):
-        return None
     if name not in params:
         problems.error(
             step.span, f"{step.operator!r} is no operator", nearest(f"${name}", [f"${p}" for p in params]) or REFERENCE

@@ -54,6 +54,7 @@ from runner.cases.operator_names import takes_tensor
 from runner.cases.params import value_of_param
 from runner.cases.texts import complex_text, is_complex
 from runner.cases.walk import (
+    all_steps,
     change_entry,
     change_parts,
     entry_text,
@@ -96,7 +97,7 @@ def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str,
     """
     where = Path(folder or os.path.dirname(case.file))
     requires, compiling = case.requires, case.compile
-    used = {step.operator.removeprefix("triton.") for step in launches(case.chain)}
+    used = {step.operator.removeprefix("triton.") for step in launches(all_steps(case.chain))}
     return {
         "name": case.name,
         **_non_empty(doc=case.doc, tags=list(case.tags), links=list(case.links)),

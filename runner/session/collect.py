@@ -503,9 +503,14 @@ def _selection_warnings(suites: Sequence[Suite], variants: Sequence[Variant], na
         span = suite.select_span
         if suite.select is None or span is None or not suite.cases:
             continue
-        tags, names = [tag for case in suite.cases for tag in case.tags], [case.name for case in suite.cases]
-        operators = [name for case in suite.cases for name in operators_of(case)]
-        messages = parse_selection(suite.select).idle_terms({"tag": tags, "case": names, "op": operators})
+        selection = parse_selection(suite.select)
+        values = {
+            "tag": [tag for case in suite.cases for tag in case.tags],
+            "case": [case.name for case in suite.cases],
+        }
+        if any(field == "op" for field, _ in selection.terms):  # these take the longest
+            values["op"] = [name for case in suite.cases for name in operators_of(case)]
+        messages = selection.idle_terms(values)
         if suite.name not in kept and not narrowed:
             messages.append(f"suite {suite.name!r} selects none of its {plural(len(suite.cases), 'case')}")
         warnings += [Diagnostic(span, text, "", "warning", text=source_line(span.file, span.line)) for text in messages]
