@@ -207,7 +207,7 @@ def resolve(name: str) -> Operator | Refusal:
     if any(keyword.iskeyword(part) for part in name.split(".")):  # such as the overload aten.random.from
         hint = "write operator.assert_" if name.endswith(".assert") else ""
         return Refusal(f"{name!r} cannot be written in Python: a part of it is a keyword", hint)
-    reason = _reason(name)
+    reason = reason_to_refuse(name)
     space, _, member = name.partition(".")
     if reason and name not in EXTRA and name not in CONTEXTS:
         return Refusal(
@@ -271,7 +271,8 @@ def _listed(name: str, word: str, known: Iterable[str], kind: str, python: str) 
     return Refusal(f"unknown operator {name!r}", _near(word, known, name[: len(name) - len(word)]))
 
 
-def _reason(name: str) -> str:
+def reason_to_refuse(name: str) -> str:
+    """Return why a name is refused, whether torch has it or not; empty where no rule speaks of it."""
     if name in TRUSTING or ".".join(name.split(".")[:2]) in TRUSTING:
         return TRUSTS
     return next((reason for pattern, reason in REFUSED if re.search(pattern, name)), "")

@@ -212,7 +212,7 @@ def _is_like(operator: str, patterns: tuple[str, ...]) -> bool:
 
 
 @cache
-def _known_names() -> tuple[str, ...]:
+def known_names() -> tuple[str, ...]:
     """Return every name of an operator that a case may write, those of overloads too."""
     overloads = (
         f"{space}.{name}.{overload}"
@@ -226,7 +226,7 @@ def _known_names() -> tuple[str, ...]:
 def pattern_hint(pattern: str) -> str | None:
     """Return None for a pattern that matches an operator, or may match one of a package; else what to write
     instead."""
-    names = _known_names()
+    names = known_names()
     if pattern.startswith(("custom.", "triton.")) or any(map(re.compile(translate(pattern)).match, names)):
         return None
     space, _, member = re.sub("[*?]", "", pattern).rpartition(".")

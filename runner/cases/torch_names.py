@@ -1,7 +1,8 @@
 """The names of torch that a file may use: its operators, its flags and its backends, of torch 2.6 to 2.13.
 
 ``operators.json``, ``flags.json`` and ``backends.json`` hold them, and ``arguments.json`` the signatures of operators.
-``tools/operators.py`` and ``tools/flags.py`` write these lists.
+``operator_texts.json`` has what people read about these. ``tools/operators.py``, ``tools/operator_texts.py`` and
+``tools/flags.py`` write these lists.
 """
 
 from __future__ import annotations
@@ -42,6 +43,12 @@ def inventory() -> dict[str, Any]:
 def signature_texts() -> dict[str, list[str]]:
     """Return the signatures of ``arguments.json`` by operator: ``input:tensor * approximate:text=``."""
     return _listed("arguments")  # type: ignore[no-any-return]
+
+
+@cache
+def operator_texts() -> dict[str, Any]:
+    """Return ``operator_texts.json``: ``torch`` the versions; ``calls``, ``lines`` and ``dtypes`` by operator."""
+    return _listed("operator_texts")  # type: ignore[no-any-return]
 
 
 def with_namespace(word: str) -> str:
