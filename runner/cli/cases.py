@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
 
 from runner import console, exit_codes
+from runner.builder.editor_schema import KINDS, editor_schema
 from runner.builder.source import Source, build, placed
 from runner.cases.model import THREADS, Known, Variant
+from runner.cases.operator_texts import VERSIONS
 from runner.cases.problems import by_line
 from runner.cases.yaml.schema import NAMES, schema_text
 from runner.cases.yaml.values import flow
@@ -236,10 +238,20 @@ def _ledger(entry: Known) -> str:
 
 
 @command(
-    "Draft-07, for editors and other tools. events is one line of a run's events.jsonl, project a project file.",
+    "Draft-07, for editors and other tools. Those of spec and suite files know every operator that a step may call. "
+    "events is one line of a run's events.jsonl, project a project file.",
     argument("name", nargs="?", choices=(*NAMES, "events", "project"), default="spec"),
+    argument(
+        "--torch", choices=VERSIONS, help="of spec and suite: the operators of this torch alone (default: of each)"
+    ),
 )
 def run_schema(arguments: argparse.Namespace) -> int:
-    """Print the schema."""
-    console.output(schema_text(arguments.name), end="")
+    """Print the schema. Raises UsageError for a version of torch with a schema that has no operators."""
+    if arguments.name in KINDS:
+        text = editor_schema(arguments.name, arguments.torch)
+    elif arguments.torch is not None:
+        raise exit_codes.UsageError(f"--torch goes with {' and '.join(KINDS)}: {arguments.name} has no operators")
+    else:
+        text = schema_text(arguments.name)
+    console.output(text, end="")
     return exit_codes.OK

@@ -33,6 +33,7 @@ GROUPS = {
         "import": "write logs of operators, printed graphs and exported programs as cases",
         "generate": "draw valid cases by a seed",
         "list": "list variants, their tags, or their backends",
+        "operators": "what a step may call: signature, dtypes, cases; what is refused",
         "coverage": "operators, dtypes, shapes and kinds of difference that a suite exercises",
         "validate": "check files without running them",
         "fmt": "lay files out in the one canonical way, comments kept",
