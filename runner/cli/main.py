@@ -146,8 +146,8 @@ def build_parser() -> argparse.ArgumentParser:
         parser_class=_CommandParser,
         help=argparse.SUPPRESS,
     )
-    for name in COMMANDS:
-        commands.add_parser(name).command = name
+    for name, summary in COMMANDS.items():
+        commands.add_parser(name, help=summary).command = name
     for form, name in FORMS.items():
         commands.add_parser(name, prog=f"runner {form}").command = name
     return parser
@@ -171,8 +171,30 @@ def resolved_words(words: list[str]) -> list[str]:
     return [command, *words[1:]]
 
 
+def _parser_of(words: list[str]) -> tuple[argparse.ArgumentParser, argparse.ArgumentParser | None]:
+    """Return the parser of a line that is being typed, and that of its command, which has the arguments."""
+    parser = build_parser()
+    try:
+        name, *_ = resolved_words(words) or [""]
+    except exit_codes.UsageError:
+        return parser, None
+    form = next((form for form, command in FORMS.items() if command == name), name)
+    subparsers = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    command = subparsers.choices.get(form.split()[0]) if form else None
+    if command is not None:
+        entrance(name).add(command)
+        command.complete = True
+        for option in form.split()[1:]:
+            command.add_argument(option, action="store_true", help=argparse.SUPPRESS)
+    return parser, command
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. Without ``argv`` it is the process's own, whose end no signal may disturb."""
+    if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell completes a line
+        from runner.cli.completion import complete
+
+        complete(_parser_of, FORMS.values())
     interrupts.install()
     console.ready()
     try:
