@@ -50,7 +50,7 @@ ORACLES_HEAD = f"""\
 
 {EDIT}
 An *oracle* is one way in which a compiled run can differ from eager. `ignore:` and `known:` of a case, and the events of a run, name them so.
-[How a verdict is reached](judging.md#the-gates) says what each looks at, and [extending](extending.md#an-oracle) how to add one.
+[How a verdict is reached](judging.md#the-gates) says what each looks at, and [extending](extending.md#add-an-oracle) how to add one.
 
 The order is that in which findings speak for a variant: its verdict and its signature are those of the first.
 """
@@ -144,7 +144,7 @@ def oracles() -> str:
     text.append(
         f"\n## Oracles of numbers\n\n{', '.join(numeric)} compare numbers, so they need an eager that agrees with itself.\n"
     )
-    text.append("[Oracles of other packages](extending.md#an-oracle) are called `package.word`. They come last.\n")
+    text.append("[Oracles of other packages](extending.md#add-an-oracle) are called `package.word`. They come last.\n")
     return "".join(text)
 
 
