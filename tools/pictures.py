@@ -34,6 +34,8 @@ WINDOW = (1000, 720)
 
 _FONTS = re.compile(r"@font-face \{\{.*?\}\}", re.DOTALL)
 """What rich's picture would load from a foreign server."""
+_SIZE = re.compile(r"(?<=<svg )")
+"""Where a picture has its size: without one a browser draws it as small as it likes."""
 _PASSING = re.compile(r"runner \d|reports: |run folder: | *(?:PASS|FAIL) \[")
 """Beginnings of lines with a run's name, its folder, and the time of a variant."""
 
@@ -71,7 +73,8 @@ def terminal(output: str) -> str:
     lines = [_TIME.sub("", line) for line in output.splitlines() if not _PASSING.match(Text.from_ansi(line).plain)]
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
     console.print(Text.from_ansi("\n".join([f"$ {COMMAND}", *lines, " "])))
-    return console.export_svg(title="runner run", code_format=_FONTS.sub("", CONSOLE_SVG_FORMAT), unique_id="terminal")
+    code_format = _SIZE.sub('width="{width}" height="{height}" ', _FONTS.sub("", CONSOLE_SVG_FORMAT))
+    return console.export_svg(title="runner run", code_format=code_format, unique_id="terminal")
 
 
 def photograph(program: str, page: Path, target: Path) -> None:
