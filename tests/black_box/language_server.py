@@ -19,7 +19,7 @@ PATIENCE = 120.0
 class LanguageServer:
     """A server's process. Messages go over its standard streams, each with its length in a header."""
 
-    def __init__(self, program: str, settings: dict[str, Any]) -> None:
+    def __init__(self, program: str, settings: dict[str, Any], root: Path | None) -> None:
         self.process = subprocess.Popen([program, "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.settings = settings
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
@@ -28,7 +28,10 @@ class LanguageServer:
         threading.Thread(target=self._read, daemon=True).start()
         markdown = {"completion": {"completionItem": {"documentationFormat": ["markdown"]}}, "hover": {}}
         capabilities = {"textDocument": markdown, "workspace": {"configuration": True}}
-        self._request("initialize", {"processId": None, "rootUri": None, "capabilities": capabilities})
+        folders = [{"uri": root.as_uri(), "name": root.name}] if root else None
+        uri = root.as_uri() if root else None
+        opening = {"processId": None, "rootUri": uri, "workspaceFolders": folders, "capabilities": capabilities}
+        self._request("initialize", opening)
         self._send(method="initialized", params={})
 
     def open(self, path: Path, text: str) -> Document:
@@ -120,8 +123,11 @@ class Document:
 
 
 @contextmanager
-def language_server(program: str, schemas: dict[str, str]) -> Iterator[LanguageServer]:
-    """Start a server that fetches nothing from the net, with the setting ``yaml.schemas``, and end it."""
+def language_server(program: str, schemas: dict[str, str], root: Path | None = None) -> Iterator[LanguageServer]:
+    """Start a server that fetches nothing from the net, with the setting ``yaml.schemas``, and end it.
+
+    ``root`` is the folder of the project, to which the paths of ``schemas`` may be relative.
+    """
     settings = {
         "yaml": {
             "schemas": schemas,
@@ -131,7 +137,7 @@ def language_server(program: str, schemas: dict[str, str]) -> Iterator[LanguageS
             "schemaStore": {"enable": False},
         }
     }
-    server = LanguageServer(program, settings)
+    server = LanguageServer(program, settings, root)
     try:
         yield server
     finally:

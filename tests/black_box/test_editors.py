@@ -6,6 +6,7 @@ The server is an npm package; where it is missing the tests are skipped.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -126,3 +127,15 @@ def test_the_first_line_of_a_file_may_name_the_schema(folder: Path) -> None:
         document = server.open(folder / "with.yaml", f"# yaml-language-server: $schema=spec.schema.json\n{text}")
         [(line, words, _)] = document.underlined
     assert (line, words) == (6, "F.rellu")
+
+
+def test_the_settings_of_a_project_name_its_schemas_by_relative_paths(folder: Path) -> None:
+    assert PROGRAM is not None
+    settings = json.loads(PAGE.partition("```json\n")[2].partition("```")[0])["yaml.schemas"]
+    with language_server(PROGRAM, settings, folder) as server:
+        assert [
+            words for _, words, _ in server.open(folder / "c.spec.yaml", f"{HEAD}      - F.rellu\n").underlined
+        ] == ["F.rellu"]
+        assert server.open(folder / "c.suite.yaml", "suites: s\n").underlined
+    toml = PAGE.partition("```toml\n")[2].partition("```")[0]
+    assert dict(re.findall(r'^"(.*)" = "(.*)"$', toml, re.MULTILINE)) == settings
