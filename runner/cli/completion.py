@@ -55,7 +55,7 @@ def _completer_of(action: argparse.Action) -> _Completer | None:
             return DirectoriesCompleter()  # type: ignore[no-any-return]
         case "RUN":
             return lambda prefix, **_: ["latest", *FilesCompleter()(prefix)]
-        case "PATTERN" if not action.option_strings:
+        case "OPERATOR" | "PATTERN" if not action.option_strings:
             return lambda prefix, **_: find_operators(f"{prefix}*").callable
         case "NAME" if "--backend" in action.option_strings:
             return lambda **_: (name for name in own_names() if not name.endswith("_TESTING_ONLY"))

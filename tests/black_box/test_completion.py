@@ -136,6 +136,7 @@ def completions(line: str, folder: Path) -> list[str]:
         ("runner run -k ", []),  # an expression: no file completes it
         ("runner report late", ["latest"]),
         ("runner operators F.gel", ["F.gelu"]),
+        ("runner new nn.GEL", ["nn.GELU"]),
     ],
 )
 def test_what_is_offered(line: str, offered: list[str], folder: Path) -> None:
