@@ -6,6 +6,7 @@ import argparse
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING
 
 from runner import console, exit_codes
 from runner.builder.editor_schema import KINDS, editor_schema
@@ -19,12 +20,13 @@ from runner.cli import outputs
 from runner.cli.arguments import CASE, ENVIRONMENT, PATHS, SELECTION, argument, command, github, one_of, settings_of
 from runner.cli.variants import load_variants, refuse, select_variants, tell, tell_github
 from runner.diagnostics import Diagnostic, Span, shown_path, source_line
-from runner.engine.messages import Outcome
 from runner.quote import comment, decimal
 from runner.session.collect import Loaded
 from runner.session.nodes import names_nodes
 from runner.text import in_line, plural
-from runner.verdict import outcomes
+
+if TYPE_CHECKING:
+    from runner.engine.messages import Outcome
 
 _AT_ONCE = 1000
 """Ids that are printed in one go: each print takes as long as a look at ten ids."""
@@ -145,6 +147,8 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
 
 
 def _refusal(outcome: Outcome, variant: Variant, source: Source) -> Diagnostic | None:
+    from runner.verdict import outcomes  # late, with the engine
+
     if outcome.ended != "result":
         return _at(variant.case.span, f"case {variant.case.name!r}: {outcomes.describe(outcome)}")
     error = outcome.result.get("error")
