@@ -260,7 +260,7 @@ class _Parser:
     def _gap(self, end: int) -> list[_Comment]:
         """The comments up to ``end``. One without text stands for a blank line behind them."""
         comments: list[_Comment] = []
-        position, breaks, line_start = self.place, 0, self.text.rfind("\n", 0, self.place) + 1
+        position, breaks = self.place, 0
         is_behind_dash = False
         while position < end:
             match = _GAP.match(self.text, position, end)
@@ -268,11 +268,11 @@ class _Parser:
                 raise Unfit(f"line {self.text.count(chr(10), 0, position) + 1}: what stands there would be lost")
             if match["comment"]:
                 is_beside = not comments and breaks == 0 and self.last is not None
-                column = -1 if is_behind_dash else position - line_start
+                column = -1 if is_behind_dash else position - self.text.rfind("\n", 0, position) - 1
                 comments.append(_Comment(match["comment"].rstrip(), column, breaks > 1, is_beside))
                 breaks = 0
             elif match["break"]:
-                breaks, line_start = breaks + 1, match.end()
+                breaks += 1
             is_behind_dash = is_behind_dash or bool(match["dash"])
             position = match.end()
         return [*comments, _Comment("", 0, False, False)] if comments and breaks > 1 else comments
