@@ -18,11 +18,8 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from runner.cases.keys import ENTRY
 from runner.cases.yaml import reader
-from runner.cases.yaml.values import resolve
+from runner.cases.yaml.layout import text_in_flow
 from runner.diagnostics import Span
-from runner.quote import yaml_text
-
-_WORD = re.compile(r"[A-Za-z_][\w.|-]*")
 
 
 class Unfit(Exception):
@@ -107,8 +104,7 @@ def append_entries(text: str, span: Span, entries: Sequence[Mapping[str, Any]]) 
 def _value(value: Any) -> str:
     match value:
         case str():
-            plain = _WORD.fullmatch(value) and isinstance(resolve(value), str)
-            return value if plain else yaml_text(value)
+            return text_in_flow(value)
         case list() | tuple():
             return f"[{', '.join(map(_value, value))}]"
         case dict():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.cases.canonical import format_text
 from runner.cases.yaml.reader import load
 from runner.diagnostics import Span
 from runner.ledger.edit import Add, Change, Remove, Set, Unfit, apply_changes, entry_text
@@ -100,7 +101,7 @@ def ledger(text: str) -> list[list[dict[str, Any]]]:
         (0, {"stage": None}, "stage: inductor, ", ""),
         (0, {"error": "Bang|Boom"}, "oracle: [value],", "oracle: [value], error: Bang|Boom,"),
         (0, {"error": "a, b"}, "oracle: [value],", 'oracle: [value], error: "a, b",'),
-        (0, {"review": "2027-01-01"}, '/1"}', '/1", review: "2027-01-01"}'),
+        (0, {"review": "2027-01-01"}, '/1"}', '/1", review: 2027-01-01}'),
         (1, {"torch": "<2.6"}, "'<=2.6'", "'<2.6'"),  # in the quotes that were there
         (1, {"oracle": None}, " , oracle: [ grad ],", ","),
         (1, {"stage": "aot"}, " , oracle", ", stage: aot , oracle"),
@@ -123,7 +124,7 @@ def test_keys_of_entries_on_one_line(place: int, values: dict[str, Any], old: st
         (0, {"stage": "aot"}, ["-         stage: inductor", "+         stage: aot"]),
         (0, {"stage": None}, ["-         stage: inductor"]),
         (0, {"error": None}, ["-         error: Bang"]),
-        (0, {"review": "2027-01-01"}, ['+         review: "2027-01-01"']),
+        (0, {"review": "2027-01-01"}, ["+         review: 2027-01-01"]),
         (0, {"backend": ["a", "b"]}, ["+         backend: [a, b]"]),
         (
             0, {"oracle": ["rng"]},
@@ -301,14 +302,14 @@ def test_an_edit_that_would_break_the_file() -> None:
     ("values", "text"),
     [
         ({"reason": "a, b: c", "torch": "<=2.6"}, '{torch: "<=2.6", reason: "a, b: c"}'),
-        ({"reason": 'say "x" \\ y'}, r'{reason: "say \"x\" \\ y"}'),
+        ({"reason": 'say "x" \\ y'}, r"""{reason: 'say "x" \ y'}"""),
         ({"reason": "ünï"}, '{reason: "ünï"}'),
         ({"reason": "null", "backend": "true"}, '{backend: "true", reason: "null"}'),
         (
             {"params": {"n": 2, "s": "a b", "t": None, "f": 1.5, "l": [1, "x"]}},
-            '{params: {n: 2, s: "a b", t: null, f: 1.5, l: [1, x]}}',
+            "{params: {n: 2, s: a b, t: null, f: 1.5, l: [1, x]}}",
         ),
-        ({"oracle": ["value", "sign-of-zero"], "error": r"a\.b"}, r'{oracle: [value, sign-of-zero], error: "a\\.b"}'),
+        ({"oracle": ["value", "sign-of-zero"], "error": r"a\.b"}, r"{oracle: [value, sign-of-zero], error: a\.b}"),
     ],
 )
 def test_an_entry_as_it_is_written(values: dict[str, Any], text: str) -> None:
@@ -329,3 +330,19 @@ def test_shipped_files_can_be_edited(path: Path) -> None:
         assert {line[0] for line in differing(text, new)} == {"-"}
     new = made(text, Add(names(text)[-1], {"reason": "new"}, case=True))
     assert {line[0] for line in differing(text, new)} == {"+"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"torch": "<=2.6", "reason": "two words"},
+        {"error": r"a\.b \"c\"", "reason": "a: b"},
+        {"params": {"n": 2, "s": "a b"}, "oracle": ["value", "grad"], "issue": "https://a.b/c", "review": "2027-01-01"},
+    ],
+    ids=str,
+)
+def test_an_added_entry_has_the_canonical_layout(values: dict[str, Any]) -> None:
+    text = "cases:\n  - name: a\n    chain: [F.relu]\n"
+    span = Span(FILE, 2, 11)
+    new, refused = apply_changes(text, [Add(span, values, case=True)])
+    assert not refused and format_text(new) == new

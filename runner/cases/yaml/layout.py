@@ -35,6 +35,11 @@ def render(root: Collection) -> str:
     return "\n".join(writer.lines) + "\n"
 
 
+def text_in_flow(text: str) -> str:
+    """Return a text as it stands on one line within brackets."""
+    return _line_of(Scalar(text, quoted=True), in_flow=True) or yaml_text(text)
+
+
 class _Writer:
     def __init__(self) -> None:
         self.lines: list[str] = []
