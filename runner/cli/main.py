@@ -51,6 +51,7 @@ GROUPS = {
         "issue": "a bug report, for PyTorch or for a vendor's package",
     },
     "maintain": {
+        "board": "a site over many runs: conformance over time, what broke when",
         "known": "list known failures by state, or rewrite them from a run",
         "bench": "time cases in eager and compiled",
         "selftest": "plant known bugs and see them found",

@@ -293,9 +293,9 @@ def _column(
         backend,
         torch,
         _tally(events),
-        _tallies(events, lambda event: names[_file(event)]),
-        _tallies(events, lambda event: event.dtype),
-        _tallies(events, lambda event: event.device),
+        tallies(events, lambda event: names[_file(event)]),
+        tallies(events, lambda event: event.dtype),
+        tallies(events, lambda event: event.device),
         _failures((oracle, event) for event in failures for oracle in dict.fromkeys(event.oracles)),
         _failures((_severity(event), event) for event in failures),
         Counter(e.unclaimed for e in events if isinstance(e, VariantFinished) and outcome_of(e) == UNCLAIMED),
@@ -304,9 +304,10 @@ def _column(
     )
 
 
-def _tallies(
+def tallies(
     events: Iterable[VariantPlanned | VariantFinished], key: Callable[[VariantPlanned | VariantFinished], str]
 ) -> dict[str, Tally]:
+    """Return what became of variants, by a key."""
     return {name: _tally([*members]) for name, members in grouped(events, key).items()}
 
 

@@ -216,16 +216,20 @@ def plan(
     environments = checked_environments(settings, loaded.variants)
     settings.refuse_contradictions()
     everything = planned_pairs(loaded.variants, environments)
-    known = f"known {not settings.no_known}"
-    digest = shards.plan_hash(
-        everything, f"seed {settings.seed}", known, *settings.imports, *shards.ledger_texts(loaded.variants)
-    )
+    digest = digest_of(everything, settings)
     planned = [each for each in everything if only is None or history.key_of(each) in only]
     planned, remark = (planned, "") if past else _selected(settings, planned)
     named = settings.select or settings.backend or settings.device or settings.last_failed or settings.shard
     whole = not named and only is None and not names_nodes(paths)
     left_out = _left_out(loaded, everything, planned)
     return Plan(loaded, tuple(environments), tuple(planned), len(everything), digest, whole, remark, left_out)
+
+
+def digest_of(planned: Sequence[Planned], settings: RunSettings) -> str:
+    """Return what a run's log says of its plan: sixteen hex digits of its variants and of what changes verdicts."""
+    variants = [each.variant for each in planned]
+    known = f"known {not settings.no_known}"
+    return shards.plan_hash(planned, f"seed {settings.seed}", known, *settings.imports, *shards.ledger_texts(variants))
 
 
 def _left_out(
