@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -97,6 +98,8 @@ class Watch:
                 console.message(f"runner: {error}")
             if not changes:
                 console.message(f"runner: watching {plural(self.watcher.count, 'file')}; Ctrl-C ends it")
+            gc.unfreeze()  # what was read does not stay to the end of this command
+            gc.collect()
             changes = self.watcher.wait()
 
     def _look(self, changes: Collection[str]) -> bool:
