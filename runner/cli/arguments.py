@@ -210,7 +210,9 @@ def settings_of(arguments: argparse.Namespace) -> RunSettings:
     return RunSettings(**fields)
 
 
-_OCCASIONAL = frozenset({"select", "exitfirst", "last_failed", "failed_first", "shard", "durations", "no_project"})
+_OCCASIONAL = frozenset(
+    {"select", "exitfirst", "last_failed", "failed_first", "shard", "durations", "keep_warm", "no_project"}
+)
 """Settings of one command line, which no file sets for all."""
 
 KEYS = {

@@ -56,6 +56,7 @@ GROUPS = {
         "bench": "time cases in eager and compiled",
         "selftest": "plant known bugs and see them found",
         "mutate": "change the compiler, and count the changes that a suite finds",
+        "warm": "processes that --keep-warm has left; --stop ends them",
         "config": "what the project file sets, and whether it is trusted",
     },
 }

@@ -112,7 +112,7 @@ class Past:
             "diff, - for standard input, FILE:LINES such as torch/_inductor/ir.py:20-30, or FILE",
         ),
     ),
-    group("where it runs", setting("isolation", "kernel_cache", "engine", "address")),
+    group("where it runs", setting("isolation", "kernel_cache", "keep_warm", "engine", "address")),
     group(
         "reports",
         argument(
@@ -173,7 +173,8 @@ def early_home(settings: RunSettings) -> Iterator[Home | None]:
         yield None
         return
     with Home() as home:
-        home.prepare(settings.python or [sys.executable])
+        if not settings.keep_warm:  # else torch may be there already
+            home.prepare(settings.python or [sys.executable])
         yield home
 
 
@@ -344,9 +345,9 @@ def _declared(loaded: Loaded) -> Any:
 _FOREIGN = """\
 A log that you did not write on this machine (its signature says so) holds somebody else's command line. It is shown \
 and you are asked, or pass --yes. It runs in the current folder, and without options that run code, name files, \
-remove runs or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, --junit, \
---events, --html, --report, --limit, \
---durations, --engine, --address, --keep. What is left out is named.
+remove runs, leave processes or open connections: --allow-python, --python, --import, --backend PACKAGE:FUNCTION, \
+--junit, --events, --html, --report, --limit, --durations, --engine, --address, --keep, --keep-warm. \
+What is left out is named.
 """
 
 

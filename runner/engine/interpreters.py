@@ -208,9 +208,17 @@ def worker_environment(overrides: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def start_worker(
-    python: str, address: str, token: str, log: Path, environment: Mapping[str, str]
+    python: str, address: str, token: str, log: Path, environment: Mapping[str, str], words: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
     """Start a worker's zygote in a session of its own, so that a Ctrl-C at the terminal is control's alone to handle.
+
+    Args:
+        python: its interpreter.
+        address: control's socket.
+        token: what it says there.
+        log: what it prints.
+        environment: its variables.
+        words: further options of it.
 
     Raises:
         OSError: the interpreter cannot be started.
@@ -218,7 +226,7 @@ def start_worker(
     path = find_python(python)
     if path is None:
         raise FileNotFoundError(2, probe(python).get("error", "no such Python interpreter"), python)
-    command = [path, str(WORKER), "--socket", address, "--token", token]
+    command = [path, str(WORKER), "--socket", address, "--token", token, *words]
     try:
         output: Any = append_regular(log)
     except OSError:  # neither a full disk nor a pipe that a case has put there may stop the run

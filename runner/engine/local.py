@@ -31,8 +31,9 @@ from runner.contract.job import Isolation, Job
 from runner.engine import gpus, scratch
 from runner.engine.messages import Channel, Outcome
 from runner.engine.process_tree import machine_memory
-from runner.engine.servers import Home, Server, Zygote
+from runner.engine.servers import Home, Server
 from runner.engine.workers import Kind, RunningJob, Task, Worker
+from runner.engine.zygotes import Zygote
 from runner.record.events import Notice
 
 
@@ -281,7 +282,7 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
             texts.append(
                 f"{self._damage}: a temporary folder was made anew {self._renewals} times, and what ran then ran again"
             )
-        return [*self._home.caches.notices(), *map(Notice, dict.fromkeys(texts))]
+        return [*self._home.caches.notices(), *self._home.keep.notices(), *map(Notice, dict.fromkeys(texts))]
 
     def _server(
         self, environment: str, isolation: Isolation, accelerated: bool, variables: Mapping[str, str]

@@ -286,6 +286,10 @@ class Connections:
                 connection, _ = self._listener.accept()
                 Channel(connection, self._selector)
 
+    def adopt(self, connection: socket.socket) -> Channel:
+        """Take in a connection that this process has opened."""
+        return Channel(connection, self._selector)
+
     def close(self) -> None:
         """Close the socket and every connection."""
         for key in list(self._selector.get_map().values()):

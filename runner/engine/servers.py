@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import subprocess
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,8 +24,10 @@ from runner.contract.finding import signal_name
 from runner.contract.job import Job
 from runner.engine import gpus, interpreters, process_tree, scratch
 from runner.engine.caches import KernelCaches
+from runner.engine.kept import Keep
 from runner.engine.messages import Channel, Connections, Outcome
 from runner.engine.workers import UNREAPED, Kind, RunningJob, Task, Worker
+from runner.engine.zygotes import OwnZygote, ServerProcess, Zygote, end_process
 
 _LATE = frozenset(
     {
@@ -40,127 +41,6 @@ _LATE = frozenset(
 )
 """Variables that nobody reads while torch is imported: servers in which they differ may have one zygote."""
 
-_PERIOD = 0.005  # seconds between two looks at a process that is to end
-
-
-@dataclass(slots=True, eq=False)
-class ServerProcess:
-    """The process of a server, used as a ``subprocess.Popen``: a zygote is its parent and says how it ended."""
-
-    zygote: Zygote
-    returncode: int | None = None
-    own_pid: int = 0
-
-    @property
-    def pid(self) -> int:
-        """Its process; before it is forked its zygote, whose end is its own."""
-        return self.own_pid or self.zygote.pid
-
-    def poll(self) -> int | None:
-        """Return the exit status, negative for a signal; None while it lives."""
-        if self.returncode is None:
-            self.zygote.read()
-        return self.returncode
-
-    def wait(self, timeout: float) -> int:
-        """Wait for its end.
-
-        Raises:
-            subprocess.TimeoutExpired: it lives on.
-        """
-        end = time.monotonic() + timeout
-        while (status := self.poll()) is None:
-            if time.monotonic() >= end:
-                raise subprocess.TimeoutExpired(self.zygote.python, timeout)
-            time.sleep(_PERIOD)
-        return status
-
-
-def _end(process: subprocess.Popen[bytes] | ServerProcess, grace: float) -> None:
-    """Wait ``grace`` seconds for a process to end by itself, then kill it with all that it started."""
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(grace)
-    if process.poll() is None:  # not reaped yet, so the number is still its own
-        process_tree.kill_tree(process.pid)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-
-
-@dataclass(slots=True, eq=False)
-class Zygote:
-    """A zygote of ``python``, from its start. What it says arrives through ``channel``, once it has opened that."""
-
-    python: str
-    token: str
-    log: Path
-    popen: subprocess.Popen[bytes]
-    channel: Channel | None = None
-    _orders: deque[dict[str, Any]] = field(default_factory=deque)  # until it is up
-    _servers: dict[int, ServerProcess] = field(default_factory=dict)  # by their tickets, those that have not ended
-    _tickets: int = 0
-
-    @property
-    def pid(self) -> int:
-        """Its process."""
-        return self.popen.pid
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether it can still fork."""
-        return self.popen.poll() is None and (self.channel is None or not self.channel.closed)
-
-    def fork(self, order: Mapping[str, Any]) -> ServerProcess:
-        """Ask for a server."""
-        self._tickets += 1
-        process = self._servers[self._tickets] = ServerProcess(self)
-        self._orders.append({**order, "ticket": self._tickets})
-        self.send_orders()
-        return process
-
-    def take(self, message: Mapping[str, Any]) -> None:
-        """Act on what it says about a server."""
-        process = self._servers.get(message.get("ticket", 0))
-        if process is None:
-            return
-        if "forked" in message:
-            process.own_pid = message["forked"]
-        elif "refused" in message:
-            process.returncode = 1
-        elif "exit" in message:
-            status = message["status"]  # of ``wait``; ``subprocess`` has a signal as a negative number
-            process.returncode = -(status & 0x7F) or status >> 8
-        if process.returncode is not None:
-            del self._servers[message["ticket"]]
-
-    def read(self) -> None:
-        """Take in what has arrived. Servers end with their zygote, and it ends when it hangs up."""
-        messages, hung_up = self.channel.receive() if self.channel is not None else ([], False)
-        for message in messages:
-            self.take(message)
-        if self.channel is not None and hung_up:
-            self.channel.close()
-            if self.popen.poll() is None:
-                process_tree.kill_tree(self.popen.pid)
-        status = self.popen.poll()
-        if status is None:
-            return
-        for ticket, process in [*self._servers.items()]:
-            own = process_tree.stat(process.own_pid) if process.own_pid else None
-            if own is None or own.zombie:
-                process.returncode = status or 1
-                del self._servers[ticket]
-
-    def close(self) -> None:
-        """End it, with the servers that it has."""
-        if self.channel is not None:
-            self.channel.close()
-        _end(self.popen, 2.0 if self.channel is not None else 0.0)
-
-    def send_orders(self) -> None:
-        """Send what waited until it was up."""
-        while self.channel is not None and self._orders:
-            self.channel.send(self._orders.popleft())
-
 
 class Home(contextlib.AbstractContextManager["Home"]):
     """A temporary folder, a socket in it, and the zygotes that connect there.
@@ -172,11 +52,13 @@ class Home(contextlib.AbstractContextManager["Home"]):
         environ: variables of every worker.
         connections: those to the socket.
         caches: the folders of compiled code.
+        keep: which zygotes outlive this run; none at first.
     """
 
     def __init__(self) -> None:
         """Make the folder and the socket. Raises UsageError if no temporary folder can be made."""
         self.environ: dict[str, str] = {}
+        self.keep = Keep({})
         self._watched: dict[Path, tuple[int, int]] = {}  # descriptor, so that no other file gets its inode, and mode
         self._open()
 
@@ -223,7 +105,18 @@ class Home(contextlib.AbstractContextManager["Home"]):
         folders = {} if settings.CACHE_FOLDER in environ else self.caches.prepare(python).result()
         variables = interpreters.worker_environment({**folders, **environ})
         order = {"token": token, "warm": warm, "log": str(log), "environ": variables}
-        return self._zygote(python, variables, log).fork(order)
+        # What has opened an accelerator cannot be forked; and a folder of this run alone goes with it.
+        is_lasting = not variables.get(gpus.VARIABLE, "-") and settings.CACHE_FOLDER not in environ
+        zygote = self._kept(python, warm, variables, log) if is_lasting else None
+        return (zygote or self._zygote(python, variables, log)).fork(order)
+
+    def _kept(self, python: str, warm: str, variables: Mapping[str, str], log: Path) -> Zygote | None:
+        if variables[settings.CACHE_FOLDER].startswith(str(self.folder)):
+            return None
+        kept = self.keep.zygote(python, warm, variables, log, secrets.token_hex(16), self.connections)
+        if kept is not None:
+            self._zygotes[kept[0], frozenset()] = kept[1]
+        return kept[1] if kept is not None else None
 
     def _zygote(self, python: str, variables: Mapping[str, str], log: Path) -> Zygote:
         key = python, frozenset(item for item in variables.items() if item[0] not in _LATE)
@@ -233,7 +126,7 @@ class Home(contextlib.AbstractContextManager["Home"]):
                 self._earlier.append(zygote)
             token = secrets.token_hex(16)
             popen = interpreters.start_worker(python, self.connections.address, token, log, variables)
-            zygote = self._zygotes[key] = Zygote(python, token, log, popen)
+            zygote = self._zygotes[key] = OwnZygote(python, token, log, popen=popen)
         return zygote
 
     def greet(self, channel: Channel, token: object) -> bool:
@@ -508,6 +401,9 @@ class Server:
         self.end(0.5)
         status = self._popen.returncode if self._popen else None
         how = signal_name(-status) if status is not None and status < 0 else f"exit status {status}"
+        # A zygote of other runs may end at any time, which says nothing about the Python.
+        is_blameless = not self.hello and self._popen is not None and self._popen.zygote.outlives_run
+        self._starts -= is_blameless
         was_up, self._popen, self.channel = bool(self.hello), None, None
         if any(worker.earlier_jobs for worker in self.workers.values()):
             self._starts = 1  # jobs of living workers end without this server's knowledge
@@ -530,7 +426,7 @@ class Server:
         if not self.failure and self._starts > (RESTARTS if was_up else EARLY.get(how, 1)):
             times = "" if was_up else " before it was up"
             self.failure = f"the worker server of {self.python} died {self._starts} times{times} (last: {how})"
-        elif not was_up and how != "SIGKILL" and self.warm in _COMPILING:
+        elif not (was_up or is_blameless) and how != "SIGKILL" and self.warm in _COMPILING:
             # A job that crashes alike then says so for itself.
             self.warm, self.warm_death = "import", f"it was ended by {how}"
         if not self.failure and any(self.queues.values()):
@@ -540,4 +436,4 @@ class Server:
     def end(self, grace: float) -> None:
         """Wait ``grace`` seconds for it to end by itself, then kill it with all that it started."""
         if self._popen is not None:
-            _end(self._popen, grace)
+            end_process(self._popen, grace)

@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add("--runner-python", metavar="PATH", help="the Python that has the torch under test")
     add("--runner-seed", type=int, default=0, metavar="N", help="of cases without a seed of their own (default: 0)")
     add("--runner-import", action="append", default=[], metavar="MODULE", help="import this in every worker first")
+    add("--runner-keep-warm", action="store_true", help="begin in processes that an earlier run has left warm")
     add("--runner-allow-python", action="store_true", help="allow cases that bring Python of their own")
 
 

@@ -245,7 +245,7 @@ def with_cases(paths: Iterable[str]) -> list[str]:
 
 def with_own_options(text: str) -> str:
     """Return a text about options of ``runner run`` with their names under pytest."""
-    return re.sub(r"(?<![\w-])--(?=(?:allow-python|backend|device|import|python|seed)\b)", "--runner-", text)
+    return re.sub(r"(?<![\w-])--(?=(?:allow-python|backend|device|import|keep-warm|python|seed)\b)", "--runner-", text)
 
 
 def load(paths: Sequence[str], arguments: Sequence[str], settings: RunSettings, root: Path) -> tuple[Table, Loaded]:
@@ -488,7 +488,7 @@ class MainSession(_Session):
             self.settings = RunSettings(
                 backend=tuple(option.runner_backend), device=tuple(option.runner_device), seed=option.runner_seed,
                 python=(option.runner_python,) if option.runner_python else (), allow_python=option.runner_allow_python,
-                imports=tuple(option.runner_import), no_project=has_project(),
+                imports=tuple(option.runner_import), keep_warm=option.runner_keep_warm, no_project=has_project(),
             )  # fmt: skip
             self.paths = with_cases(paths)
             table, loaded = load(self.paths, config.args, self.settings, config.rootpath)
@@ -529,7 +529,7 @@ class MainSession(_Session):
             return
         self._ids = [*ids]
         flags = replace(self.settings, jobs=jobs).flags(
-            "backend", "device", "python", "seed", "allow_python", "imports", "jobs", "no_project"
+            "backend", "device", "python", "seed", "allow_python", "imports", "jobs", "keep_warm", "no_project"
         )
         whole = {*ids} == {entry.id for entry in self.table.entries}
         here = self.config.invocation_params.dir

@@ -23,6 +23,7 @@ from runner import __version__, interrupts
 from runner.cases.model import Variant
 from runner.diagnostics import InputError
 from runner.engine.fingerprint import Fingerprint, take_fingerprints
+from runner.engine.kept import Keep
 from runner.engine.local import LocalEngine
 from runner.engine.messages import ClosableEngine, Engine
 from runner.engine.servers import Home
@@ -339,9 +340,9 @@ def environment_changes(planned: Plan, fingerprints: Mapping[str, Fingerprint]) 
 
 
 def _fingerprints(settings: RunSettings, planned: Plan) -> Mapping[str, Fingerprint]:
-    """Return the fingerprint of each environment, where results or graphs of earlier runs may be used."""
+    """Return the fingerprint of each environment, where something of earlier runs may be used."""
     has_graphs = any(each.variant.backend.backend == "inductor" and not skip_reason(each) for each in planned.planned)
-    if not (settings.cached or (settings.loads_graphs() and has_graphs)):
+    if not (settings.cached or settings.keep_warm or (settings.loads_graphs() and has_graphs)):
         return {}
     by_python = take_fingerprints(e.python for e in planned.environments)
     return {e.key: by_python[e.python] for e in planned.environments}
@@ -379,6 +380,9 @@ def open_engine(
             expected={e.key: e.build for e in environments},
         )
     else:
+        if settings.keep_warm:
+            home = home or Home()
+            home.keep = _keep(environments, fingerprints or {})
         local = engine = LocalEngine(
             pythons, jobs, warm=warm, log_folder=logs, kernel_cache=settings.kernel_cache, home=home
         )
@@ -394,6 +398,13 @@ def open_engine(
     from runner.engine.caches import CachedEngine
 
     return CachedEngine(engine, Path(FOLDER, "results"), fingerprints or {}, folder.name if folder is not None else "")
+
+
+def _keep(environments: Sequence[Environment], fingerprints: Mapping[str, Fingerprint]) -> Keep:
+    """Return which interpreters have processes that outlive the run: those whose fingerprint has no gap."""
+    gaps = [f"{e.python}: {fingerprints[e.key].gaps}" for e in environments if fingerprints[e.key].gaps]
+    digests = {e.python: fingerprints[e.key].digest for e in environments if not fingerprints[e.key].gaps}
+    return Keep(digests, "; ".join(gaps))
 
 
 def narrowed(planned: Plan, chosen: Sequence[Planned], remark: str, settings: RunSettings) -> Plan:

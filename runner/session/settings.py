@@ -209,6 +209,11 @@ class RunSettings:
         "shared", "--kernel-cache", "compiled kernels are kept for later runs, or for this run alone",
         kind="choice", choices=("shared", "private"),
     )  # fmt: skip
+    keep_warm: bool = _setting(
+        False, "--keep-warm",
+        "begin in processes that an earlier run with this option has left warm, and leave them for 10 minutes",
+        kind="switch",
+    )  # fmt: skip
     engine: str = _setting(
         "local", "--engine", "this machine, or a Ray cluster (a local one unless --address names another)",
         kind="choice", choices=("local", "ray"),
@@ -292,6 +297,10 @@ class RunSettings:
         ):
             if self.cached and contradicts:
                 raise UsageError(f"--cached takes what earlier runs have found, and {why}: leave one of them out")
+        if self.keep_warm and self.engine != "local":
+            raise UsageError(f"--keep-warm is about this machine, and --engine {self.engine} about others")
+        if self.keep_warm and self.kernel_cache == "private":
+            raise UsageError("--keep-warm begins with what is there, and --kernel-cache private with nothing")
         if self.address and self.engine != "ray":
             raise UsageError("--address names a Ray cluster: add --engine ray")
         if self.durations and not self.shard:

@@ -63,6 +63,17 @@ def adopt_orphans() -> None:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def children_of(parent: int) -> list[int]:
+    """Return the children of a process that have not ended."""
+    pids = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+            if int(fields[1]) == parent and fields[0] != b"Z":
+                pids.append(int(name))
+    return pids
+
+
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     """Return a new folder, which is removed when its ``with`` ends.
 

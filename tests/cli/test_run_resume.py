@@ -250,7 +250,7 @@ def test_every_option_of_run_is_known_as_harmless_or_is_left_out() -> None:
     left_out = {name for name in options if name.startswith("--")} - HARMLESS - {"--help"}
     assert left_out == {
         "--allow-python", "--python", "--import", "--junit", "--junitxml", "--events", "--html", "--ctrf", "--github", "--report", "--limit", "--durations", "--engine", "--address",
-        "--keep", "--trust-project", "--affected-by",
+        "--keep", "--keep-warm", "--trust-project", "--affected-by",
     }  # fmt: skip
     assert taken_words(["run", "--", "--junit", "x"], options) == (["run", "--", "--junit", "x"], [])
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from runner.engine.fingerprint import Fingerprint
+from runner.engine.kept import keepers, stop_all
 from runner.exit_codes import INTERRUPTED, OK
 from runner.record.events import Event, Notice, RunFinished, RunStarted, VariantFinished, VariantPlanned
 from runner.session import warm
@@ -148,7 +151,7 @@ def said(events: Sequence[Event]) -> Mapping[str, tuple[str, str, tuple[str, ...
 
 
 def compare(path: str, settings: RunSettings) -> None:
-    """Hold a run in new processes against two in one set of warm ones."""
+    """Hold a run in new processes against two in one set of warm ones, and two that begin in kept ones."""
     planned = plan(collect([path], settings), settings)
     expected = said([*run(planned, settings)])
     assert len(expected) == len(planned.planned) > 0
@@ -156,6 +159,23 @@ def compare(path: str, settings: RunSettings) -> None:
         for _ in range(2):
             assert said([*session.run(planned, fingerprints_of(planned))]) == expected
         assert session.starts == 1
+    keeping = replace(settings, keep_warm=True)
+    try:
+        for _ in range(2):
+            assert said([*run(planned, keeping)]) == expected
+            processes = {*keepers().values()}
+            assert processes
+        assert {*stop_all()} == processes
+    finally:
+        stop_all()
+
+
+@pytest.fixture
+def short_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A folder for caches with a path that is short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="k-", dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        yield
 
 
 @pytest.mark.slow
@@ -170,7 +190,7 @@ def test_a_living_process_does_not_keep_code_of_a_persons_own(tmp_path: Path, mo
         assert session.starts == 1
 
 
-def test_warm_processes_say_what_new_ones_say(tmp_path: Path) -> None:
+def test_warm_processes_say_what_new_ones_say(tmp_path: Path, short_home: None) -> None:
     bugs = ("runner.worker.planted:wrong_element", "runner.worker.planted:segfaults")
     linear = "name: a\ninputs: {x: [4, 8]}\nchain: [{nn.Linear: [8, 8]}, F.gelu, {F.softmax: {dim: -1}}]"
     write(tmp_path, {"a.spec.yaml": spec(linear)})
@@ -179,5 +199,5 @@ def test_warm_processes_say_what_new_ones_say(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["smoke", "regressions"])
-def test_warm_processes_say_of_a_suite_what_new_ones_say(name: str) -> None:
+def test_warm_processes_say_of_a_suite_what_new_ones_say(name: str, short_home: None) -> None:
     compare(str(REPOSITORY / "suites" / f"{name}.suite.yaml"), RunSettings(recompile=True))

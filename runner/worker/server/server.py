@@ -35,7 +35,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from runner.contract.settings import DEFAULT_THREADS, NVML_CHECK
-from runner.worker.processes import adopt_orphans, die_with_parent, encode
+from runner.worker.processes import adopt_orphans, children_of, die_with_parent, encode
+from runner.worker.server import keeper
 from runner.worker.server.child import EXIT_BROKEN, redirect, run_child
 from runner.worker.server.warm_up import ThreadsLeft, missing_vectors, warm_up
 
@@ -52,6 +53,9 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv  # pairs that control writes, and nobody else
     options = dict(zip(words[::2], words[1::2], strict=True))
     address, token, warm = options["--socket"], options["--token"], options.get("--warm")
+    if "--keep" in options:
+        gc.disable()
+        return _keep(address, token, options["--warm"], options["--keep"], float(options["--rest"]))
     _end_with_parent(signal.SIGTERM if warm is None else signal.SIGKILL)
     gc.disable()  # imports make little garbage, and looking for it takes a quarter of their time
     return _zygote(address, token) if warm is None else _serve(address, token, warm, options.get("--threads", ""))
@@ -76,6 +80,55 @@ def _zygote(address: str, token: str) -> int:
     forks = Forks(connection, functools.partial(_run_server, address=address))
     forks.serve({"zygote": os.getpid(), "token": token})
     return 0
+
+
+def _keep(address: str, token: str, warm: str, path: str, rest: float) -> int:
+    """Be a zygote that stays warm; an ordinary one where the warm-up fails, or nobody could connect later.
+
+    The run at ``address`` is the first one. It ends this process until it has heard of it.
+    """
+    signal.signal(signal.SIGTERM, functools.partial(_end_own_group, signal.SIGTERM))
+    adopt_orphans()
+    try:
+        hello = describe(warm)
+        if hello.get("error") or hello["warm_error"]:
+            raise RuntimeError(hello.get("error") or hello["warm_error"])
+        listener = keeper.listen(path)
+    except Exception:  # noqa: BLE001 (whatever it is, a server meets it again, and says so)
+        traceback.print_exc()
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, sys.argv[0], "--socket", address, "--token", token])
+    gc.collect()
+    gc.freeze()  # the collections of its servers then leave alone what is warm
+    try:
+        first = _connect(address)
+    except OSError:  # the run is gone
+        os.unlink(path)
+        return 1
+    first.sendall(encode({"zygote": os.getpid(), "token": token}))
+    fork = functools.partial(_run_warm_server, hello=hello)
+    try:
+        keeper.Keeper(path, listener, fork, rest, keeper.compiled_code()).serve(first)
+    finally:
+        _end_children({})
+    os._exit(0)  # Python would take a second to let go of torch
+
+
+def _run_warm_server(order: dict[str, Any], parent: int, hello: dict[str, Any]) -> NoReturn:
+    """Be a server in this process, freshly forked by a zygote that is warm."""
+    os.setsid()
+    _end_with_parent(signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(EXIT_BROKEN)  # it died before the request took effect
+    status = EXIT_BROKEN
+    try:
+        redirect(order["log"])
+        keeper.become_server(order, import_torch()[1], DEFAULT_THREADS)
+        status = _serve_jobs(_connect(order["address"]), order["address"], order["token"], hello)
+    except BaseException:  # noqa: BLE001 (the process ends; control shows the log)
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _run_server(order: dict[str, Any], parent: int, address: str) -> NoReturn:
@@ -113,6 +166,11 @@ def _serve(address: str, token: str, warm: str, threads: str = "") -> int:
         os.execv(sys.executable, [sys.executable, sys.argv[0], *words])  # the only way to be rid of them
     if threads and "error" not in hello:
         hello["warm_error"] = threads
+    return _serve_jobs(connection, address, token, hello)
+
+
+def _serve_jobs(connection: socket.socket, address: str, token: str, hello: dict[str, Any]) -> int:
+    """Say ``hello``, then fork for each job until control closes the connection."""
     hello.update(pid=os.getpid(), python=platform.python_version(), executable=sys.executable)
     forks = Forks(connection, functools.partial(run_child, address=address, token=token))
     if "error" in hello:
@@ -276,7 +334,7 @@ def _end_children(pids: dict[int, int]) -> None:
     us."""
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
-        for pid in [*pids, *_children_of(os.getpid())]:
+        for pid in [*pids, *children_of(os.getpid())]:
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(OSError):
                     kill(pid, signal.SIGKILL)
@@ -294,21 +352,11 @@ def _ended_children() -> Iterator[tuple[int, int]]:
         yield ended
 
 
-def _children_of(parent: int) -> list[int]:
-    pids = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-            if int(fields[1]) == parent and fields[0] != b"Z":
-                pids.append(int(name))
-    return pids
-
-
 def _end_own_group(number: int, *_: object) -> None:
     """Handle SIGTERM: exit, and send ``number`` to what was started here, but never to somebody else's group."""
     if number == signal.SIGKILL:
         _end_children({})  # what a job has left in another session becomes ours when the job is dead
-    for pid in _children_of(os.getpid()):
+    for pid in children_of(os.getpid()):
         with contextlib.suppress(OSError):
             os.killpg(pid, number)
     if os.getpgid(0) == os.getpid():
