@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .driver import KNOWN_ISA, REPOSITORY, environment
+from .language_server import language_server
 
 PAGE = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
 CLONE = ("pyproject.toml", "README.md", "LICENSE", "runner", "schema", "specs")
@@ -69,7 +70,7 @@ def follow(folder: Path, typed: list[Typed]) -> list[tuple[str, int]]:
         KNOWN_ISA | {"PATH": f"{folder.parent / 'bin'}:/usr/local/bin:/usr/bin:/bin", "PIP_NO_BUILD_ISOLATION": "0"}
     )
     process = subprocess.run(
-        ["bash"], input="\n".join(lines) + "\n", cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
+        ["bash"], input="\n".join(lines) + "\n", cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800
     )  # fmt: skip
     parts = re.split(rf"\n{MARK} (\d+)\n", process.stdout)
     return [(output, int(code)) for output, code in zip(parts[::2], parts[1::2], strict=False)]
@@ -104,11 +105,39 @@ def test_a_new_user_comes_from_the_installation_to_a_report(clone: Path) -> None
         assert step.shown is not None or code == 0, f"$ {step.command}\n{output}"
         assert code == 0 or "validate" in step.command or follows == "echo $?", f"$ {step.command}\n{output}"
     assert len(results) == len(typed)
+    check_editor(clone / "first")
+
+
+def check_editor(folder: Path) -> None:
+    """See that an editor in the folder of the tutorial completes and underlines as the page says, where its server is installed."""
+    program = shutil.which("yaml-language-server")
+    if program is None:
+        return
+    wrong, right, *_ = [
+        block["text"] for block in BLOCK.finditer(PAGE) if block["text"].startswith("# first.spec.yaml")
+    ]
+    with language_server(program, {}) as server:
+        assert [words for _, words, _ in server.open(folder / "wrong.spec.yaml", wrong).underlined] == ["F.rellu"]
+        assert server.open(folder / "right.spec.yaml", right).underlined == []
+        items = server.open(folder / "typed.spec.yaml", wrong.replace("F.rellu", "F.rel")).complete("- F.rel")
+        assert {"F.relu", "F.relu6", "F.relu_"} <= {item["label"] for item in items}
 
 
 def test_the_page_has_every_station_of_the_way() -> None:
     commands = [step.command.split()[1] for step in steps(PAGE) if step.command.startswith("runner ")]
-    assert commands == ["--version", "schema", "validate", "validate", "show", "run", "run", "why", "issue", "run"]
+    assert commands == [
+        "--version",
+        "schema",
+        "operators",
+        "validate",
+        "validate",
+        "show",
+        "run",
+        "run",
+        "why",
+        "issue",
+        "run",
+    ]
     assert all(f"# {name}" in PAGE for name in ("first.spec.yaml",)) and "TESTING_ONLY" in PAGE
 
 
