@@ -146,7 +146,7 @@ def test_an_option_of_another_meaning_is_left_alone() -> None:
         assert ("--no-project" in parser._option_string_actions) == bool(keys[name])
     assert "html" in keys["run"] and "html" not in keys["diagnose"] and "backend" not in keys["diff"]
     without = {name for name, own in keys.items() if not own}
-    assert without == {"config", "diff", "history", "new", "operators", "resume", "rerun", "schema", "warm"}
+    assert without == {"board", "config", "diff", "history", "new", "operators", "resume", "rerun", "schema", "warm"}
 
 
 WRONG = {
