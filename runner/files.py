@@ -246,10 +246,11 @@ def link_problem(path: str | os.PathLike[str]) -> str:
     return f"{link} is a link to {os.readlink(link)}; name the file that is meant, or remove the link" if link else ""
 
 
-def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
+def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes], keeps_mode: bool = False) -> int:
     """Write ``pieces`` as the whole content of a file, in one step, and return its size in bytes. Its folder is made.
 
-    A link or a pipe at that path is replaced; the file behind a link stays as it is.
+    A link or a pipe at that path is replaced; the file behind a link stays as it is. With ``keeps_mode`` the file is
+    there, and its permissions stay.
 
     Raises:
         OSError: it cannot be written, or is a device or a folder. What was there before stays.
@@ -266,6 +267,8 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
         # Not tempfile: its files are for the owner's eyes only, and reports are read by others. A link that has the
         # name stays unread.
         with naming(target), open(temporary, "xb") as handle:
+            if keeps_mode:
+                os.fchmod(handle.fileno(), stat.S_IMODE(os.lstat(target).st_mode))
             handle.writelines(pieces)
             handle.flush()
             os.fsync(handle.fileno())
@@ -278,12 +281,12 @@ def replace_file(path: str | os.PathLike[str], pieces: Iterable[bytes]) -> int:
     return size
 
 
-def replace_text(path: str | os.PathLike[str], text: str) -> None:
+def replace_text(path: str | os.PathLike[str], text: str, keeps_mode: bool = False) -> None:
     """Write a text as the whole content of a file, in one step.
 
-    Its folder is made. Raises OSError as ``replace_file`` does.
+    Its folder is made. ``keeps_mode`` is as for ``replace_file``, and it raises OSError as that does.
     """
-    replace_file(path, [_encoded(text)])
+    replace_file(path, [_encoded(text)], keeps_mode)
 
 
 def replace_private(path: str | os.PathLike[str], text: str) -> None:

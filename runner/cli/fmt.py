@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
             if writes and (problem := link_problem(path)):
                 raise UsageError(problem)
             if writes:
-                replace_text(path, new)
+                replace_text(path, new, keeps_mode=True)
         except InputError as error:
             tell(error.diagnostics)
             codes.add(exit_codes.USAGE)

@@ -86,7 +86,7 @@ def test_any_text_of_the_same_data_gets_the_same_layout(data: st.DataObject) -> 
 
 
 @pytest.mark.nightly
-@settings(max_examples=5000, deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=1000, deadline=None, suppress_health_check=[*HealthCheck])
 @given(st.data())
 def test_any_text_of_the_same_data_gets_the_same_layout_for_long(data: st.DataObject) -> None:
     _check(data)

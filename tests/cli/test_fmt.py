@@ -36,6 +36,17 @@ def test_files_of_a_folder_are_laid_out_once(folder: Path, capsys: pytest.Captur
     assert capsys.readouterr().out == "0 files of 4 would change\n"
 
 
+def test_the_permissions_of_a_file_stay(folder: Path) -> None:
+    (folder / "a.spec.yaml").write_text(ODD)
+    for mode in (0o600, 0o640, 0o755):
+        (folder / "a.spec.yaml").write_text(ODD)
+        (folder / "a.spec.yaml").chmod(mode)
+        assert main(["fmt", "a.spec.yaml"]) == 0
+        assert (folder / "a.spec.yaml").read_text() == LAID_OUT
+        assert (folder / "a.spec.yaml").stat().st_mode & 0o777 == mode
+    assert [path.name for path in folder.iterdir()] == ["a.spec.yaml"]
+
+
 @pytest.mark.parametrize("option", ["--check", "--diff"])
 def test_a_look_changes_nothing(option: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "a.spec.yaml").write_text(ODD)
