@@ -113,6 +113,18 @@ def test_a_shipped_file_is_clean_and_a_broken_one_is_underlined(name: str, opene
     assert (line, words) == (broken[: match.end()].count("\n") + 1, f"{match[0]}_qq")
 
 
+@pytest.mark.nightly
+def test_no_shipped_file_has_anything_underlined(opened: Callable[..., Document]) -> None:
+    for kind in ("spec", "suite"):
+        paths = sorted(
+            path for top in ("specs", "suites", "profiles") for path in (REPOSITORY / top).rglob(f"*.{kind}.yaml")
+        )
+        assert paths
+        for path in paths:
+            text = re.sub(r"^# yaml-language-server:.*\n", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert (path, opened(text, kind).underlined) == (path, [])
+
+
 def test_a_suite_has_its_cases_checked_too(opened: Callable[..., Document]) -> None:
     head = f"suite: s\nspecs: [a.spec.yaml]\n{HEAD}"
     assert opened(f"{head}      - F.relu\n", "suite").underlined == []

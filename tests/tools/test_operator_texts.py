@@ -35,7 +35,7 @@ def test_the_file_is_what_the_installed_torch_says() -> None:
 
 
 def test_each_operator_that_a_step_may_call_has_a_row_and_no_other_has() -> None:
-    assert sorted(DATA["calls"]) == list(callable_names())
+    assert sorted(DATA["calls"]) == list(callable_names()), "run: python tools/operator_texts.py"
 
 
 def test_versions_are_merged_in_any_order() -> None:
