@@ -68,6 +68,9 @@ def _with_operators(step: Schema, names: Sequence[str], version: str | None) -> 
         **step,
         "properties": {**step["properties"], **operators},
         "patternProperties": {rf"^(({'|'.join(_FREE)}){own}|\$[A-Za-z][A-Za-z0-9_]*)$": arguments},
+        # For an empty place of a list in one line the server reads what is written out, and asks for no match. A text
+        # is not null: so these names are offered there alone, and no message or hover lists them.
+        "anyOf": [{}, {"type": "null", "enum": [name for name in names if not is_overload(name)]}],
         "allOf": [
             {"if": {"type": "string", "pattern": rf"^{space}\."}, "then": _tree(f"{space}.", group, texts)}
             for space, group in spaces

@@ -61,6 +61,11 @@ def test_the_start_of_a_name_completes(opened: Callable[..., Document]) -> None:
     assert all(item["documentation"].startswith(signature) for item in (bare, with_arguments))
 
 
+def test_an_empty_place_of_a_list_in_one_line_completes(opened: Callable[..., Document]) -> None:
+    labels = {item["label"] for item in opened(f"{HEAD.rstrip()} [F.relu, ]\n").complete("[F.relu, ")}
+    assert {"F.gelu", "torch.add", "aten.add"} <= labels and "aten.add.Tensor" not in labels
+
+
 @pytest.mark.parametrize(
     ("line", "words", "labels"),
     [
