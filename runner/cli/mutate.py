@@ -53,6 +53,7 @@ _EPILOG = """\
   runner run suites/core.suite.yaml --coverage-lines      first: which lines each case reaches
   runner mutate suites/core.suite.yaml --count 100 -o mutants/
   runner mutate suites/core.suite.yaml --package acme_backend --backend acme_backend:compile
+  runner mutate new.spec.yaml --survivors mutants/trials.jsonl -o again/
 
 A mutant is one change of the compiler's Python: another comparison, constant,
 argument or operand, a statement left out, another fragment of generated code.
@@ -81,6 +82,7 @@ def _cases(text: str) -> int | str:
         help="whose files are changed, such as torch._inductor.codegen (default: torch._inductor)",
     ),
     argument("--count", type=integer(1, 100_000), default=100, metavar="N", help="how many mutants (default: 100)"),
+    argument("--survivors", metavar="FILE", help="instead of drawn mutants those that survived in this trials.jsonl"),
     argument(
         "--cases", type=_cases, default=16, metavar="N",
         help="cases for each mutant, at most (default: 16), or affected: those that run --affected-by selects",
@@ -107,11 +109,14 @@ def _mutate(arguments: argparse.Namespace, loaded: Loaded) -> int:
     planned = plan(loaded, replace(settings, shard=None))
     passes = _passes(planned, arguments)
     files = _Files.of(planned, settings, arguments.package or ["torch._inductor"])
-    mutants = draw(files.reached(passes), files.read, arguments.count, settings.seed)
-    if not mutants:
-        raise UsageError(
-            f"no line of {', '.join(files.names)} that these cases reach can be changed", exit_codes.NOTHING
-        )
+    if arguments.survivors:
+        mutants = _survivors(arguments.survivors)
+    else:
+        mutants = draw(files.reached(passes), files.read, arguments.count, settings.seed)
+        if not mutants:
+            raise UsageError(
+                f"no line of {', '.join(files.names)} that these cases reach can be changed", exit_codes.NOTHING
+            )
     if settings.shard:
         part = parse_shard(str(settings.shard))
         mutants = mutants[part.index - 1 :: part.count]
@@ -198,6 +203,16 @@ def _equivalent(path: str | None) -> dict[str, str]:
         return read_equivalent(read_text(path)) if path else {}
     except (OSError, ValueError) as error:
         raise UsageError(f"--equivalent {path}: {error}") from None
+
+
+def _survivors(path: str) -> list[Mutant]:
+    """Return the mutants that survived in a file of trials. Raises UsageError without one."""
+    if not Path(path).is_file():
+        raise UsageError(f"--survivors {path}: there is no such file")
+    mutants = [trial.mutant for trial in _Trials(Path(path)).found.values() if trial.fate == "survived"]
+    if not mutants:
+        raise UsageError(f"--survivors {path}: no mutant survived", exit_codes.NOTHING)
+    return mutants
 
 
 class _Trials:

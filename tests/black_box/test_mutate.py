@@ -95,6 +95,18 @@ def test_the_same_command_tries_nothing_again(folder: Path, kind: str, result: R
     assert (folder / "mutants" / "trials.jsonl").read_bytes() == before
 
 
+def test_survivors_are_tried_again_on_other_cases(folder: Path, kind: str, result: Result) -> None:
+    survived = {identity(trial) for trial in data_of(folder)["trials"] if trial["fate"] == "survived"}
+    again = mutate(folder, kind, "--survivors", "mutants/trials.jsonl", "-o", "again", "--json", "again.json")
+    assert again.code == 0, again.text
+    assert {identity(trial) for trial in json.loads((folder / "again.json").read_text())["trials"]} == survived
+    (folder / "killed.jsonl").write_text("")
+    none = mutate(folder, kind, "--survivors", "killed.jsonl")
+    assert none.code == 5 and "--survivors killed.jsonl: no mutant survived" in none.err
+    absent = mutate(folder, kind, "--survivors", "absent.jsonl")
+    assert absent.code == 4 and "--survivors absent.jsonl: there is no such file" in absent.err
+
+
 def test_cases_that_a_change_can_affect_kill_the_same(folder: Path, kind: str, result: Result) -> None:
     fates = {identity(trial): trial["fate"] for trial in data_of(folder)["trials"]}
     again = mutate(folder, kind, "--cases", "affected", "-o", "affected", "--json", "affected.json")
