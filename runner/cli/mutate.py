@@ -90,6 +90,8 @@ def _cases(text: str) -> int | str:
     setting("seed"),
     setting("shard", help="every N-th mutant, from the I-th on: I/N"),
     setting("budget", help="end after this long, such as 10m, with exit code 2; the same command goes on"),
+    setting("engine"),
+    setting("address"),
     argument("--run", metavar="RUN", default="latest", help="the run that has the lines (default: latest)"),
     argument("--equivalent", metavar="FILE", help="mutants that change nothing: lines with ten digits and a reason"),
     argument("-o", "--output", metavar="FOLDER", help="for trials and page; what it holds is gone on from"),

@@ -95,6 +95,14 @@ def test_the_same_command_tries_nothing_again(folder: Path, kind: str, result: R
     assert (folder / "mutants" / "trials.jsonl").read_bytes() == before
 
 
+@pytest.mark.nightly
+def test_mutants_run_on_ray(folder: Path, kind: str, result: Result) -> None:
+    fates = {identity(trial): trial["fate"] for trial in data_of(folder)["trials"]}
+    again = mutate(folder, kind, "--engine", "ray", "-j", 2, "-o", "ray", "--json", "ray.json")
+    assert again.code == 0, again.text
+    assert {identity(each): each["fate"] for each in json.loads((folder / "ray.json").read_text())["trials"]} == fates
+
+
 def test_survivors_are_tried_again_on_other_cases(folder: Path, kind: str, result: Result) -> None:
     survived = {identity(trial) for trial in data_of(folder)["trials"] if trial["fate"] == "survived"}
     again = mutate(folder, kind, "--survivors", "mutants/trials.jsonl", "-o", "again", "--json", "again.json")
