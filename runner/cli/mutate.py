@@ -88,7 +88,7 @@ def _cases(text: str) -> int | str:
         help="cases for each mutant, at most (default: 16), or affected: those that run --affected-by selects",
     ),
     setting("seed"),
-    setting("shard", help="every N-th mutant, from the I-th on: I/N"),
+    setting("shard", help="every N-th mutant, from the M-th on"),
     setting("budget", help="end after this long, such as 10m, with exit code 2; the same command goes on"),
     setting("engine"),
     setting("address"),
