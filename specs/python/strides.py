@@ -39,3 +39,22 @@ class Strides(torch.nn.Module):
         column = torch.cos(y[:, :1])
         tensors = [x * y, y * x, torch.sin(x).permute(2, 0, 3, 1), part, part + 1.0, column.expand(y.shape)]
         return [x * y, *(self.look(tensor) for tensor in tensors)]
+
+
+class Readers(torch.nn.Module):
+    """Looks at results that other steps read too, which ask for memory of another order."""
+
+    def __init__(self, tag: str) -> None:
+        """Take the tag of the operator."""
+        super().__init__()
+        self.look = OPERATORS[tag]
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        """Return a convolution of one result and a concatenation of another one, with their strides before these."""
+        wave, product = torch.cos(y), torch.sin(y)
+        looked = [self.look(wave)]
+        image = torch.nn.functional.conv2d(wave, x[:, :, :2, :2])
+        joined = torch.cat([product, y], 1)
+        looked.append(self.look(product))
+        written = y + 1.0
+        return [image, joined, *looked, self.look(written), self.look(x + 1.0)]
