@@ -99,7 +99,8 @@ class Repository:
         for step in JOBS[name]["steps"]:
             if "run" not in step or LEFT_OUT.match(step["run"]):
                 continue
-            assert end == 0, text
+            if end:
+                break
             process = subprocess.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]], cwd=clone,
                 env=self.environment(**variables), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240,
