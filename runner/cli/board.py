@@ -18,7 +18,7 @@ from runner.record.events import VariantFinished, end_of, variants_of
 from runner.record.journal import Weight
 from runner.record.store import Log, read_log
 from runner.report.board import board_of, pages
-from runner.report.site.folder import write_folder
+from runner.report.site.folder import INDEX, check_folder, write_folder
 from runner.report.site.results import Declared
 from runner.session.collect import collect
 from runner.session.plan import Environment
@@ -26,8 +26,8 @@ from runner.session.plan import plan as planned_pairs
 from runner.session.run import digest_of
 from runner.text import in_line, one_line, plural
 
-_LOG, _MACHINE, _INDEX = "events.jsonl", "machine.txt", "index.html"
-_MARK = b'<meta name="generator" content="torch-spec-runner board">'
+_LOG, _MACHINE = "events.jsonl", "machine.txt"
+_MARK = '<meta name="generator" content="torch-spec-runner board">'
 """By which an earlier board in a folder is known. It is replaced; any other folder must be empty."""
 _LINE = 1000  # bytes of what a result says of its machine
 
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.check:
         return _check(results, arguments.check)
     folder = Path(arguments.output)
-    _check_folder(folder)
+    check_folder(arguments.output, "-o", _MARK, "board")
     for result in results:
         result.log.demand_whole()
     board = board_of((result.log, result.machine) for result in results)
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
             replace_file(folder / name, [text.encode("utf-8", "backslashreplace")])
     except OSError as error:
         raise UsageError(f"-o {arguments.output}: {error.strerror}") from None
-    console.output(f"{shown_path(str(folder / _INDEX))}: {plural(len(with_reports), 'run')}")
+    console.output(f"{shown_path(str(folder / INDEX))}: {plural(len(with_reports), 'run')}")
     return exit_codes.OK
 
 
@@ -112,21 +112,6 @@ def _machine(folder: Path) -> str:
             return one_line(file.read(_LINE).decode(errors="replace"), 200)
     except OSError:
         return ""
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise UsageError for a folder with something in it that is no earlier board."""
-    try:
-        if not folder.is_dir() or not any(folder.iterdir()):
-            return
-        with open_regular(folder / _INDEX) as index:
-            known = _MARK in index.read(4000)
-    except FileNotFoundError:
-        known = False
-    except OSError as error:
-        raise UsageError(f"-o {folder}: {error.strerror}") from None
-    if not known:
-        raise UsageError(f"-o {folder}: there is something in it that is no board; name another folder")
 
 
 # --- the check of results ---

@@ -503,20 +503,20 @@ def reporter(path: Path, options: Options) -> EndFile:
     )
 
 
-def check_folder(path: str) -> None:
-    """Raise UsageError for a folder with something in it that is no earlier report."""
+def check_folder(path: str, option: str = "--html", mark: str = MARK, kind: str = "report of a run") -> None:
+    """Raise UsageError for a folder with something in it that is no earlier report, or no other site with a mark."""
     folder = Path(path)
     try:
         if not folder.is_dir() or not any(folder.iterdir()):
             return
         with open_regular(folder / INDEX) as index:
-            known = MARK.encode() in index.read(4000)
+            known = mark.encode() in index.read(4000)
     except FileNotFoundError:
         known = False
     except OSError as error:
-        raise UsageError(f"--html {path}: {error.strerror}") from None
+        raise UsageError(f"{option} {path}: {error.strerror}") from None
     if not known:
-        raise UsageError(f"--html {path}: there is something in it that is no report of a run; name another folder")
+        raise UsageError(f"{option} {path}: there is something in it that is no {kind}; name another folder")
 
 
 def write_folder(folder: Path, events: Sequence[Event], declared: Declared, run_folder: Path | None) -> None:
