@@ -7,7 +7,7 @@ from pathlib import Path
 from .driver import run_in, write
 
 SPEC = (Path(__file__).parents[2] / "specs" / "seeds" / "backends.spec.yaml").read_text()
-ENTRY = "    known:\n      - {backend: toy, stage: backend"
+ENTRY = "    known:\n      - {stage: backend, oracle: [compile-error]"
 FALSE = '    known:\n      - {stage: dynamo, oracle: [value], reason: "there is no such bug"}\n'
 SUITE = """
     suite: "{name}"

@@ -26,7 +26,7 @@ def test_the_answer_is_on_the_page(mistake: mistakes_page.Mistake, tmp_path: Pat
 
 def test_the_page_has_no_other_rows() -> None:
     assert len(re.findall(r"^\| (?!---|mistake \|)", PAGE, re.MULTILINE)) == len(ALL)
-    assert f"```yaml\n# {mistakes_page.FILE}\n{mistakes_page.RIGHT}```" in PAGE
+    assert f"`{mistakes_page.FILE}`:\n\n```yaml\n{mistakes_page.RIGHT}```" in PAGE
 
 
 def test_the_file_of_the_page_passes(tmp_path: Path) -> None:
