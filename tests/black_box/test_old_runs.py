@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.record.store import start_order
+
 from .driver import Result, run_in, spec, write
 
 pytestmark = pytest.mark.usefixtures("stand_in")
@@ -37,7 +39,7 @@ def runs(stand_in: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Resu
 
 
 def kept(folder: Path) -> list[str]:
-    return sorted(os.listdir(folder / ".runner" / "runs"))
+    return sorted(os.listdir(folder / ".runner" / "runs"), key=start_order)
 
 
 def test_old_runs_are_removed_by_the_rule(runs: tuple[Result, Result], tmp_path: Path) -> None:
