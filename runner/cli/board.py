@@ -21,6 +21,7 @@ from runner.report.board import board_of, pages
 from runner.report.site.folder import INDEX, check_folder, write_folder
 from runner.report.site.results import Declared
 from runner.session.collect import collect
+from runner.session.nodes import names_nodes
 from runner.session.plan import Environment
 from runner.session.plan import plan as planned_pairs
 from runner.session.run import digest_of
@@ -142,8 +143,6 @@ def _problems(result: Result, suites: Sequence[str]) -> Iterator[str]:
     if start.total > len(events):
         rest = start.total - len(events)
         yield f"{rest} of {plural(start.total, 'variant')} are not in it; runner merge joins shards"
-    if not start.full:
-        yield f"its command selected a part: {one_line(' '.join(start.argv), 200)}"
     yield from _misplaced(result)
     if start.version != __version__:
         yield f"runner {one_line(start.version, 40)} made it, and this is {__version__}: check it with that version"
@@ -178,6 +177,9 @@ def _other_content(log: Log, suites: Sequence[str]) -> Iterator[str]:
         if typed.command != "run":
             raise UsageError(f"{typed.command} is another command")
         settings = settings_of(typed)
+        if settings.select or settings.device or names_nodes(typed.paths):  # the backend is the vendor's choice
+            yield f"its command selected a part: {one_line(' '.join(start.argv), 200)}"
+            return
         variants = collect(suites, settings).variants
     except (UsageError, InputError, PathError, SystemExit) as error:
         yield f"its command cannot be followed: {one_line(str(error), 300)}"

@@ -140,6 +140,12 @@ def test_a_part_of_a_suite_is_not_good(folder: Path) -> None:
     assert checked.code == 1 and "its command selected a part: runner run own.suite.yaml" in checked.out, checked.text
 
 
+def test_a_run_of_another_backend_is_a_whole_run_of_the_suite(folder: Path) -> None:
+    run = run_in(folder, *COMMAND, "--backend", "eager")
+    checked = board(folder, run.folder, "--check", "own.suite.yaml")
+    assert checked.code == 0 and ": good" in checked.out, checked.text
+
+
 def test_a_folder_without_results_is_named(folder: Path) -> None:
     write(folder, {"empty/readme.txt": ""})
     refused = board(folder, "empty", "-o", "none")
