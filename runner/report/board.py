@@ -17,7 +17,7 @@ from packaging.version import InvalidVersion, Version
 
 from runner.exit_codes import UsageError
 from runner.quote import shell_words
-from runner.record.events import VariantFinished, VariantPlanned, variants_of
+from runner.record.events import Key, VariantFinished, VariantPlanned, grouped, variants_of
 from runner.record.store import Log
 from runner.report.difference import Change, Comparison, compare, sides
 from runner.report.score import PASSED, UNCLAIMED, Column, Tally, outcome_of, score, tallies
@@ -44,13 +44,18 @@ _WIDTH, _HEIGHT = 120, 28  # of a trend, in pixels
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One backend under one torch in one run. ``report`` is the folder of the run's report in the site, and ``files``
-    says what became of the variants of each file of cases."""
+    """One backend under one torch in one run.
+
+    ``report`` is the folder of the run's report in the site, and ``pages`` has the addresses in it of the variants that
+    have a page. ``events`` are the results by file of cases, and ``files`` says what became of those of each file.
+    """
 
     log: Log
     column: Column
     started: datetime
     report: str
+    pages: Mapping[Key, str]
+    events: Mapping[str, Sequence[VariantPlanned | VariantFinished]]
     files: Mapping[str, Tally]
     machine: str = ""
 
@@ -97,8 +102,7 @@ class Step:
     def rows(self, section: str) -> list[dict[str, str]]:
         """Return the changes of a section, those that fail alike together, with the address of each one's page."""
         blocks = self.comparison.blocks(section, _ROWS)
-        pages = results_of(self.new.log.events).pages
-        return [_row(change, self.new, pages) for _, changes in blocks for change in changes]
+        return [_row(change, self.new) for _, changes in blocks for change in changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +145,10 @@ def board_of(runs: Iterable[tuple[Log, str]]) -> Board:
         started = _started(log)
         suites = tuple(sorted(log.started.suites)) or ("no suite",)
         report = f"{RUNS}/{started:%Y%m%d-%H%M%S}-{_digest(str(log.path))}"
+        pages = results_of(log.events).pages
         for column in score([(str(log.path), log.events)]).columns:
-            files = tallies(_events(log, column), lambda event: event.case.rpartition("::")[0])
-            entry = Entry(log, column, started, report, files, machine)
+            events = _events(log, column)
+            entry = Entry(log, column, started, report, pages, grouped(events, _file), tallies(events, _file), machine)
             found.setdefault((column.backend, suites, column.torch), []).append(entry)
     ordered = sorted(found, key=lambda key: (key[0], key[1], _version(key[2])))
     return Board(
@@ -157,6 +162,10 @@ def board_of(runs: Iterable[tuple[Log, str]]) -> Board:
 def _events(log: Log, column: Column) -> list[VariantPlanned | VariantFinished]:
     key = (column.backend, column.torch)
     return [event for event in variants_of(log.events) if (event.backend, event.torch) == key]
+
+
+def _file(event: VariantPlanned | VariantFinished) -> str:
+    return event.case.rpartition("::")[0]
 
 
 def _started(log: Log) -> datetime:
@@ -184,9 +193,9 @@ def _step(since: str, old: Entry, new: Entry) -> Step:
     return Step(since, old, new, compare(*sides(old.log, new.log, torches, backends)))
 
 
-def _row(change: Change, new: Entry, pages: Mapping[tuple[str, str], str]) -> dict[str, str]:
+def _row(change: Change, new: Entry) -> dict[str, str]:
     event = change.new
-    address = pages.get(event.key, "") if event else ""
+    address = new.pages.get(event.key, "") if event else ""
     return {
         "id": one_line(change.id, 300),
         "old": change.verdicts[0],
@@ -379,11 +388,10 @@ def _cell(entry: Entry | None, name: str) -> tuple[str, str]:
 
 def _failing(entry: Entry, name: str) -> Iterator[dict[str, str]]:
     """The variants of a case file that have no passing verdict in a run."""
-    pages = results_of(entry.log.events).pages
-    for event in _events(entry.log, entry.column):
+    for event in entry.events.get(name, ()):
         verdict = outcome_of(event)
-        if event.case.rpartition("::")[0] == name and verdict not in (*PASSED, UNCLAIMED, "SKIP"):
-            address = pages.get(event.key, "")
+        if verdict not in (*PASSED, UNCLAIMED, "SKIP"):
+            address = entry.pages.get(event.key, "")
             yield {
                 "id": one_line(event.id, 300),
                 "torch": one_line(event.torch, _NAME),
