@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
         for name, log in with_reports.items():
             (folder / name).mkdir(parents=True, exist_ok=True)
             # Who sends a log says what its files hold; nothing of this machine's files belongs into the site.
-            write_folder(folder / name, log.events, Declared.of(()), None)
+            write_folder(folder / name, log.events, Declared.of((), roots=()), None)
         for name, text in pages(board):
             replace_file(folder / name, [text.encode("utf-8", "backslashreplace")])
     except OSError as error:

@@ -146,6 +146,18 @@ def test_a_run_of_another_backend_is_a_whole_run_of_the_suite(folder: Path) -> N
     assert checked.code == 0 and ": good" in checked.out, checked.text
 
 
+def test_a_log_of_a_stranger_brings_no_file_of_this_machine_into_the_site(folder: Path) -> None:
+    write(folder, {"private/secret.spec.yaml": "# the secret of this machine\n" * 9})
+    log = next((folder / "results").rglob("2026-11-20/events.jsonl")).read_text()
+    events = [json.loads(line) for line in log.splitlines()]
+    secret = str(folder / "private/secret.spec.yaml")
+    changed = [event | ({"file": secret} if "file" in event else {}) for event in events]
+    write(folder, {"stranger/events.jsonl": "".join(json.dumps(event) + "\n" for event in changed)})
+    assert board(folder, "stranger", "-o", "open").code == 0
+    pages = [path for path in (folder / "open").rglob("*.html")]
+    assert len(pages) > 4 and not any("the secret of this machine" in path.read_text() for path in pages)
+
+
 def test_a_folder_without_results_is_named(folder: Path) -> None:
     write(folder, {"empty/readme.txt": ""})
     refused = board(folder, "empty", "-o", "none")
