@@ -8,6 +8,7 @@ files a set has.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,8 +33,7 @@ class Lines:
         """Take up the texts that are lines; others are passed over."""
         self._bits: dict[str, int] = {}
         for text in texts:
-            if match := _TEXT.fullmatch(text):
-                self._join(match[1], _bits_of(match[2]))
+            self._join(*_parse(text))
 
     def __eq__(self, other: object) -> bool:
         """Return whether both have the same lines."""
@@ -92,6 +92,13 @@ def text_of(file: str, numbers: Iterable[int]) -> str:
 def is_text(name: str) -> bool:
     """Return whether a name, as a record has it, is of lines."""
     return name.startswith(f"{KIND} ")
+
+
+@functools.lru_cache(maxsize=1 << 15)  # the variants of a run share nine texts of ten
+def _parse(text: str) -> tuple[str, int]:
+    """Return the file and the lines of a text, and no lines of another text."""
+    match = _TEXT.fullmatch(text)
+    return (match[1], _bits_of(match[2])) if match else ("", 0)
 
 
 def _bits_of(ranges: str) -> int:
