@@ -39,13 +39,12 @@ def draw(reached: Lines, read: Callable[[str], bytes | None], count: int, seed: 
 
 def _sites_by_line(file: str, source: bytes, reached: Lines) -> dict[int, list[Site]]:
     try:
-        sites = find_sites(source, any(part in file for part in _GENERATORS))
+        sites = find_sites(source, any(part in file for part in _GENERATORS), lambda line: reached.holds(file, line))
     except (SyntaxError, ValueError):  # of a newer Python
         return {}
     by_line = defaultdict(list)
     for site in sites:
-        if reached.holds(file, site.line):
-            by_line[site.line].append(site)
+        by_line[site.line].append(site)
     return by_line
 
 

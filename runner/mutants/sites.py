@@ -54,17 +54,20 @@ class Site:
     kind: str
 
 
-def find_sites(source: bytes, is_generator: bool = False) -> list[Site]:
+def find_sites(
+    source: bytes, is_generator: bool = False, counts: Callable[[int], bool] = lambda line: True
+) -> list[Site]:
     """Return all changes of a file, in their order.
 
     Args:
         source: the file's text in UTF-8.
         is_generator: whether its strings are fragments of generated code.
+        counts: returns whether a line may be changed.
 
     Raises:
         SyntaxError, ValueError: it is no Python of this version.
     """
-    finder = _Finder(source, is_generator)
+    finder = _Finder(source, is_generator, counts)
     finder.visit(ast.parse(source))
     return sorted(finder.sites, key=lambda site: (site.start, site.end, site.text))
 
@@ -72,8 +75,9 @@ def find_sites(source: bytes, is_generator: bool = False) -> list[Site]:
 class _Finder(ast.NodeVisitor):
     """Visits what a function runs: no decorator, default, annotation, docstring or report to people."""
 
-    def __init__(self, source: bytes, is_generator: bool) -> None:
+    def __init__(self, source: bytes, is_generator: bool, counts: Callable[[int], bool]) -> None:
         self.is_generator = is_generator
+        self.counts = counts
         self.starts = [0]
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
@@ -203,7 +207,7 @@ class _Finder(ast.NodeVisitor):
 
     def _fragments(self, node: ast.expr, parts: Sequence[ast.Constant]) -> None:
         """Change one fragment of a literal."""
-        for part in parts:
+        for part in parts if self.counts(node.lineno) else ():
             literal = str(part.value)
             if literal.isidentifier() or len(literal) < 3:  # a key or a name
                 continue
@@ -211,20 +215,23 @@ class _Finder(ast.NodeVisitor):
                 for match in re.finditer(pattern, literal):
                     text = literal[: match.start()] + replacement + literal[match.end() :]
                     number = node.values.index(part) if isinstance(node, ast.JoinedStr) else None
-                    new = ast.Constant(text) if number is None else copy.deepcopy(node)
+                    new = ast.Constant(text) if number is None else _copy(node)
                     if number is not None:
                         new.values[number] = ast.Constant(text)  # type: ignore[attr-defined]
                     self._replace(node, new, "text")
 
     def _put(self, node: ast.expr, kind: str, change: Callable[[ast.expr], object]) -> None:
         """Add the site in which a copy of the expression is changed so."""
-        new = copy.deepcopy(node)
-        change(new)
-        if ast.dump(new) != ast.dump(node):  # two equal arguments change places
-            self._replace(node, new, kind)
+        if self.counts(node.lineno):
+            new = _copy(node)
+            change(new)
+            if ast.dump(new) != ast.dump(node):  # two equal arguments change places
+                self._replace(node, new, kind)
 
     def _replace(self, node: ast.expr, new: ast.expr, kind: str) -> None:
         """Add the site of an expression with another in its place, in parentheses that hold as many lines."""
+        if not self.counts(node.lineno):
+            return
         try:
             text = ast.unparse(new)
         except ValueError:  # an f-string that this Python cannot write
@@ -237,7 +244,7 @@ class _Finder(ast.NodeVisitor):
         self._add(node, "pass" + "\n" * ((node.end_lineno or node.lineno) - node.lineno), "statement")
 
     def _add(self, node: ast.expr | ast.stmt, text: str, kind: str) -> None:
-        if self.depth and node.end_lineno is not None and node.end_col_offset is not None:
+        if self.depth and self.counts(node.lineno) and node.end_lineno is not None and node.end_col_offset is not None:
             start = self.starts[node.lineno - 1] + node.col_offset
             end = self.starts[node.end_lineno - 1] + node.end_col_offset
             self.sites.append(Site(node.lineno, start, end, text, kind))
@@ -249,6 +256,15 @@ def _without_docstring(body: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
     )
     return body[1:] if is_text else body
+
+
+def _copy(node: ast.expr) -> ast.expr:
+    """Return a node like this one, whose lists can be changed."""
+    new = copy.copy(node)
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, list):
+            setattr(new, name, [*value])
+    return new
 
 
 def _swap(items: list[ast.expr], first: int, second: int) -> None:
