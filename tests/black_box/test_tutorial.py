@@ -104,11 +104,23 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path / "clone"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_new_user_comes_from_the_installation_to_a_report(clone: Path) -> None:
     pytest.importorskip("hatchling", reason="pip has nothing to build the package with")
     typed = [*steps(PAGE)]
     assert faults(typed, follow(clone, typed)) == []
+
+
+@pytest.mark.slow
+def test_a_first_case_is_written_and_passes(clone: Path) -> None:
+    """The part of the page that takes seconds, with the command of this checkout. The README's test has the planted bug."""
+    script = clone.parent / "bin" / "runner"
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} -m runner "$@"\n')
+    script.chmod(0o755)
+    _, found, rest = PAGE.partition("## Write a case")
+    part, end, _ = rest.partition("## See it fail")
+    typed = [*steps(part)]
+    assert found and end and faults(typed, follow(clone, typed)) == []
     check_editor(clone / "first")
 
 
