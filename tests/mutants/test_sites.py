@@ -109,3 +109,11 @@ def test_equal_arguments_do_not_change_places() -> None:
 
     assert swaps("a, b") == ["(g(b, a))"]
     assert swaps("a, a") == []
+
+
+@pytest.mark.parametrize("name", ["builder/source.py", "session/plan.py", "cli/mutate.py"])
+def test_changes_of_some_lines_are_those_of_all_that_begin_there(name: str) -> None:
+    (source,) = [path.read_bytes() for path in FILES if path.as_posix().endswith(f"runner/{name}")]
+    for remainder in range(3):
+        some = find_sites(source, True, lambda line, remainder=remainder: line % 3 == remainder)  # type: ignore[misc]
+        assert some == [site for site in find_sites(source, True) if site.line % 3 == remainder]
