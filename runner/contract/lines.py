@@ -96,7 +96,7 @@ def is_text(name: str) -> bool:
 
 @functools.lru_cache(maxsize=1 << 15)  # the variants of a run share nine texts of ten
 def _parse(text: str) -> tuple[str, int]:
-    """Return the file and the lines of a text, and no lines of another text."""
+    """Return the file and the lines that a text names. A text of another kind names none."""
     match = _TEXT.fullmatch(text)
     return (match[1], _bits_of(match[2])) if match else ("", 0)
 

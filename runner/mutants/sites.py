@@ -207,7 +207,7 @@ class _Finder(ast.NodeVisitor):
 
     def _fragments(self, node: ast.expr, parts: Sequence[ast.Constant]) -> None:
         """Change one fragment of a literal."""
-        for part in parts if self.counts(node.lineno) else ():
+        for part in parts:
             literal = str(part.value)
             if literal.isidentifier() or len(literal) < 3:  # a key or a name
                 continue
