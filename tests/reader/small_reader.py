@@ -210,7 +210,7 @@ def word(value: Any, axis: str = "") -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if not isinstance(value, str):
-        return str(value)
+        return str(value).replace("inf", ".inf").replace("nan", ".nan")
     return value if PLAIN.fullmatch(value) and isinstance(scalar(value), str) else json.dumps(value)
 
 
