@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,15 @@ GATE = (
 """Beginnings of the paths of tests that ``make gate`` runs, but for those that are slow, and LONG files."""
 LONG = ("diagnose/test_repro.py", "engine/test_fingerprint.py", "test_hostile_files.py")
 """Files of one to two minutes of a processor each, which come after the gate."""
+NIGHTLY = {
+    name: int(part or 0)
+    for name, _, part in (
+        line.partition(" 1/")
+        for line in Path(__file__).with_name("nightly.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    )
+}
+"""Files and tests of which ``make test`` runs each N-th set of parameters, or 0: ``make nightly`` runs all."""
 REST = "not gate and not nightly"
 """What ``make test`` runs after it."""
 
@@ -51,10 +61,26 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return lacks(place, collection_path.read_text(encoding="utf-8"), config.option.markexpr) or None
 
 
+def runs_at_night(name: str, count: int) -> bool:
+    """Return whether a test is left to the night.
+
+    Args:
+        name: its file and its name, as ``nightly.txt`` writes them.
+        count: the sets of parameters that came before its own.
+    """
+    part = NIGHTLY.get(name, NIGHTLY.get(name.partition("::")[0]))
+    return part is not None and (part == 0 or count % part != 0)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
+    counts: Counter[str] = Counter()
     for item in items:
+        name = item.nodeid.partition("[")[0].removeprefix("tests/")
+        if runs_at_night(name, counts[name]):
+            item.add_marker("nightly")
+        counts[name] += 1
         place = item.path.relative_to(here).as_posix() if item.path.is_relative_to(here) else ""
         is_long = item.get_closest_marker("slow") or item.get_closest_marker("nightly")
         if is_of_gate(place) and not is_long:
