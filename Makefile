@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder
 SOURCES := pyproject.toml constraints.txt
+TESTS ?= tests
 # Unit tests that start no worker, without the files that need torch or take long. Single tests that take long have the marker slow.
 QUICK := $(addprefix tests/,cases builder session verdict record ledger diagnose reduce report cli) \
          $(filter-out tests/test_hostile_files.py,$(wildcard tests/test_*.py))
@@ -21,8 +22,8 @@ test: gate  ## set up, then pass the tests: those of the gate first, so that a f
 gate: $(VENV)/installed-test  ## the first minutes of `make test`: unit tests, the judge, and a part of the commands
 	$(PYTEST) -m gate tests
 
-nightly: $(VENV)/installed-test  ## the long tests of which `make test` has a part
-	$(BIN)/python -m pytest -q -n auto --dist load -m nightly tests
+nightly: $(VENV)/installed-test  ## the long tests of which `make test` has a part; TESTS names a part of them
+	$(BIN)/python -m pytest -q -n auto --dist load -m nightly $(TESTS)
 
 quick: $(VENV)/installed-test  ## the unit tests that compile nothing, in under a minute on two idle cores
 	$(BIN)/python -m pytest -q -n auto --dist loadfile -m "not slow and not nightly" $(QUICK) $(addprefix --ignore=,$(LEFT_OUT))

@@ -496,14 +496,16 @@ def test_a_method_of_a_case_runs_on_no_array(built: Built) -> None:
 # --- the corpus ---
 
 DRAFTS = sorted(folder("shared/corpus/yaml").glob("*.spec.yaml"))
-UNFINISHED = {"pytorch_166290"}
-"""Drafts that hold what is never used, and must be changed before they are cases."""
+OF_MEMORY = {"pytorch_147206"}
+"""Drafts whose answer is what lies in uninitialised memory: torch.resize adds elements, and a True among them raises nothing."""
 
 
 def skipped(variant: Variant) -> str:
     case = variant.case
     if variant.device != "cpu":
         return variant.device
+    if case.name in OF_MEMORY:
+        return "memory"
     if (
         case.requires.package
         or not matches(case.requires.torch, torch.__version__)
