@@ -97,7 +97,7 @@ class Verdict:
             ValueError: the model ran in this process.
         """
         worst = self._speaker()
-        variant = next(each for each in self._variants if each.id == worst.id)
+        variant = next(variant for variant in self._variants if variant.id == worst.id)
         return script(variant, worst)
 
     def _speaker(self) -> VariantFinished:

@@ -109,14 +109,16 @@ def _name_of(operators: Sequence[str]) -> str:
 
 
 def _known(operators: Sequence[str]) -> str:
-    names = dict.fromkeys(argument.name for op in operators for each in signatures_of(op) for argument in each)
+    names = dict.fromkeys(
+        argument.name for op in operators for signature in signatures_of(op) for argument in signature
+    )
     return f"; there are {', '.join(names)}" if names else ""
 
 
 def _step(operator: str, is_first: bool, inputs: _Inputs, arguments: Mapping[str, Any], used: set[str]) -> Any:
     """One step, which takes the value of the step before it, or the first inputs."""
     signature = _fitting(operator, arguments, len(inputs.shapes) if is_first else 1)
-    taken = {each.name for each in signature} if signature is not None else {*arguments}
+    taken = {parameter.name for parameter in signature} if signature is not None else {*arguments}
     given = {name: value for name, value in arguments.items() if name in taken}
     used |= {*given}
     if operator.startswith("nn."):

@@ -102,13 +102,13 @@ def calls_by_version(name: str) -> dict[str, list[str]]:
 def text_of(name: str, version: str | None = None) -> OperatorText:
     """Return the text of an operator in one version of torch, or in the newest that has it."""
     by_version = calls_by_version(name)
-    present = tuple(each for each in VERSIONS if each in by_version)
+    present = tuple(version for version in VERSIONS if version in by_version)
     chosen = present[-1] if version is None and present else version
     space, _, member = name.partition(".")
     if space == "operator":
         signatures = [_IN_PYTHON[member]]
     elif overloads := overloads_of(name):
-        every = [call for each in overloads for call in text_of(f"{name}.{each}", version).signatures]
+        every = [call for overload in overloads for call in text_of(f"{name}.{overload}", version).signatures]
         signatures = [call for call in every if "Tensor" in call] or every  # those of numbers alone are TorchScript's
     else:
         signatures = [f"{name}{call}" for call in by_version.get(chosen or "", [])]

@@ -63,7 +63,7 @@ def narrow(planned: Plan, what: str, command: str, settings: RunSettings) -> Pla
         UsageError: ``what`` cannot be read, or no kept run has lines of these variants.
     """
     changes = read_changes(what)
-    variants = {each.variant.id: each.variant for each in planned.planned}
+    variants = {item.variant.id: item.variant for item in planned.planned}
     if not variants:
         return planned
     recorded = find_recorded([*variants])
@@ -76,7 +76,7 @@ def narrow(planned: Plan, what: str, command: str, settings: RunSettings) -> Pla
     if not selection.reasons:
         raise UsageError(f"{_OPTION} {what}: only tests and documents change; nothing is to run", NOTHING)
     place = {id_: number for number, id_ in enumerate(selection.reasons)}
-    chosen = sorted((each for each in planned.planned if each.variant.id in place), key=lambda e: place[e.variant.id])
+    chosen = sorted((item for item in planned.planned if item.variant.id in place), key=lambda e: place[e.variant.id])
     return narrowed(planned, chosen, _summary(selection, recorded, candidates), settings)
 
 

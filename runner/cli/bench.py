@@ -72,7 +72,7 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     settings = settings_of(arguments)
     environments = checked_environments(settings, variants)
     everything = plan(variants, environments)
-    threads = {one.key: default_threads(one) for one in environments}
+    threads = {environment.key: default_threads(environment) for environment in environments}
     started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
     load = round(os.getloadavg()[0] / usable_processors(), 3)  # of a minute, per processor that we may use
     if load > BUSY:
@@ -80,8 +80,11 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
     rows: list[Row] = []
     interrupted = False
     progress = Progress()
-    warm = {one.key: "import" for one in environments}  # a server that has compiled would spare its children a part
-    engine = LocalEngine({one.key: one.python for one in environments}, 1, warm=warm, environ=ENVIRON)
+    # A server that has compiled would spare its children a part.
+    warm = {environment.key: "import" for environment in environments}
+    engine = LocalEngine(
+        {environment.key: environment.python for environment in environments}, 1, warm=warm, environ=ENVIRON
+    )
     folder = scratch.make()
     at = ""
     measurer = Measurer(

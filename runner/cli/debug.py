@@ -175,7 +175,7 @@ def run_sanitize(arguments: argparse.Namespace) -> int:
         raise exit_codes.UsageError(
             "no compute-sanitizer on the PATH: it comes with the CUDA toolkit, in its bin folder"
         )
-    variant = next((one for one in variants if one.device.startswith("cuda")), None)
+    variant = next((variant for variant in variants if variant.device.startswith("cuda")), None)
     if variant is None:
         raise exit_codes.UsageError(
             f"{variants[0].id} is on {variants[0].device}, and compute-sanitizer needs CUDA: add --device cuda"

@@ -147,7 +147,7 @@ def diagnose_run(
 
     With ``draw`` the file also has the heat map of the error, under ``heat_map``.
     """
-    by_key = {(each.variant.id, each.environment.torch): each for each in planned}
+    by_key = {(item.variant.id, item.environment.torch): item for item in planned}
     # Of a variant that ran twice the later verdict stands.
     failed = [event for event in finished_of(events).values() if event.verdict in ("FAIL", "ERROR") and event.findings]
     failed.sort(key=lambda event: event.number)  # as planned, not as they happened to end
@@ -343,7 +343,7 @@ def run_issue(arguments: argparse.Namespace) -> int:
         versions = (*report.versions, *_older_versions(arguments, engine, environments[1:], progress))
     report = replace(report, origin=variant, versions=versions, matches=tuple(matches), steps=steps)
     text, checks = write(report)
-    if report.package is None and not all(one.met for one in checks):
+    if report.package is None and not all(check.met for check in checks):
         return _refuse(checks, progress)
     if arguments.output:
         outputs.write("--output", arguments.output, text)
@@ -423,7 +423,7 @@ def _for_a_package(report: ReportInput, package: Package, checks: Sequence[Check
             f"runner: {report.declined_by} raised NotImplementedError itself, so this is no defect of PyTorch: ask for "
             "it there, or say in a profile that it is not claimed (`unclaimed: {operators: [...]}`)"
         )
-    return lines + [f"runner: note: {one.rule}: {one.fact}; {one.advice}" for one in checks if not one.met]
+    return lines + [f"runner: note: {check.rule}: {check.fact}; {check.advice}" for check in checks if not check.met]
 
 
 def _engine(
@@ -451,7 +451,7 @@ def _passes(event: VariantFinished | Diagnosis) -> Check:
 def _refuse(checks: Sequence[Check], progress: Progress) -> int:
     """Print what is not met, why, and what to do."""
     progress.end()
-    unmet = [one for one in checks if not one.met]
+    unmet = [check for check in checks if not check.met]
     console.message(f"no report: {len(unmet)} of {len(checks)} rules for reports not met")
     for one in unmet:
         console.message(f"  not met: {one.rule}\n    why:   {one_line(one.fact, 500)}\n    to do: {one.advice}")

@@ -149,7 +149,7 @@ def _passes(planned: Plan, arguments: argparse.Namespace) -> list[Passed]:
         event = finished.get(key_of(each))
         if event is not None and event.verdict == "PASS" and not event.findings and not event.labels:
             passes.append(Passed(each, event.seconds, slot_seconds(event), Lines(event.reached)))
-    passes = [each for each in passes if len(each.lines)]
+    passes = [candidate for candidate in passes if len(candidate.lines)]
     if not passes:
         raise UsageError(
             f"{log.path}: no passing case of these files has lines of the compiler; "
@@ -171,7 +171,7 @@ class _Files:
         """Look for packages in the first environment. Raises UsageError where one is missing."""
         python = planned.environments[0].python
         tops = sorted({"torch", *(name.partition(".")[0] for name in names)})
-        paths = worker_paths(settings, [each.variant for each in planned.planned])
+        paths = worker_paths(settings, [item.variant for item in planned.planned])
         try:
             folders = package_folders(python, tops, paths)
         except OSError as error:
@@ -253,7 +253,7 @@ def _run(
     settings = replace(settings_of(arguments), no_known=True, confirm=False, isolation="fork", cached=False)
     begun = time.monotonic()
     context = RunContext(
-        settings, slots=settings.slots(), paths=worker_paths(settings, [each.planned.variant for each in passes]),
+        settings, slots=settings.slots(), paths=worker_paths(settings, [c.planned.variant for c in passes]),
         default_python=planned.environments[0].python, limits=settings.limits(),
         deadline=begun + settings.budget if settings.budget else None,
     )  # fmt: skip

@@ -45,7 +45,11 @@ def with_project(words: list[str], parser: Parser) -> list[str]:
         if digest is not None:
             raise UsageError("--trust-project: there is no project file in this folder or above")
         return words
-    chosen = [each for each in project.settings if each.key in actions and not hasattr(typed, actions[each.key].dest)]
+    chosen = [
+        setting
+        for setting in project.settings
+        if setting.key in actions and not hasattr(typed, actions[setting.key].dest)
+    ]
     if digest is not None or any(each in project.asking for each in chosen):
         demand(project, digest)
     names = _named(getattr(typed, "paths", None) or [getattr(typed, "case", "")])

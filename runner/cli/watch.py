@@ -89,7 +89,7 @@ class Watch:
                     if not self._look(changes):
                         return INTERRUPTED
             except InputError as error:
-                self.watcher.add({os.path.abspath(each.span.file) for each in error.diagnostics}, ())
+                self.watcher.add({os.path.abspath(diagnostic.span.file) for diagnostic in error.diagnostics}, ())
                 self._diagnostics = error.diagnostics
                 refuse(error.diagnostics)
             except UsageError as error:
@@ -142,8 +142,12 @@ class Watch:
     def _tell(self, diagnostics: Sequence[Diagnostic], changes: Collection[str]) -> None:
         """Print what is wrong with files that have changed, and what was not told before."""
         told, self._diagnostics = self._diagnostics, diagnostics
-        tell(each for each in diagnostics if each not in told or os.path.abspath(each.span.file) in changes)
-        if any(each.severity == "error" for each in diagnostics):
+        tell(
+            diagnostic
+            for diagnostic in diagnostics
+            if diagnostic not in told or os.path.abspath(diagnostic.span.file) in changes
+        )
+        if any(diagnostic.severity == "error" for diagnostic in diagnostics):
             tell_count(diagnostics)
 
     def _run(
@@ -181,7 +185,7 @@ class Watch:
         """Return the events of the variants whose verdicts still hold; none before the first run."""
         if self._started is None:
             return []
-        kept = [each for each in planned.planned if key_of(each) in self._verdicts]
+        kept = [item for item in planned.planned if key_of(item) in self._verdicts]
         return [self._started, *map(planned_event, kept), *(self._verdicts[key_of(each)] for each in kept)]
 
     def _forget_red(self, contents: Collection[Key]) -> None:

@@ -138,7 +138,7 @@ def features(variant: Variant, request: Job, text: str, aim: Aim) -> dict[str, A
     cotangent = grad["cotangent"]
     if cotangent not in _COTANGENTS:
         raise QuoteError("a cotangent is seeded, ones, sum or given")
-    settings = [one.target for call in case.calls for one in call.changes if one.target.startswith("torch.")]
+    settings = [change.target for call in case.calls for change in call.changes if change.target.startswith("torch.")]
     lists = [name for name in _LOOPED if defines(text, name)]
     several, first = "CALLS" in lists, integer(request.seed)
     number = first if not several else f"{first} + number" if request.seed else "number"

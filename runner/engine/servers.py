@@ -131,7 +131,9 @@ class Home(contextlib.AbstractContextManager["Home"]):
 
     def greet(self, channel: Channel, token: object) -> bool:
         """Bind a new connection to its zygote, which says ``token``. Return whether there is one."""
-        zygote = next((each for each in self._zygotes.values() if each.token == token and each.channel is None), None)
+        zygote = next(
+            (zygote for zygote in self._zygotes.values() if zygote.token == token and zygote.channel is None), None
+        )
         if zygote is not None:
             channel.owner, zygote.channel = zygote, channel
             zygote.send_orders()

@@ -254,7 +254,7 @@ def return_more(case: Case, donor: Mapping[str, Any], numbers: random.Random) ->
     values = [f"${name}" for name in (*case["inputs"], *_names(_chain(case)))]
     returned = _returned(case)
     returned.insert(
-        numbers.randint(0, len(returned)), _choice([each for each in values if each not in returned], numbers)
+        numbers.randint(0, len(returned)), _choice([value for value in values if value not in returned], numbers)
     )
     case["return"] = returned
 

@@ -43,7 +43,7 @@ def failing_graph(
     recorded = result_of(outcome)["capture"]
     variants = list(_variants(engine, Capture.from_json(recorded), folder)) if recorded else []
     kind = signature_of(findings[0]).kind
-    outcomes = engine.ask([engine.job(variant=each) for each in variants], lambda: tick("running its graphs"))
+    outcomes = engine.ask([engine.job(variant=variant) for variant in variants], lambda: tick("running its graphs"))
     for variant, outcome in zip(variants, outcomes, strict=True):
         answer = engine.read(outcome)
         own = tuple(replace(each, stage=findings[0].stage) for each in ranked(answer.findings))

@@ -93,7 +93,7 @@ class Shrinker:
 def _jobs_of(graphs: Mapping[int, Graph], environment: Environment) -> dict[int, Job]:
     """Return the judging job of each graph that is a whole case, by its number."""
     written = {number: write_graph(graph, f"case_{number}") for number, graph in graphs.items()}
-    whole = [each for each in written.values() if each.case is not None and not each.faults]
+    whole = [file for file in written.values() if file.case is not None and not file.faults]
     jobs: dict[int, Job] = {}
     with scratch.folder() as folder:
         paths = [folder / f"{n}{SPEC}" for n in range(-(-len(whole) // BATCH))]

@@ -630,7 +630,7 @@ class Ledger:
             agree = reduced or pinned if own is None else operators == own if reduced else pinned and own <= operators
             if own == frozenset() or not agree or not applies(entry, variant, torch):
                 continue
-            if any(explains(entry, each, signature) for each in findings):
+            if any(explains(entry, finding, signature) for finding in findings):
                 return f"{shown_path(entry.span.file)}:{entry.span.line}"
         return ""
 

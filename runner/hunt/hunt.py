@@ -489,7 +489,7 @@ class Hunt:
 
         done = self.rounds.run(self.state.next_round, has_group, time.monotonic() + self._for_a_round())
         # The record says it, so that the hunt's status needs no --known.
-        red = [replace(each, known=self._places.get(each.signature_id) or each.known) for each in done.red]
+        red = [replace(red, known=self._places.get(red.signature_id) or red.known) for red in done.red]
         self._add(done := replace(done, red=tuple(red)))
         fresh = [group for group in self.groups() if group.id not in groups and group.is_new]
         names = "".join(

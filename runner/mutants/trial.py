@@ -169,4 +169,6 @@ def is_plain(findings: Sequence[Finding]) -> bool:
 
     It sees an exception, a death, and values, shapes and dtypes of outputs.
     """
-    return any(row_of(each.oracle).crash or (each.oracle in _PLAIN and "output" in each.path) for each in findings)
+    return any(
+        row_of(finding.oracle).crash or (finding.oracle in _PLAIN and "output" in finding.path) for finding in findings
+    )

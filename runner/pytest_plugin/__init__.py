@@ -87,6 +87,8 @@ def holds_cases(path: str, left_out: Sequence[str]) -> bool:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False) and entry.name.endswith(ENDINGS):
                     return True
-                if entry.is_dir(follow_symlinks=False) and not any(fnmatch(entry.name, each) for each in left_out):
+                if entry.is_dir(follow_symlinks=False) and not any(
+                    fnmatch(entry.name, pattern) for pattern in left_out
+                ):
                     waiting.append(entry.path)
     return False

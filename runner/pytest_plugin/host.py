@@ -30,7 +30,7 @@ def main() -> int:
     arguments.words, arguments.events, arguments.detail = request["words"], request["log"], "quiet"
     try:
         environments, ids = find_environments(settings_of(arguments).python), request["ids"]
-        only = None if ids is None else frozenset((id, each.torch) for id in ids for each in environments)
+        only = None if ids is None else frozenset((id, environment.torch) for id in ids for environment in environments)
         return run_again(arguments, only)
     except InputError as error:
         return refuse(error.diagnostics)

@@ -50,9 +50,9 @@ def conformance(backend: str, suite: Paths, settings: RunSettings | None = None)
     several = len(shared.plan.environments) > 1
     return tuple(
         ConformanceCase(
-            in_line(each.variant.label + (f" torch {each.environment.torch}" if several else "")), key_of(each), shared
+            in_line(item.variant.label + (f" torch {item.environment.torch}" if several else "")), key_of(item), shared
         )
-        for each in shared.plan.planned
+        for item in shared.plan.planned
     )
 
 
@@ -116,7 +116,7 @@ class _SharedRun:
         return self._verdicts[key]
 
     def _begin(self, keys: Collection[Key] | None) -> None:
-        kept = [each for each in self.plan.planned if keys is None or key_of(each) in keys]
+        kept = [item for item in self.plan.planned if keys is None or key_of(item) in keys]
         self._events = run(replace(self.plan, planned=tuple(kept), whole=keys is None), self.settings)
         atexit.register(self._events.close)
 

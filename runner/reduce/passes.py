@@ -58,9 +58,12 @@ def callers(state: State) -> Iterator[Attempt]:
         fields: list[tuple[str, dict[str, Any]]] = [
             *((key, {key: None}) for key in ("step", "load", "train")),
             ("thread", {"thread": False}),
-            *((f"set {one.target}", {"changes": _without(call.changes, one)}) for one in call.changes),
-            *((f"hook {one.target}", {"hooks": _without(call.hooks, one)}) for one in call.hooks),
-            *((f"with {one.operator}", {"contexts": _without(call.contexts, one)}) for one in call.contexts),
+            *((f"set {change.target}", {"changes": _without(call.changes, change)}) for change in call.changes),
+            *((f"hook {hook.target}", {"hooks": _without(call.hooks, hook)}) for hook in call.hooks),
+            *(
+                (f"with {context.operator}", {"contexts": _without(call.contexts, context)})
+                for context in call.contexts
+            ),
         ]
         for what, values in fields:
             smaller = replace(call, **values)

@@ -25,13 +25,16 @@ def arguments_of(variants: Iterable[Variant]) -> tuple[set[str], set[str], set[s
     values: set[str] = set()
     for step, params in _steps(variants):
         optional = {
-            each.name: each for signature in signatures_of(step.operator) for each in signature if each.is_optional
+            parameter.name: parameter
+            for signature in signatures_of(step.operator)
+            for parameter in signature
+            if parameter.is_optional
         }
         possible |= {f"{step.operator} {name}" for name in optional}
         possible_values |= {
-            f"{step.operator} {each.name}={word}"
-            for each in optional.values()
-            if each.kind == "bool"
+            f"{step.operator} {parameter.name}={word}"
+            for parameter in optional.values()
+            if parameter.kind == "bool"
             for word in ("true", "false")
         }
         for name, value in _given(step).items():
@@ -52,9 +55,9 @@ def _given(step: Step) -> Mapping[str, Value]:
     """Return the arguments of a step by name, as the first signature has them that they fit."""
     keywords = dict(step.arguments.keywords)
     for signature in signatures_of(step.operator):
-        known = {each.name: each for each in signature}
-        ordered = [each for each in signature if not each.is_keyword]
-        placed = dict(zip((each.name for each in ordered), step.arguments.positional, strict=False))
+        known = {parameter.name: parameter for parameter in signature}
+        ordered = [parameter for parameter in signature if not parameter.is_keyword]
+        placed = dict(zip((parameter.name for parameter in ordered), step.arguments.positional, strict=False))
         by_name = {**placed, **keywords}
         fits = len(step.arguments.positional) <= len(ordered) and by_name.keys() <= known.keys()
         if fits and all(known[name].takes(value) for name, value in by_name.items()):

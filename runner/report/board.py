@@ -124,7 +124,7 @@ class Board:
             old = series.before(period)
             if old is not None:
                 steps.append(_step(since, old, series.newest))
-        older = [each for each in self.series if _is_before(each, series)]
+        older = [entry for entry in self.series if _is_before(entry, series)]
         if older:
             former = max(older, key=lambda each: _version(each.torch))
             steps.append(_step(f"torch {former.torch}", former.newest, series.newest))
@@ -220,8 +220,8 @@ def _digest(text: str) -> str:
 
 def pages(board: Board) -> Iterator[tuple[str, str]]:
     """Yield each page of the site but the reports of runs: its name, and its text."""
-    steps = {each: board.steps(each) for each in board.series}
-    backends = {name: f"backend-{_slug(name)}.html" for name in dict.fromkeys(each.backend for each in board.series)}
+    steps = {entry: board.steps(entry) for entry in board.series}
+    backends = {name: f"backend-{_slug(name)}.html" for name in dict.fromkeys(entry.backend for entry in board.series)}
     files = {
         name: f"cases-{_slug(name)}.html"
         for name in sorted({file for each in board.series for entry in each.entries for file in entry.files})
@@ -229,7 +229,7 @@ def pages(board: Board) -> Iterator[tuple[str, str]]:
     yield "board.css", read_file("page.css") + read_file("board.css")
     yield "index.html", _index(board, steps, backends, files)
     for name, page in backends.items():
-        own = [each for each in board.series if each.backend == name]
+        own = [entry for entry in board.series if entry.backend == name]
         yield page, _backend(name, own, steps)
     for name, page in files.items():
         yield page, _case_file(name, board, backends)
@@ -354,7 +354,7 @@ def _history(entry: Entry) -> dict[str, Any]:
 
 
 def _shares(name: str, board: Board) -> list[float]:
-    newest = [each.newest.files for each in board.series]
+    newest = [entry.newest.files for entry in board.series]
     shares = [files[name].conformance for files in newest if name in files]
     return [share.percent for share in shares if share.percent is not None]
 

@@ -21,7 +21,7 @@ def delegation_of(event: VariantFinished) -> str:
 
 def delegated_passes(events: Iterable[Event]) -> tuple[int, int]:
     """Return of how many variants the backend's own code computed an operator, and of how many this was counted."""
-    counts = [each.delegated for each in events if isinstance(each, VariantFinished) and each.delegated is not None]
+    counts = [event.delegated for event in events if isinstance(event, VariantFinished) and event.delegated is not None]
     return sum(count > 0 for count in counts), len(counts)
 
 

@@ -388,7 +388,7 @@ def next_lines(groups: Sequence[Group], width: int) -> list[str]:
     results = [event for group in groups for event in group.members]
     event = next((e for e in results if e.verdict in ("FAIL", "ERROR") and e.findings and commands_of(e)), None)
     if event is None:
-        runs = (command_words(each.repro) for each in results if each.verdict == "VACUOUS")
+        runs = (command_words(result.repro) for result in results if result.verdict == "VACUOUS")
         return [f"next: {command_of('explain', run)}" for run in runs if run][:1]
     commands = [command for name, command in commands_of(event).items() if name in _NEXT]
     lines = [f"{'      ' if number else 'next: '}{command}" for number, command in enumerate(commands)]

@@ -388,7 +388,10 @@ def reporter(path: Path, options: Options) -> JUnitFile:
 
 
 def _run_properties(run: RunStarted) -> dict[str, str]:
-    listed = {key: dict.fromkeys(str(one.get(key, "?")) for one in run.environments) for key in ("torch", "python")}
+    listed = {
+        key: dict.fromkeys(str(environment.get(key, "?")) for environment in run.environments)
+        for key in ("torch", "python")
+    }
     facts = {"runner": run.version, **{key: ", ".join(words) for key, words in listed.items()}, "run": run.run}
     return {key: one_line(value) for key, value in facts.items() if value}
 

@@ -178,7 +178,7 @@ def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = No
         "\n".join([in_line(label), *_table(members, width, paint), "", *_summaries(members)])
         for label, members in groups.items()
     ]
-    runs = [words for each in verdicts if not each.event.tally and (words := command_words(each.event.repro))]
+    runs = [words for verdict in verdicts if not verdict.event.tally and (words := command_words(verdict.event.repro))]
     if runs and len(runs) == len(verdicts):
         blocks.append(f"flake rate: {command_of('run', runs[0])} --stress 20 measures one")
     return "\n\n".join(blocks)
@@ -187,7 +187,7 @@ def render(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None = No
 def _table(verdicts: Sequence[PastVerdict], width: int, paint: Paint | None) -> list[str]:
     from rich.cells import cell_len
 
-    rows = [(in_line(each.run), *map(in_line, _cells(each.event))) for each in verdicts]
+    rows = [(in_line(verdict.run), *map(in_line, _cells(verdict.event))) for verdict in verdicts]
     widths = [max(cell_len(row[column]) for row in (_HEADS, *rows)) for column in range(len(_HEADS) - 1)]
     room = max(_NARROWEST, width - sum(widths) - 2 * len(widths))
     lines = []

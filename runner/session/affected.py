@@ -139,7 +139,7 @@ def select(line_map: LineMap, changes: Sequence[Block], candidates: Sequence[Can
     specific = sorted(rare, key=rank)
     common = sorted(hits.keys() - rare, key=rank)
     sample = _sample([by_id[variant] for variant in common], COMMON * sum(each.seconds for each in known))
-    reasons = {each.id: "new: the recorded run has no lines of it" for each in new}
+    reasons = {item.id: "new: the recorded run has no lines of it" for item in new}
     reasons |= {each: f"reaches a changed line that {rare[each]} of {len(known)} reach" for each in specific}
     reasons |= {each.id: f"one of the sample for lines that {len(hits)} of {len(known)} reach" for each in sample}
     if unknown:

@@ -268,7 +268,7 @@ def _absence(
     """Why a case that is there has no variant."""
     if any(variant.case.name == node.case for variant in variants):
         return None
-    for suite, case in ((each, case) for each in suites for case in each.cases):
+    for suite, case in ((owner, case) for owner in suites for case in owner.cases):
         if case.name == node.case and {suite.file, case.file} & node.files:
             reason = device_reason(suite, case, devices) or f"suite {suite.name!r} does not select it"
             return Diagnostic(case.span, f"case {case.name!r} has no variant here: {reason}")

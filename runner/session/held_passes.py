@@ -38,11 +38,11 @@ class HeldPasses:
             past: results of a run that goes on.
         """
         self._entries = {
-            (each.variant.id, each.environment.torch): applying(each.variant, each.environment.torch)
-            for each in planned
-            if each.variant.ledger
+            (item.variant.id, item.environment.torch): applying(item.variant, item.environment.torch)
+            for item in planned
+            if item.variant.ledger
         }
-        self._shared = {id(entry) for each in planned for entry in each.variant.ledger if not shows_sometimes(entry)}
+        self._shared = {id(entry) for item in planned for entry in item.variant.ledger if not shows_sometimes(entry)}
         self._waiting = Counter(place for key in self._entries for place in self._places(key))
         # Those that hold, or of which nothing will be known.
         self._settled = {

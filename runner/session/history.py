@@ -196,11 +196,11 @@ def _stored(path: Path) -> tuple[dict[Key, Last], dict[str, RunSummary]]:
         name: RunSummary(size, ended, frozenset(red), *verdicts)
         for name, (size, ended, red, *verdicts) in dict(data["runs"]).items()
     }
-    for each in summaries.values():
+    for summary in summaries.values():
         if (
-            {type(each.size), type(each.verdicts)} != {int}
-            or type(each.ended) is not bool
-            or not all(type(s) is str for s in each.red)
+            {type(summary.size), type(summary.verdicts)} != {int}
+            or type(summary.ended) is not bool
+            or not all(type(s) is str for s in summary.red)
         ):
             raise ValueError(f"{path} holds something else than runs")
     return history, summaries

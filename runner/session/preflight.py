@@ -35,7 +35,7 @@ def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: Ru
             found = backends.setdefault(each.environment.key, {})
             if is_code:
                 found.setdefault(backend.backend, backend)
-    _import(engine, backends, settings, worker_paths(settings, [each.variant for each in planned]))
+    _import(engine, backends, settings, worker_paths(settings, [item.variant for item in planned]))
 
 
 def refuse_missing_words(engine: Engine, environments: Sequence[Environment], settings: RunSettings) -> None:
@@ -46,7 +46,7 @@ def refuse_missing_words(engine: Engine, environments: Sequence[Environment], se
     """
     typed = {name: Backend(name, name) for name in settings.backend if ":" in name and name not in PLANTED}
     if typed or settings.imports:
-        _import(engine, {each.key: typed for each in environments}, settings, worker_paths(settings))
+        _import(engine, {environment.key: typed for environment in environments}, settings, worker_paths(settings))
 
 
 def _import(

@@ -91,7 +91,7 @@ def _pack(recorded: Recorded) -> bytes:
         groups = files.setdefault(file, {})
         for variant, bits in by_variant.items():
             groups.setdefault(format(bits, "x"), []).append(place[variant])
-    variants = [[each, recorded.line_map.counts[each], recorded.seconds.get(each, 0.0)] for each in ids]
+    variants = [[node, recorded.line_map.counts[node], recorded.seconds.get(node, 0.0)] for node in ids]
     return zlib.compress(json.dumps({"version": _VERSION, "variants": variants, "files": files}).encode())
 
 
@@ -100,10 +100,10 @@ def _unpack(run: str, packed: bytes) -> Recorded:
     data = json.loads(zlib.decompressobj().decompress(packed, _LONGEST))
     if data["version"] != _VERSION:
         raise ValueError("another version")
-    ids = [str(each[0]) for each in data["variants"]]
+    ids = [str(entry[0]) for entry in data["variants"]]
     files = {
         file: {ids[number]: int(bits, 16) for bits, numbers in groups.items() for number in numbers}
         for file, groups in data["files"].items()
     }
-    counts = {str(each[0]): int(each[1]) for each in data["variants"]}
-    return Recorded(run, LineMap(counts, files), {str(each[0]): float(each[2]) for each in data["variants"]})
+    counts = {str(entry[0]): int(entry[1]) for entry in data["variants"]}
+    return Recorded(run, LineMap(counts, files), {str(entry[0]): float(entry[2]) for entry in data["variants"]})

@@ -218,7 +218,7 @@ def plan(
     settings.refuse_contradictions()
     everything = planned_pairs(loaded.variants, environments)
     digest = digest_of(everything, settings)
-    planned = [each for each in everything if only is None or history.key_of(each) in only]
+    planned = [item for item in everything if only is None or history.key_of(item) in only]
     planned, remark = (planned, "") if past else _selected(settings, planned)
     named = settings.select or settings.backend or settings.device or settings.last_failed or settings.shard
     whole = not named and only is None and not names_nodes(paths)
@@ -228,7 +228,7 @@ def plan(
 
 def digest_of(planned: Sequence[Planned], settings: RunSettings) -> str:
     """Return what a run's log says of its plan: sixteen hex digits of its variants and of what changes verdicts."""
-    variants = [each.variant for each in planned]
+    variants = [item.variant for item in planned]
     known = f"known {not settings.no_known}"
     return shards.plan_hash(planned, f"seed {settings.seed}", known, *settings.imports, *shards.ledger_texts(variants))
 
@@ -236,10 +236,10 @@ def digest_of(planned: Sequence[Planned], settings: RunSettings) -> str:
 def _left_out(
     loaded: Loaded, everything: Sequence[Planned], planned: Sequence[Planned]
 ) -> tuple[tuple[Variant, str], ...]:
-    kept = {history.key_of(each) for each in planned}
+    kept = {history.key_of(item) for item in planned}
     pairs = [
-        *((each.variant, each.environment.torch) for each in everything if history.key_of(each) not in kept),
-        *((variant, torch) for variant in loaded.left_out for torch in {each.environment.torch for each in everything}),
+        *((item.variant, item.environment.torch) for item in everything if history.key_of(item) not in kept),
+        *((variant, torch) for variant in loaded.left_out for torch in {item.environment.torch for item in everything}),
     ]
     return tuple(pair for pair in pairs if pair[0].ledger)
 
@@ -329,8 +329,8 @@ def is_wavering(event: Event) -> bool:
 
 def environment_changes(planned: Plan, fingerprints: Mapping[str, Fingerprint]) -> Iterator[Notice]:
     """Yield a warning for each Python that is another one than at the start: what wavers may come of that."""
-    environments = [each for each in planned.environments if each.key in fingerprints]
-    now = take_fingerprints(dict.fromkeys(each.python for each in environments)) if environments else {}
+    environments = [environment for environment in planned.environments if environment.key in fingerprints]
+    now = take_fingerprints(dict.fromkeys(environment.python for environment in environments)) if environments else {}
     for each in environments:
         if now[each.python].digest != fingerprints[each.key].digest:
             yield Notice(
@@ -341,7 +341,7 @@ def environment_changes(planned: Plan, fingerprints: Mapping[str, Fingerprint]) 
 
 def _fingerprints(settings: RunSettings, planned: Plan) -> Mapping[str, Fingerprint]:
     """Return the fingerprint of each environment, where something of earlier runs may be used."""
-    has_graphs = any(each.variant.backend.backend == "inductor" and not skip_reason(each) for each in planned.planned)
+    has_graphs = any(item.variant.backend.backend == "inductor" and not skip_reason(item) for item in planned.planned)
     if not (settings.cached or settings.keep_warm or (settings.loads_graphs() and has_graphs)):
         return {}
     by_python = take_fingerprints(e.python for e in planned.environments)
@@ -360,7 +360,7 @@ def open_engine(
     Raises:
         UsageError: no such cluster.
     """
-    environments, variants = planned.environments, [each.variant for each in planned.planned]
+    environments, variants = planned.environments, [item.variant for item in planned.planned]
     pythons = {e.key: e.python for e in environments}
     warm = {e.key: warmth(variants) for e in environments}
     logs = folder / "logs" if folder is not None else None
@@ -388,9 +388,9 @@ def open_engine(
         )
         if settings.confirm and len(variants) < jobs:  # a processor is free for what a failure would wait for
             for key in {
-                each.environment.key
-                for each in planned.planned
-                if each.variant.device == "cpu" and not skip_reason(each)
+                item.environment.key
+                for item in planned.planned
+                if item.variant.device == "cpu" and not skip_reason(item)
             }:
                 local.prepare(key, "fresh", USER_VARIABLES)
     if not settings.cached:
@@ -417,8 +417,8 @@ def narrowed(planned: Plan, chosen: Sequence[Planned], remark: str, settings: Ru
         settings: those of the run.
     """
     part = _shard_of(settings, [*chosen])
-    kept = {history.key_of(each) for each in part}
-    others = (each for each in planned.planned if each.variant.ledger and history.key_of(each) not in kept)
+    kept = {history.key_of(item) for item in part}
+    others = (item for item in planned.planned if item.variant.ledger and history.key_of(item) not in kept)
     return replace(
         planned, planned=tuple(part), total=len(chosen), whole=False,
         left_out=(*planned.left_out, *((each.variant, each.environment.torch) for each in others)),
@@ -439,7 +439,7 @@ def _selected(settings: RunSettings, planned: list[Planned]) -> tuple[list[Plann
     if not settings.last_failed:
         return planned, ""
     known = history.read()
-    last = [(each, one) for each in planned if (one := known.get(history.key_of(each))) is not None]
+    last = [(item, one) for item in planned if (one := known.get(history.key_of(item))) is not None]
     strange = sum(not one.own for _, one in last)
     remark = f"; {strange} verdicts of logs that you did not write here do not count" if strange else ""
     if not any(one.red and one.own for _, one in last):
@@ -460,7 +460,7 @@ def _announce(
     for each in planned.planned:
         if history.key_of(each) not in announced:
             yield planned_event(each)
-    on_gpu = any(precision_flags(each.variant.device) and not skip_reason(each) for each in planned.planned)
+    on_gpu = any(precision_flags(item.variant.device) and not skip_reason(item) for item in planned.planned)
     count = len(planned.loaded.diagnostics) - len(planned.loaded.errors)
     warnings = f"{plural(count, 'warning')} about these files; runner validate shows them" if count else ""
     texts = (warnings, planned.remark, PRECISE if on_gpu else "")

@@ -285,7 +285,7 @@ class RunSettings:
             value, flag = getattr(self, name), options()[name].flags.split()[-1]
             if value != RunSettings.__dataclass_fields__[name].default:
                 values = value if isinstance(value, tuple) else (value,)
-                words += [flag] if value is True else [word for each in values for word in (flag, str(each))]
+                words += [flag] if value is True else [word for value in values for word in (flag, str(value))]
         return tuple(words)
 
     def refuse_contradictions(self) -> None:

@@ -54,10 +54,10 @@ def chosen(planned: Sequence[Planned], shard: Shard, seconds: Mapping[str, float
     variant id, so that all shards take about as long; every shard must then be given the same ones. Ids that are not
     among them count as the median.
     """
-    ids = list(dict.fromkeys(one.variant.id for one in planned))
+    ids = list(dict.fromkeys(item.variant.id for item in planned))
     spent = {name: s for name in ids if (s := (seconds or {}).get(name, -1.0)) >= 0 and math.isfinite(s)}
     mine = _balanced(ids, spent, shard) if spent else {name for name in ids if is_of(name, shard)}
-    return [one for one in planned if one.variant.id in mine]
+    return [item for item in planned if item.variant.id in mine]
 
 
 def is_of(name: str, shard: Shard) -> bool:
@@ -93,8 +93,8 @@ def plan_hash(planned: Sequence[Planned], *more: str) -> str:
         return known[id(value)]
 
     lines = [
-        repr((one.variant.id, one.environment.build, content(one.variant.case), content(one.variant.backend)))
-        for one in planned
+        repr((item.variant.id, item.environment.build, content(item.variant.case), content(item.variant.backend)))
+        for item in planned
     ]
     lines.sort()
     digest = hashlib.sha256()

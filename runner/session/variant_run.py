@@ -591,7 +591,7 @@ def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFini
     Under ``stress`` the verdicts are counted: none of them ends the attempts, so they show how often the variant is
     red.
     """
-    verdicts = Counter[str](each.verdict for each in results)
+    verdicts = Counter[str](result.verdict for result in results)
     reds = [(number, each) for number, each in enumerate(results, 1) if each.verdict in RED]
     if len(verdicts) == 1:
         result = results[-1]
@@ -601,7 +601,7 @@ def combined(results: Sequence[VariantFinished], stress: int = 1) -> VariantFini
         reason = f"{len(results)} runs disagree: {counts}; run {number}: {result.reason}"
         result = replace(result, verdict="FLAKY", reason=reason)
     else:
-        result = next((each for each in results if each.verdict == "XFAIL"), results[-1])
+        result = next((result for result in results if result.verdict == "XFAIL"), results[-1])
     result = replace(result, attempts=len(results)) if len(results) > 1 else result
     return result if stress == 1 or result.verdict == "SKIP" else replace(result, tally=dict(verdicts))
 

@@ -92,7 +92,7 @@ class WarmSession(contextlib.AbstractContextManager["WarmSession"]):
 
     def _engine(self, planned: Plan, fingerprints: Mapping[str, Fingerprint]) -> LocalEngine:
         """Return the warm engine, or a new one where that no longer fits."""
-        variants = [each.variant for each in planned.planned]
+        variants = [item.variant for item in planned.planned]
         identity = tuple((e.key, e.python, fingerprints[e.key].digest, warmth(variants)) for e in planned.environments)
         processes = self._processes
         if processes is not None:
@@ -111,5 +111,5 @@ class WarmSession(contextlib.AbstractContextManager["WarmSession"]):
 
 def fingerprints_of(planned: Plan) -> dict[str, Fingerprint]:
     """Return the fingerprint of each environment of a plan, by its key."""
-    taken = take_fingerprints(dict.fromkeys(each.python for each in planned.environments))
-    return {each.key: taken[each.python] for each in planned.environments}
+    taken = take_fingerprints(dict.fromkeys(environment.python for environment in planned.environments))
+    return {environment.key: taken[environment.python] for environment in planned.environments}

@@ -164,7 +164,7 @@ def find_code(planned: Plan, settings: RunSettings) -> Code:
     Raises:
         OSError: the interpreter does not answer.
     """
-    variants = [each.variant for each in planned.planned]
+    variants = [item.variant for item in planned.planned]
     imports = tuple(dict.fromkeys(name.partition(".")[0] for name in settings.imports))
     names = [*dict.fromkeys([*imports, *(name for variant in variants for name in _module(variant.backend))])]
     if not names:
@@ -214,7 +214,7 @@ def folders_of(files: Iterable[str], paths: Sequence[str]) -> set[str]:
 def contents_of(planned: Plan, fingerprints: Mapping[str, Fingerprint], code: Code) -> dict[Key, str]:
     """Return a digest of all that the verdict of each variant depends on: its case with the files of that, its
     backend, its entries in ledgers, the code that it names, and the fingerprint of its interpreter."""
-    return {key_of(each): _content(each, fingerprints[each.environment.key], code) for each in planned.planned}
+    return {key_of(item): _content(item, fingerprints[item.environment.key], code) for item in planned.planned}
 
 
 def _content(each: Planned, fingerprint: Fingerprint, code: Code) -> str:

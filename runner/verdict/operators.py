@@ -135,7 +135,7 @@ def plain_form(operator: str) -> str:
     if not member.endswith("_") or member.endswith("__"):
         return operator
     spaces = ("torch", "Tensor") if space == "Tensor" else (space,)
-    names = [f"{each}.{member.removesuffix('_')}" for each in spaces]
+    names = [f"{space}.{member.removesuffix('_')}" for space in spaces]
     return next((name for name in names if isinstance(resolve(name), Operator)), operator)
 
 

@@ -139,7 +139,7 @@ def effects(
             yield entry, "otherwise" if entry is entries[0] else "shadowed"
         return
     for entry in entries:
-        yield entry, "matched" if any(explains(entry, each, signature) for each in findings) else "shadowed"
+        yield entry, "matched" if any(explains(entry, finding, signature) for finding in findings) else "shadowed"
         findings = unexplained([entry], findings, signature)
 
 

@@ -102,7 +102,9 @@ def results_of(events: Sequence[Event]) -> Results:
     rounds = itertools.zip_longest(*(group.members for group in groups))
     red = (event for members in rounds for event in members if event is not None)
     known = (event for event in results.finished if event.verdict == "XFAIL")
-    passes = sorted((each for each in results.finished if each.verdict == "PASS"), key=lambda each: not each.labels)
+    passes = sorted(
+        (result for result in results.finished if result.verdict == "PASS"), key=lambda each: not each.labels
+    )
     for event in itertools.islice(itertools.chain(red, known, passes), PAGES):
         results.pages[event.key] = f"failures/{places[event.key]:05d}.html"
     return results

@@ -52,7 +52,7 @@ def draw_view(chain: Chain, x: Value) -> Value:
 def _slices(chain: Chain, x: Value) -> Index:
     index: list[Any] = [slice(None)] * chain.integer(0, x.ndim - 1)
     bounds = ((1, None), (None, -1), (None, None, 2), (1, None, 2), (None, 2), (None, None, 3), (-2, None))
-    choices = [slice(*each) for each in bounds]
+    choices = [slice(*bound) for bound in bounds]
     index.append(chain.one(*choices))
     if len(index) < x.ndim and chain.chance(0.3):
         index.append(chain.one(*choices, 0, -1))

@@ -142,7 +142,7 @@ def _is_work(name: str) -> bool:
     """Return whether an operator computes something: it is no copy, and none of its overloads returns a view."""
     packet = getattr(torch.ops.aten, name, None)
     overloads = packet.overloads() if packet is not None else ()
-    return name not in _COPIES and not any(is_view(getattr(packet, each)) for each in overloads)
+    return name not in _COPIES and not any(is_view(getattr(packet, overload)) for overload in overloads)
 
 
 def _fallbacks(events: Iterable[Event]) -> Counter[str]:

@@ -326,7 +326,7 @@ def _followers(names: Collection[str]) -> set[str]:
         name
         for name in names
         if _MIRRORS.fullmatch(name)
-        if _LEADER in names or any(name.startswith(one) and name != f"{one}fp32_precision" for one in holders)
+        if _LEADER in names or any(name.startswith(holder) and name != f"{holder}fp32_precision" for holder in holders)
     }
 
 

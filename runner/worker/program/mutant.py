@@ -103,7 +103,7 @@ def _compiled(source: bytes, path: Path) -> types.CodeType:
 
 def _pairs(first: types.CodeType, second: types.CodeType) -> Iterator[tuple[types.CodeType, types.CodeType]]:
     """Yield the code objects in ``first`` that differ from their partners. Raises ValueError where one has none."""
-    inner = [[each for each in code.co_consts if isinstance(each, types.CodeType)] for code in (first, second)]
+    inner = [[const for const in code.co_consts if isinstance(const, types.CodeType)] for code in (first, second)]
     if len(inner[0]) != len(inner[1]):
         raise ValueError("the change adds or removes a function")
     for one, other in zip(*inner, strict=True):

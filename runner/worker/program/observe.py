@@ -108,7 +108,9 @@ class CallRecord:
         """Return the call without parts of the state after it."""
         aliases, sharing = (
             {
-                path: frozenset(one for one in relations if not owner(source_of(one).removesuffix(BEFORE), names))
+                path: frozenset(
+                    relation for relation in relations if not owner(source_of(relation).removesuffix(BEFORE), names)
+                )
                 for path, relations in table.items()
                 if not owner(path, names)
             }

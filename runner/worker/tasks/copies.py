@@ -152,14 +152,16 @@ class Question:
 
     def _wanted(self) -> list[Mapping[str, Any]]:
         """Return the findings that are the failure."""
-        return [each for each in self._findings() if mark_of(each["oracle"], each["error"]) in self.marks]
+        return [finding for finding in self._findings() if mark_of(finding["oracle"], finding["error"]) in self.marks]
 
     def _read(self) -> bool | str:
         """Return what the latest answer says, as ``put`` does."""
         if self._wanted():
             self.reproduced = True
             return False
-        hiding = (each for each in self._findings() if row_of(each["oracle"]).crash or each["oracle"] == "invalid")
+        hiding = (
+            finding for finding in self._findings() if row_of(finding["oracle"]).crash or finding["oracle"] == "invalid"
+        )
         marks = (mark_of(each["oracle"], each["error"]) for each in hiding)
         return next(
             (": ".join(filter(None, (f"{oracle} {error}".strip(), text))) for oracle, error, text in marks), True
