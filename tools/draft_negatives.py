@@ -293,7 +293,7 @@ def main() -> None:
     for draft in judged(drafts, options.python):
         files.setdefault(family_of(draft.operator), []).append(draft)
     for family, drafts in files.items():
-        text = emit({"defaults": {"tags": ["negative", family]}, "cases": [draft.case for draft in drafts]}, ("cases",))
+        text = emit({"defaults": {"tags": ["negative", family]}, "cases": [draft.case for draft in drafts]})
         text = text.replace("\n  - name:", "\n\n  - name:").replace("cases:\n\n", "cases:\n")
         (options.folder / f"{family}.spec.yaml").write_text(format_text(HEAD + text), encoding="utf-8")
     operators = {draft.operator for drafts in files.values() for draft in drafts}

@@ -303,7 +303,7 @@ def text_of(
     }
     defaults = {key: next(case[key] for case in cases if repr(case[key]) == text) for key, text in usual.items()}
     short = [{key: value for key, value in case.items() if defaults.get(key) != value} for case in cases]
-    text = emit({"defaults": {"tags": [*tags], **defaults}, "cases": short}, ("cases",))
+    text = emit({"defaults": {"tags": [*tags], **defaults}, "cases": short})
     head = "# yaml-language-server: $schema=../../schema/spec.schema.json\n"
     return format_text(head + text)
 

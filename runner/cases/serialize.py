@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from runner.cases import expressions
 from runner.cases.chains_and_inputs import AFTER_LAYOUT, INDEXED, MEMORY_FORMATS
 from runner.cases.kernels import launches
@@ -63,15 +61,14 @@ from runner.cases.walk import (
     values_of,
     without_previous,
 )
-from runner.cases.yaml.values import flow, resolve
+from runner.cases.yaml.layout import render
+from runner.cases.yaml.tree import Collection, tree_of
+from runner.cases.yaml.values import flow
 from runner.contract.oracles import BUDGETS
-from runner.quote import QuoteError
-from runner.text import visible
 
 KERNELS = "kernels"
 """The key of plain data that is no key of a case."""
 
-_BLOCKS = ("kernels", "cases", "chain", "do", "else", "known")
 _DEFAULTS = {"train": [False], "grad": ["forward"], "dynamic": [None], "autocast": [None], "threads": [None]}
 
 
@@ -87,7 +84,7 @@ def case_text(case: Case | Variant, folder: str | os.PathLike[str] | None = None
 def text_of_plain(data: Mapping[str, Any]) -> str:
     """Return the text of a spec file with one case, from its plain data."""
     case = {key: value for key, value in data.items() if key != KERNELS}
-    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]}, _blocks(data.get("chain") or ()))
+    return emit({**_non_empty(kernels=data.get(KERNELS)), "cases": [case]})
 
 
 def plain(case: Case, folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
@@ -437,12 +434,6 @@ def _seconds(seconds: float | None) -> str | float | None:
     return f"{int(seconds)}s" if seconds is not None and seconds == math.floor(seconds) else seconds
 
 
-def _blocks(steps: Sequence[Any]) -> tuple[str, ...]:
-    """The keys whose values never stand on one line: a chain where it is read more easily one step a line."""
-    is_long = len(steps) > 3 or any(isinstance(s, dict) and (len(s) > 1 or "$fn" in str(s)) for s in steps)
-    return _BLOCKS if is_long else tuple(key for key in _BLOCKS if key != "chain")
-
-
 # --- a variant as a case of its own -----------------------------------------------------------
 
 
@@ -590,86 +581,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-# --- plain data as YAML that reads like a person's file: short things on one line, the rest in blocks ---
-
-WIDTH = 100
-"""Characters of a list or a mapping that still goes on one line."""
-
-_PREFIX = "tag:yaml.org,2002:"
-_TAGS = {bool: "bool", int: "int", float: "float", str: "str", type(None): "null"}
+# --- plain data as text ---------------------------------------------------------------------
 
 
-def emit(data: Any, blocks: tuple[str, ...] = ()) -> str:
-    """Return ``data`` as YAML 1.2 text. The values of keys among ``blocks`` are never put on one line.
+def emit(data: Mapping[str, Any]) -> str:
+    """Return plain data as the text of a file, in the layout that ``runner fmt`` gives files.
 
     Raises QuoteError for a value that is no plain data.
     """
-    text: str = yaml.serialize(  # type: ignore[no-untyped-call,unused-ignore]
-        _yaml_node(data, blocks, top=True), Dumper=_Dumper, allow_unicode=True, width=WIDTH + 20, indent=2
-    )
-    # What a terminal obeys stands in double quotes alone, and PyYAML leaves some of it there: YAML's escapes are
-    # Python's.
-    return visible(text)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes what YAML 1.2 core reads as something else than text, and indents lists under their key."""
-
-    def resolve(self, kind: Any, value: Any, implicit: Any) -> str:  # type: ignore[override,unused-ignore]
-        """The tag that a reader gives a node without one."""
-        if kind is yaml.ScalarNode:
-            if not implicit[0]:
-                return _PREFIX + "str"
-            try:
-                return _PREFIX + _TAGS[type(resolve(value))]
-            except ValueError:  # a number that Python cannot hold
-                return _PREFIX + "float"
-        return _PREFIX + ("seq" if kind is yaml.SequenceNode else "map")
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Never indentless."""
-        super().increase_indent(flow, False)  # type: ignore[no-untyped-call,unused-ignore]
-
-
-def _yaml_node(value: Any, blocks: tuple[str, ...], top: bool = False, block: bool = False) -> yaml.Node:
-    if isinstance(value, dict):
-        short = not top and not block and _is_short(value)
-        return yaml.MappingNode(
-            _PREFIX + "map",
-            [
-                (_scalar(str(key)), _yaml_node(item, blocks, block=key in blocks and not short))
-                for key, item in value.items()
-            ],
-            flow_style=short or not value,
-        )
-    if isinstance(value, list | tuple):
-        return yaml.SequenceNode(
-            _PREFIX + "seq",
-            [_yaml_node(item, blocks, top=block and isinstance(item, dict)) for item in value],
-            flow_style=(not block and (_is_short(value) or _is_plain(value))) or not value,
-        )
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> yaml.ScalarNode:
-    style = None
-    if type(value) not in _TAGS:
-        raise QuoteError(f"{type(value).__name__} is no plain value")
-    if isinstance(value, float) and not math.isfinite(value):
-        text = flow(value)
-    elif value is None or isinstance(value, bool):
-        text = {None: "null", True: "true", False: "false"}[value]
-    else:
-        text = value if isinstance(value, str) else repr(value)
-        if isinstance(value, str) and (visible(value) != value or "\n" in value):
-            style = '"'
-    return yaml.ScalarNode(_PREFIX + _TAGS[type(value)], text, style=style)
-
-
-def _is_short(value: Any) -> bool:
-    return len(flow(value)) <= WIDTH
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether there is nothing but numbers and lists of them: long ones are wrapped, not put one below the other."""
-    return all(map(_is_plain, value)) if isinstance(value, list | tuple) else not isinstance(value, str | dict)
+    root = tree_of(data)
+    assert isinstance(root, Collection)
+    return render(root)

@@ -49,7 +49,7 @@ CONTENT = "content"
 
 def text_of(cases: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of a spec file of these cases. Raises QuoteError for what no file can hold."""
-    return emit({"cases": list(cases)}, ("cases", "chain"))
+    return emit({"cases": list(cases)})
 
 
 def with_content(module: Mapping[str, Any], file: Path) -> dict[str, Any]:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from runner.cases.serialize import emit
+from runner.cases.yaml.layout import render
+from runner.cases.yaml.tree import Collection, Entry, Node, Scalar, tree_of
 from runner.graphs.cases import WrittenGraph
 from runner.text import in_line
 
-_MARK = re.compile(r"_line_(\d+)_(?=[A-Za-z])")
-_BLOCKS = ("cases", "chain", "inputs", "state")
 LONGEST = 100
 """Letters of a model's line that a comment keeps."""
 
@@ -22,35 +19,32 @@ def text_of(graphs: Sequence[WrittenGraph]) -> str:
     Raises:
         QuoteError: no file can hold one.
     """
-    comments: list[str] = []
-    cases = [{**case, "chain": _marked(case["chain"], iter(graph.sources), comments)} for graph in graphs
-             if (case := graph.case) is not None]  # fmt: skip
-    lines = []
-    said = ""
-    for line in emit({"cases": cases}, _BLOCKS).split("\n"):
-        match = re.match(r"\s*- " + _MARK.pattern, line)
-        comment = comments[int(match[1])] if match else ""
-        said = "" if line.startswith("  - name: ") else said  # each case names its first line
-        if comment and comment != said:
-            lines.append(f"{line[: len(line) - len(line.lstrip())]}# {comment}")
-        said = comment or said
-        lines.append(_MARK.sub("", line))
-    return "\n".join(lines)
+    of_cases = [graph for graph in graphs if graph.case is not None]
+    root = tree_of({"cases": [graph.case for graph in of_cases]})
+    assert isinstance(root, Collection)
+    for case, graph in zip(_part(root, "cases").entries, of_cases, strict=True):
+        line = ""
+        for step, source in zip(_steps(_part(case.value, "chain")), graph.sources, strict=False):
+            comment = in_line(source)[:LONGEST].rstrip()
+            if comment and comment != line:
+                step.before.append(f"# {comment}")
+            line = comment or line
+    return render(root)
 
 
-def _marked(chain: Iterable[Any], sources: Iterable[str], comments: list[str]) -> list[Any]:
-    """Return a chain whose operators begin with the number of their comment. Blocks hold further steps."""
-    steps: list[Any] = []
-    sources = iter(sources)
-    for step in chain:
-        if isinstance(step, dict) and "chain" in step:
-            steps.append({**step, "chain": _marked(step["chain"], sources, comments)})
-            continue
-        comments.append(in_line(next(sources, ""))[:LONGEST].rstrip())
-        mark = f"_line_{len(comments) - 1}_"
-        if isinstance(step, str):
-            steps.append(mark + step)
+def _part(node: Node, key: str) -> Collection:
+    """Return the list or the mapping under a key; it is empty if the key is missing."""
+    for entry in node.entries if isinstance(node, Collection) else ():
+        if isinstance(entry.key, Scalar) and entry.key.text == key and isinstance(entry.value, Collection):
+            return entry.value
+    return Collection(False)
+
+
+def _steps(chain: Collection) -> Iterator[Entry]:
+    """Yield the entries of the steps, also of those within blocks."""
+    for entry in chain.entries:
+        inner = _part(entry.value, "chain")
+        if inner.entries:
+            yield from _steps(inner)
         else:
-            key = next(iter(step))
-            steps.append({f"{mark}{key}": step[key], **{k: v for k, v in step.items() if k != key}})
-    return steps
+            yield entry

@@ -301,7 +301,7 @@ def test_lists_of_numbers_are_put_in(files: Files) -> None:
     case = resolve_axes(variant)
     text = case_text(case)
     assert not case.params and "$shape" not in text and "dims" in str(variant.params)
-    for part in ("x: [2, 3]", "values: [0, 1]", "torch.sum: [$x, [0, 1]]", "torch.mul: [$_, 3]", "'[[0, 1]]'"):
+    for part in ("x: [2, 3]", "values: [0, 1]", "torch.sum: [$x, [0, 1]]", "torch.mul: [$_, 3]", '"[[0, 1]]"'):
         assert part in text, text
 
 

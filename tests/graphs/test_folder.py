@@ -92,7 +92,7 @@ def test_the_models_lines_are_comments_that_hold_nothing_else() -> None:
     start = lines.index("chain:")
     assert lines[start:] == [
         "chain:", "# a.py:1: sin(x)", "- torch.sin", "- with: [torch.no_grad]", "chain:", "# a.py:2: \\x1b[31mcos\\nevil: [",
-        "- torch.cos: $_", "out: y", "- torch.neg: [$y]",
+        "- {torch.cos: $_, out: y}", "- torch.neg: [$y]",
     ]  # fmt: skip
 
 

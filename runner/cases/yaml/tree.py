@@ -1,4 +1,4 @@
-"""YAML text to a tree that keeps its comments, anchors and aliases, for a writer that lays it out anew.
+"""YAML text, or plain data, to a tree that keeps comments, anchors and aliases, for a writer that lays it out anew.
 
 The text must be one that ``reader.load`` takes without errors: what a value means is decided there. Each character
 between two values must be whitespace, an indicator, an anchor or part of a comment. So no comment is lost unseen.
@@ -13,7 +13,10 @@ from typing import Any
 
 import yaml
 
+from runner.cases.texts import is_complex
 from runner.cases.yaml.reader import C_PARSER
+from runner.cases.yaml.values import flow
+from runner.quote import QuoteError
 
 
 class Unfit(Exception):
@@ -65,6 +68,23 @@ class Collection:
 
 
 Node = Scalar | Alias | Collection
+
+
+def tree_of(data: Any) -> Node:
+    """Return the tree of plain data: dictionaries, lists, text, numbers, truth values and None.
+
+    Raises QuoteError for anything else.
+    """
+    match data:
+        case dict():
+            return Collection(True, [Entry(Scalar(str(key), quoted=True), tree_of(item)) for key, item in data.items()])
+        case list() | tuple():
+            return Collection(False, [Entry(None, tree_of(item)) for item in data])
+        case str() if type(data) is str:
+            return Scalar(data, quoted=not is_complex(data))
+        case None | bool() | int() | float() if type(data) in (bool, int, float, type(None)):
+            return Scalar(flow(data))
+    raise QuoteError(f"{type(data).__name__} is no plain value")
 
 
 def parse(text: str) -> Collection:
