@@ -7,6 +7,7 @@ To add an operator, add its row. ``tests/worker/operators/test_table.py`` looks 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,6 +35,9 @@ class Operator:
     # It rounds once, or adds in an order of its own. Where it rounds nothing, any order of it gives the same.
     rounds_once: bool = False
     sums: bool = False  # its result is a sum of products
+    along: bool = (
+        False  # each element of its result comes of its first tensor's elements along ``dim``, and of no others
+    )
     whole: str = ""  # overloads that give whole numbers: which one is their choice, and no rounding moves it afterwards
     # How it makes elements from numbers alone: "whole" is exact for whole numbers; what is "computed" a decomposition
     # may round in another way than the kernel.
@@ -99,6 +103,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("copysign", exact=True),
         Operator("copy_", exact=True, freedom="Tensor.to"),
         Operator("count_nonzero", freedom="torch.sign", overloads="dim_IntList"),
+        Operator("cumprod", along=True),
         Operator("cummax", exact=True, freedom="torch.cummax"),
         Operator("cummin", exact=True, freedom="torch.cummax"),
         Operator("cumsum", sums=True),
@@ -165,13 +170,16 @@ TABLE: Mapping[str, Operator] = {
         Operator("_linalg_eigvals", freedom="torch.linalg.eig"),
         Operator("linalg_qr", freedom="torch.linalg.qr"),
         Operator("_linalg_svd", freedom="torch.linalg.svd"),
+        Operator("linalg_vector_norm", along=True),
         Operator("linspace", elements="computed"),
         Operator("log_normal", draws=True),
-        Operator("_log_softmax", from_half=True),
+        Operator("_log_softmax", from_half=True, along=True),
+        Operator("logcumsumexp", along=True),
         Operator("logical_and", freedom="torch.sign"),
         Operator("logical_not", freedom="torch.sign"),
         Operator("logical_or", freedom="torch.sign"),
         Operator("logical_xor", freedom="torch.sign"),
+        Operator("logsumexp", along=True),
         Operator("logspace", elements="computed"),
         Operator("lt", freedom="torch.eq", overloads="Scalar Tensor", kink="self"),
         Operator("lu_unpack", exact=True),
@@ -205,6 +213,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("new_ones", exact=True),
         Operator("new_zeros", exact=True),
         Operator("nonzero", freedom="torch.sign"),
+        Operator("norm", along=True),
         Operator("normal", draws=True),
         Operator("normal_functional", draws=True),
         Operator("ones_like", exact=True),
@@ -213,6 +222,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("pixel_unshuffle", exact=True),
         Operator("poisson", draws=True),
         Operator("_prelu_kernel_backward", kink="self"),
+        Operator("prod", along=True),
         Operator("put", exact=True, freedom="Tensor.put_"),
         Operator("rand", draws=True),
         Operator("rand_like", draws=True),
@@ -237,6 +247,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("round", rounds_once=True, freedom="torch.floor", overloads="decimals default", whole="default"),
         Operator("rrelu_with_noise_backward", kink="self"),
         Operator("rsub", rounds_once=True),
+        Operator("_safe_softmax", along=True),
         Operator("_sample_dirichlet", draws=True),
         Operator("scatter", exact=True, freedom="Tensor.scatter_", overloads="src"),
         Operator("scatter_reduce", exact=True),
@@ -253,7 +264,7 @@ TABLE: Mapping[str, Operator] = {
         Operator("slice_backward", exact=True),
         Operator("slice_copy", exact=True),
         Operator("slice_scatter", exact=True),
-        Operator("_softmax", from_half=True),
+        Operator("_softmax", from_half=True, along=True),
         Operator("softshrink_backward", exact=True, kink="self"),
         Operator("sort", exact=True, freedom="torch.sort", overloads="default stable"),
         Operator("split_copy", exact=True),
@@ -263,6 +274,8 @@ TABLE: Mapping[str, Operator] = {
         Operator("squeeze_copy", exact=True),
         Operator("stack", exact=True),
         Operator("_standard_gamma", draws=True),
+        Operator("std", along=True),
+        Operator("std_mean", along=True),
         Operator("sub", rounds_once=True),
         Operator("sum", rounds_once=True, sums=True),
         Operator("t_", exact=True),
@@ -298,6 +311,8 @@ TABLE: Mapping[str, Operator] = {
         Operator("_upsample_nearest_exact1d", exact=True),
         Operator("_upsample_nearest_exact2d", exact=True),
         Operator("_upsample_nearest_exact3d", exact=True),
+        Operator("var", along=True),
+        Operator("var_mean", along=True),
         Operator("view_copy", exact=True),
         Operator("where", exact=True),
         Operator("zero_", exact=True),
@@ -393,18 +408,43 @@ def is_view(func: Any) -> bool:
 def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:
     """Return whether no rounding can occur in a call of arithmetic, in any order: its numbers have few bits.
 
-    All are exact in a dtype with half as many bits, as small whole numbers are, and the result is that of float64.
+    All are exact in a dtype with half as many bits, as small whole numbers are, or one factor is a power of two; and the
+    result is that of float64.
     """
-    known = row_of(func).rounds_once and not func._schema.is_mutable
+    scales = _scales(func, args, kwargs)
+    known = (row_of(func).rounds_once or scales) and not func._schema.is_mutable
     leaves = tree_leaves((args, kwargs))
     if not known or not isinstance(result, torch.Tensor) or any(isinstance(leaf, torch.dtype) for leaf in leaves):
         return False
     if func.overloadpacket is aten.mean and (leaves[0].numel() // max(result.numel(), 1)).bit_count() != 1:
         return False  # a quotient and a product with the reciprocal may be rounded in two ways
-    if not all(_has_few_bits(leaf) for leaf in [*leaves, result] if isinstance(leaf, torch.Tensor)):
+    tensors = [leaf for leaf in [*leaves, result] if isinstance(leaf, torch.Tensor)]
+    if not all(map(_is_real if scales else _has_few_bits, tensors)):
         return False
-    exact = func(*tree_map(_as_double, tuple(args)), **tree_map(_as_double, dict(kwargs)))
+    as_double = functools.partial(_as_double, integers=scales)
+    exact = func(*tree_map(as_double, tuple(args)), **tree_map(as_double, dict(kwargs)))
     return bool(exact.dtype == torch.float64 and torch.equal(exact, result.to(torch.float64)))
+
+
+def _scales(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call multiplies with powers of two, or divides by them: that changes exponents alone."""
+    if row_of(func).name not in ("mul", "div") or kwargs.get("rounding_mode") is not None:
+        return False
+    given = Call.bind(func, tuple(args), kwargs).arguments
+    sides = ("other",) if row_of(func).name == "div" else ("self", "other")
+    return any(_is_power_of_two(given.get(side)) for side in sides)
+
+
+def _is_power_of_two(factor: Any) -> bool:
+    """Return whether each element of a factor is a power of two, or the negative of one."""
+    if isinstance(factor, torch.Tensor) and _is_real(factor):
+        return factor.numel() > 0 and bool((torch.frexp(factor.to(torch.float64)).mantissa.abs() == 0.5).all())
+    return isinstance(factor, int | float) and math.isfinite(factor) and abs(math.frexp(factor)[0]) == 0.5
+
+
+def _is_real(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor has real numbers in memory."""
+    return tensor.layout == torch.strided and tensor.device.type != "meta" and not tensor.is_complex()
 
 
 def _has_few_bits(tensor: torch.Tensor) -> bool:
@@ -416,5 +456,6 @@ def _has_few_bits(tensor: torch.Tensor) -> bool:
     return plain and torch.equal(tensor, tensor.to(narrow).to(tensor.dtype))
 
 
-def _as_double(value: Any) -> Any:
-    return value.to(torch.float64) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+def _as_double(value: Any, integers: bool) -> Any:
+    is_tensor = isinstance(value, torch.Tensor) and (integers or value.is_floating_point())
+    return value.to(torch.float64) if is_tensor else value

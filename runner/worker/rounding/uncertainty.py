@@ -17,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves, tree_map
 
 from runner.worker import thresholds
+from runner.worker.operators.choices import Call
 from runner.worker.operators.table import gives_whole_numbers, is_exact, is_view, rounds_nothing, row_of
 from runner.worker.tensors import largest, tolerance_for, wide_dtype
 
@@ -125,7 +126,7 @@ class Uncertainties:
                     amount = torch.zeros_like(tensor, dtype=torch.float64, requires_grad=False)
                 elif not exact:
                     is_local = call.pointwise or (fits and call.linear)
-                    size = tensor.detach().abs().to(torch.float64) if is_local else _full(tensor, largest(tensor))
+                    size = tensor.detach().abs().to(torch.float64) if is_local else call.size(tensor)
                     size = size.nan_to_num(nan=0.0, posinf=0.0)
                     amount = torch.maximum(amount, size * torch.finfo(tensor.dtype).eps)
                 memory = self._store(tensor, amount, view and fits)
@@ -177,6 +178,23 @@ class _Trial:
         self._func, self._args, self._kwargs = func, args, kwargs
         self.linear = row_of(func).sums
         self.pointwise = torch.Tag.pointwise in getattr(func, "tags", ())
+
+    def size(self, result: torch.Tensor) -> torch.Tensor:
+        """Return for each element of a result how large the numbers are that it is computed from.
+
+        Where elements are mixed along dimensions, a number is as large as the sum of the magnitudes there, which bounds
+        a sum in any order, and as its own result. Otherwise all are as large as the largest result.
+        """
+        most = _full(result, largest(result))
+        given = Call.bind(self._func, self._args, self._kwargs).arguments if row_of(self._func).along else {}
+        x, dim = next((leaf for leaf in given.values() if is_plain(leaf)), None), given.get("dim")
+        if x is None or dim is None or not x.dim():
+            return most
+        sums = x.detach().abs().to(torch.float64).sum(dim, keepdim=True).nan_to_num(nan=torch.inf)
+        if result.shape != x.shape and sums.numel() != result.numel():
+            return most
+        sums = sums.expand_as(result) if result.shape == x.shape else sums.reshape(result.shape)
+        return torch.minimum(most, torch.maximum(sums, result.detach().abs().to(torch.float64)))
 
     def view(self, computed: Computed) -> list[torch.Tensor]:
         """Return the same view of the amounts, in the same memory."""

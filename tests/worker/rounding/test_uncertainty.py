@@ -39,8 +39,10 @@ def units(program: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor = X) 
 
 
 @pytest.mark.parametrize(
-    "program", [torch.clone, torch.t, lambda x: x[0] * 2, lambda x: x.new_zeros(2), lambda x: x.relu(), lambda x: x > 2]
-)
+    "program",
+    [torch.clone, torch.t, lambda x: x[0] * 2, lambda x: x.new_zeros(2), lambda x: x.relu(), lambda x: x > 2,
+     lambda x: x.new_tensor([0.1, 300.7]) / -4, lambda x: x.new_tensor([0.1, 0.2, 0.3]) / torch.tensor([0.5, 2.0, 1.0]), lambda x: x.long() / 2],
+)  # fmt: skip
 def test_what_rounds_nothing_is_exact(program: Callable[[torch.Tensor], torch.Tensor]) -> None:
     assert units(program) is None
 
@@ -75,6 +77,47 @@ def test_a_mask_says_nothing_about_other_elements() -> None:
     values = units(lambda x: x + mask * -1e9)
     assert values is not None
     assert values[0] == pytest.approx(1.0) and values[4] == pytest.approx(5.0) and values[2] == pytest.approx(1e9)
+
+
+ALONG: dict[str, Callable[[torch.Tensor], Any]] = {
+    "logsumexp": lambda x: x.logsumexp(1),
+    "kept": lambda x: x.logsumexp(-1, keepdim=True),
+    "softmax": lambda x: x.softmax(1),
+    "log_softmax": lambda x: x.log_softmax(1),
+    "norm": lambda x: torch.linalg.vector_norm(x, dim=1),
+    "var": lambda x: x.var(1),
+    "std_mean": lambda x: torch.std_mean(x, 1)[0],
+    "prod": lambda x: x.prod(1),
+    "cumprod": lambda x: x.cumprod(1),
+    "logcumsumexp": lambda x: x.logcumsumexp(1),
+}
+
+
+@pytest.mark.parametrize("name", ALONG)
+def test_a_large_row_says_nothing_about_the_others(name: str) -> None:
+    """Nobody adds the numbers of two rows: of a row that is masked, the other ones are not uncertain by 1e9 units."""
+    x = torch.tensor([[-1e9, -1e9, -1e9], [1.0, 2.0, 3.0]])
+    amounts = units(ALONG[name], x)
+    assert amounts is not None
+    half = len(amounts) // 2
+    assert 0 < max(amounts[half:]) <= 6  # the sum of the row
+    if name not in ("softmax", "log_softmax", "var", "std_mean"):
+        assert max(amounts[:half]) >= 1e9
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.logsumexp((0, 1)),
+        lambda x: x.logsumexp(0),
+        lambda x: torch.renorm(x, 2, 0, 1e8),
+        lambda x: x.log_softmax(0),
+        lambda x: torch.linalg.vector_norm(x),
+    ],
+)
+def test_what_is_computed_across_rows_is_as_uncertain_as_the_largest(program: Any) -> None:
+    amounts = units(program, torch.tensor([[-1e9, 2e9, -1e9], [1.0, 2.0, 3.0]]))
+    assert amounts is not None and max(amounts) > 1e7
 
 
 def test_a_write_reaches_the_other_views_of_its_memory() -> None:
