@@ -126,6 +126,17 @@ NOISE_PART = Threshold(
     "of the largest element",
     "eager's error against float64 where the numbers are nothing but rounding; chosen, not measured",
 )
+LEAST_NARROWED = Threshold(
+    2.0**-32,
+    "of an element of float64",
+    "a compiled element that is off by more, and a number of float32 as all others, was rounded to it: float64's own"
+    " roundings are a million times smaller, and a rounding to float32 is 2**-25 on average",
+)
+MOST_NARROWED = Threshold(
+    2.0**-20,
+    "of an element of float64",
+    "what is off by more is no rounding to float32: it is what is left of larger numbers",
+)
 SCALE_PART = Threshold(
     1e-5, "of a quantizer's scale", "a scale may be computed, and is then rounded; chosen, not measured"
 )

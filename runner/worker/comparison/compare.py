@@ -470,6 +470,37 @@ def compare_small_tensors(
     return Comparison() if is_right else compare_values(eager, compiled, tolerance, lambda: exact)
 
 
+def compare_precision(eager: torch.Tensor, compiled: torch.Tensor) -> Comparison:
+    """Compare two dense CPU tensors of float64 or complex128 again, which the tolerance has accepted.
+
+    It accepts what was rounded to float32. An error is reported where all compiled elements are numbers of float32, and
+    some are off by as much as a rounding to it is, where eager's are no such numbers. Zeros do not count: a difference
+    that cancels may be one.
+    """
+    if identical(eager, compiled):
+        return Comparison()
+    least, most = thresholds.LEAST_NARROWED.value, thresholds.MOST_NARROWED.value
+    places: list[torch.Tensor] = []
+    for start, eager_planes, compiled_planes in pieces(eager, compiled):
+        if bool((_to_single(compiled_planes) != compiled_planes)[compiled_planes.isfinite()].any()):
+            return Comparison()
+        part = (eager_planes - compiled_planes).abs() / eager_planes.abs()
+        is_narrowed = (
+            (part > least) & (part <= most) & (compiled_planes != 0) & (_to_single(eager_planes) != eager_planes)
+        )
+        places.append(start + is_narrowed.any(dim=1).nonzero()[:, 0])
+    narrowed = torch.cat(places)
+    if not len(narrowed):
+        return Comparison()
+    numbers = numbers_at(len(narrowed), int(narrowed[0]), eager, compiled=compiled)
+    return Comparison((Difference("value", sentence(numbers, "were rounded to float32"), numbers),))
+
+
+def _to_single(plane: torch.Tensor) -> torch.Tensor:
+    """Return what float32 holds of float64 elements, again in float64."""
+    return plane.to(torch.float32).to(torch.float64)
+
+
 def _smallest(dtype: torch.dtype, tolerance: Tolerance) -> tuple[float, float]:
     """Return how large the largest element must be, and the distance between numbers there that counts beside the
     relative one.

@@ -148,6 +148,10 @@ def behaviour(evidence: Evidence) -> Iterator[Finding]:
         elif actual is not None and expected is None:
             oracle, message = _classify(actual, evidence.compiled.launches is not None)
             yield Finding(oracle, f"{message}: {actual.summary}", where, error=actual.info)
+        elif actual is not None and expected is not None and actual.memory and not expected.memory:
+            yield Finding(
+                "memory", f"eager raised {expected.summary}; compiled {actual.summary}", where, error=actual.info
+            )
         elif actual is not None and expected is not None and not counts_as(actual, expected):
             message = f"eager raised {expected.summary}; compiled raised {actual.summary}"
             yield Finding("error-type", message, where, error=actual.info)

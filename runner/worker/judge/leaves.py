@@ -17,6 +17,7 @@ from runner.worker.comparison.accuracy import bounded_rule, measure
 from runner.worker.comparison.compare import (
     Comparison,
     Movement,
+    compare_precision,
     compare_small_tensors,
     compare_values,
     describe_excess,
@@ -61,6 +62,9 @@ def metadata_differences(evidence: Evidence, where: str, eager: Leaf, compiled: 
         sides = (f"{_plain(dtype)} indices{f' and blocks of {list(block)}' if block else ''}"
                  for dtype, block in (expected.indices, actual.indices))  # fmt: skip
         yield "layout", "eager has {}; compiled has {}".format(*sides)
+    for bit, verb in (("is_conj", "conjugated"), ("is_neg", "negated")):
+        if getattr(actual, bit) and not getattr(expected, bit):  # where eager alone has the bit, no program needs it
+            yield "layout", f"compiled is {verb} when it is read ({bit}), eager is not: numpy() refuses such a tensor"
     if expected.dtype == actual.dtype and not _are_near(expected.quantizer, actual.quantizer):
         yield "dtype", f"eager is quantized by {_plain(expected.quantizer)}, compiled by {_plain(actual.quantizer)}"
     if expected.is_inference != actual.is_inference:
@@ -348,6 +352,8 @@ def _element_findings(
     if is_default and result == Comparison() and eager.numel() and sensitivity.is_measured(dtype):
         respond = functools.partial(wide.measure_sensitivity, call, path)
         result = compare_small_tensors(eager, compiled, dtype, bounds, reference, precision, respond)
+    if is_default and result == Comparison() and dtype in sensitivity.WIDEST and precision() == dtype:
+        result = compare_precision(eager, compiled)
     label = result.label
     if wide.overflow and label in (NEARER, OVERFLOWED):
         label = OVERFLOWED
@@ -365,15 +371,17 @@ def _element_findings(
 
 
 def _python_findings(evidence: Evidence, call: int, eager: Leaf, compiled: Leaf) -> Iterator[Finding]:
-    """Compare Python values for equality; NaN equals NaN.
+    """Compare Python values for equality; NaN equals NaN, and zeros of both signs are equal unless bits must be.
 
     A float may be off by the tolerance of the job's dtype, since it usually comes out of a tensor of that dtype
     (``x.sum().item()``).
     """
     evidence.comparisons += 1
-    if eager.type != compiled.type or same_python(eager.value, compiled.value):
+    is_float = isinstance(eager.value, (float, complex))
+    has_bits = is_float and bool((evidence.job.tolerance or {}).get("exact"))
+    if eager.type != compiled.type or (not has_bits and same_python(eager.value, compiled.value)):
         return
-    if not isinstance(eager.value, (float, complex)):
+    if not is_float:
         numbers: dict[str, Any] = {"eager": _text(eager.value), "compiled": _text(compiled.value)}
         message = "eager {eager}, compiled {compiled}".format(**numbers)
         if type(eager.value) is int and max(eager.value.bit_length(), compiled.value.bit_length()) < _BITS:

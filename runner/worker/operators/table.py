@@ -408,7 +408,7 @@ def is_view(func: Any) -> bool:
 def rounds_nothing(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> bool:
     """Return whether no rounding can occur in a call of arithmetic, in any order: its numbers have few bits.
 
-    All are exact in a dtype with half as many bits, as small whole numbers are, or one factor is a power of two; and the
+    All are exact in a dtype with half as many bits, as small whole numbers are, or one factor is a power of two. The
     result is that of float64.
     """
     scales = _scales(func, args, kwargs)

@@ -9,7 +9,15 @@ import pytest
 import torch
 
 from runner.contract.oracles import NEARER, NOISE, OVERFLOWED
-from runner.worker.comparison.compare import ask_same, compare_small_tensors, compare_values, equal_bits, lies_within
+from runner.worker.comparison.compare import (
+    Comparison,
+    ask_same,
+    compare_precision,
+    compare_small_tensors,
+    compare_values,
+    equal_bits,
+    lies_within,
+)
 from runner.worker.tensors import Tolerance, tolerance_for
 
 INF, NAN = math.inf, math.nan
@@ -318,6 +326,34 @@ def small_oracles(eager, compiled, exact, response=0.0, dtype=torch.float32):
         eager, compiled, dtype, tolerance_for(dtype), reference, lambda: dtype, measure_response=measure
     )
     return [difference.oracle for difference in result.differences], calls
+
+
+PRECISE = torch.linspace(0.1, 3.0, 12, dtype=torch.float64).sin()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+def test_what_was_rounded_to_float32_is_found(dtype):
+    eager = torch.complex(PRECISE, PRECISE.cos()) if dtype.is_complex else PRECISE
+    rounded = eager.to(torch.complex64 if dtype.is_complex else torch.float32).to(dtype)
+    (difference,) = compare_precision(eager, rounded).differences
+    assert difference.oracle == "value" and "12 of 12 elements were rounded to float32" in difference.message
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled"),
+    [
+        (PRECISE, PRECISE * (1 + 1e-15)),  # float64's own roundings
+        (PRECISE.float().double(), PRECISE.float().double() * (1 + 2.0**-23)),  # eager's are numbers of float32 too
+        (PRECISE, torch.cat([PRECISE[:11].float().double(), PRECISE[11:] * (1 + 1e-15)])),  # one has more digits
+        (PRECISE * 1e-17, torch.zeros(12, dtype=torch.float64)),  # what is left where larger numbers cancel
+        (PRECISE * 1e-17, torch.full((12,), 2.0**-57, dtype=torch.float64)),
+        (torch.tensor([0.1 + 0.2, 3.0 - 1e-15]).double(), torch.tensor([0.1 + 0.2, 3.0]).double()),
+        (torch.tensor([0.1, math.nan], dtype=torch.float64), torch.tensor([0.1, math.nan], dtype=torch.float64)),
+        (torch.zeros(0, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)),
+    ],
+)
+def test_what_float64_rounds_by_itself_is_no_rounding_to_float32(eager, compiled):
+    assert compare_precision(eager, compiled) == Comparison()
 
 
 SMALL = torch.full((3,), 1e-6)

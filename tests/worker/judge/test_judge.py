@@ -45,6 +45,13 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "shape": (PLUS, "extra_dimension", {}, ["shape"]),
     "dtype": (PLUS, "to_double", {}, ["dtype"]),
     "layout": (PLUS, "to_sparse", {}, ["layout"]),
+    "conjugate bit": (
+        source("return x.sin()", inputs="torch.randn(4, dtype=torch.complex64)"),
+        "conjugated_lazily",
+        {},
+        ["layout"],
+    ),
+    "negative bit": (PLUS, "negated_lazily", {}, ["layout"]),
     "device": (PLUS, "to_meta", {}, ["device"]),
     "stride": (PLUS, "column_major", {}, ["stride"]),
     "stride, exactly": (ROW, "ones_for_strides", {"strides": "exact"}, ["stride"]),
@@ -68,6 +75,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
         {},
         ["value"],
     ),
+    "float64 in float32": (source("return x.sin()", inputs="torch.randn(4, 5).double()"), "in_single", {}, ["value"]),
     "small in bfloat16": (source("return (x * 1e-6).bfloat16()"), "zeros", {}, ["value"]),
     "state in an object": (
         source(
@@ -139,6 +147,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
     "runtime-error": (PLUS, "raises_at_run", {}, ["runtime-error"]),
     "exit": (PLUS, "exits", {}, ["runtime-error"]),
     "memory": (PLUS, "no_memory", {}, ["memory"]),
+    "memory, where eager raises": (GATHER, "no_memory", RAISES_RUNTIME, ["memory"]),
 }
 
 
@@ -252,6 +261,23 @@ def test_a_named_absolute_tolerance_says_what_is_small():
     text = source("return x * 1e-6")
     assert run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-5]}})["trust"]["verdict"] == "VACUOUS"
     assert oracles(run(text, "planted:zeros", tolerance={"by_dtype": {"": [0.0, 1e-9]}})) == ["value"]
+
+
+@pytest.mark.parametrize(("exact", "expected"), [(True, ["sign-of-zero"]), (False, [])])
+def test_the_sign_of_a_python_zero_counts_where_bits_do(exact, expected):
+    text = source("return x + 1, 0.0 if torch.compiler.is_compiling() else -0.0")
+    record = run(text, tolerance={"exact": exact})
+    assert [finding["oracle"] for finding in record["findings"]] == expected, record
+
+
+def test_a_conjugate_that_only_eager_leaves_to_its_readers_is_none():
+    text = source("return x.sin().conj()", inputs="torch.randn(4, dtype=torch.complex64)")
+    assert passes(run(text, "planted:not_conjugated"))
+
+
+def test_what_eager_computes_in_float32_may_be_rounded_to_it():
+    body = "return x.float().sin().double() * 1.1"
+    assert passes(run(source(body, inputs="torch.randn(4, 5).double()"), "planted:in_single"))
 
 
 TWO = source("return x * 2, x + 1")
