@@ -67,7 +67,10 @@ def observed_case(case: Case) -> Case | None:
 
 
 def _values(step: Step) -> Value:
-    refs = tuple(Ref(name, (), step.span) for name in step.out)
+    """Return what a step gives, and the names that it writes into: what it returns need not lie there."""
+    written = [target.name for target in _targets(step) if isinstance(target, Ref) and not target.path]
+    names = dict.fromkeys((*step.out, *(name for name in written if name != "_")))
+    refs = tuple(Ref(name, (), step.span) for name in names)
     return Items(refs) if step.unpack or len(refs) > 1 else refs[0]
 
 
@@ -199,7 +202,8 @@ def _taking(case: Case, steps: Sequence[Step], name: str) -> int | None:
     is_first = bool(case.inputs) and case.inputs[0].name == name
     for number, step in enumerate(steps):
         used = names_used(values_of((step,)))
-        if name in used or (number == 0 and is_first and (step.arguments.bare or "_" in used)):
+        is_layer = step.operator.startswith("nn.") and step.call is None  # what it has are the layer's own arguments
+        if name in used or (number == 0 and is_first and (step.arguments.bare or is_layer or "_" in used)):
             return number
     return None
 

@@ -7,9 +7,10 @@ from textwrap import indent
 
 import pytest
 
+from runner.cases.model import Items
 from runner.cases.suites import Reader
 from runner.contract.finding import Finding
-from runner.verdict.operators import first_operator, named_part, plain_form, written_input
+from runner.verdict.operators import first_operator, named_part, observed_case, plain_form, written_input
 from tests.handmade import loaded, written
 
 CHAIN = """\
@@ -78,6 +79,23 @@ def test_the_first_step_takes_the_first_input_without_a_name(tmp_path: Path) -> 
     chain = "- F.relu\n- torch.add: [$_, $y]\n"
     assert operator(tmp_path, "", "gradient of x", chain=chain) == "F.relu"
     assert operator(tmp_path, "", "gradient of y", chain=chain) == "torch.add"
+
+
+def test_a_layer_takes_the_first_input_without_a_call(tmp_path: Path) -> None:
+    assert operator(tmp_path, "", "gradient of x", chain="- nn.Linear: [3, 3]\n- torch.add: [$_, $y]\n") == "nn.Linear"
+    called = "- {nn.Linear: [3, 3], call: [$y]}\n- {torch.add: [$_, $x]}\n"
+    assert operator(tmp_path, "", "gradient of x", chain=called) == "torch.add"
+
+
+def test_a_write_is_looked_at_where_it_is_made(tmp_path: Path) -> None:
+    """A graph may give the right product, and leave the tensor as it was."""
+    chain = "- {torch.sin: $x, out: s}\n- {Tensor.mul_: [$s, 2]}\n- {F.relu: {input: $y, inplace: true}}\n- {torch.exp: $s}\n"
+    text = f"cases:\n  - name: a\n    inputs: {{x: [3], y: [3]}}\n    chain:\n{indent(chain, '      ')}"
+    (variant, *_) = loaded(written(tmp_path, text)).variants
+    observed = observed_case(variant.case)
+    assert observed is not None and isinstance(observed.result, Items)
+    names = [[item.name for item in getattr(value, "items", [value])] for value in observed.result.items]
+    assert names == [["s"], ["value_0", "s"], ["value_1", "y"], ["value_2"]]
 
 
 def test_blocks_count(tmp_path: Path) -> None:
