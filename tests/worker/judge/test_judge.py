@@ -1055,6 +1055,11 @@ def give(x, wrong):
             "torch.quantize_per_channel(x.round(), torch.full((4,), 0.5 if wrong else 0.25), torch.zeros(4), 0, torch.qint8)",
             ["dtype"],
         ),
+        ("torch.quantize_per_tensor(x * 1e-6 + 1e-6 * wrong, 1e-6, 0, torch.qint8)", ["value"]),
+        (
+            "torch.quantize_per_channel(x * 1e-6 + 1e-6 * wrong, torch.tensor([1e-6, 1.0, 1.0, 1.0]), torch.zeros(4), 0, torch.qint8)",
+            ["value"],
+        ),
         ("(x + 1, torch.inference_mode(wrong)(x.clone)())", ["requires-grad"]),
     ],
 )
