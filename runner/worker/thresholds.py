@@ -53,6 +53,17 @@ ROUNDING_FACTOR_NARROW = Threshold(
     "float16 and bfloat16 are summed in float32 and rounded once an operator: the roundings of 16 operators come to"
     " four by their root mean square",
 )
+CANCELLED_FACTOR = Threshold(
+    16.0,
+    "times the movement by one rounding",
+    "an error within it may be up to `CANCELLED_PART`: a rounding of a mean of -20000 moves what a layer norm leaves by"
+    " 0.05 %, and sums in two orders were off by eight of them",
+)
+CANCELLED_PART = Threshold(
+    2.0**-7,
+    "of the largest element",
+    "what is off by more is no rounding, however far roundings move it; chosen, not measured",
+)
 ROUNDING_PART = Threshold(
     2.0**-10,
     "of the largest element",

@@ -209,7 +209,7 @@ def _is_rounding(
     since each takes a dozen runs."""
     is_asked = adjudication is not None and adjudication.numbers and adjudication.place is None
     response = measure_sensitivity() if exact is not None and is_asked else None
-    if response is not None and sensitivity.explains(eager, compiled, exact, *response, tolerance):
+    if response is not None and sensitivity.response_explains(eager, compiled, exact, *response, tolerance):
         return True
     movement = measure_movement()
     return movement is not None and sensitivity.movement_explains(eager, compiled, *movement, tolerance)

@@ -54,6 +54,11 @@ def small(dtype: torch.dtype) -> float:
     return max(thresholds.ROUNDING_PART.value, thresholds.ROUNDING_FACTOR_NARROW.value * (unit(dtype) or 0.0))
 
 
+def _most(dtype: torch.dtype) -> float:
+    """Return the part of the largest element that roundings can reach where large numbers cancel."""
+    return max(small(dtype), thresholds.CANCELLED_PART.value)
+
+
 def is_coarser(first: torch.dtype, second: torch.dtype) -> bool:
     """Return whether the roundings of the first dtype are larger than those of the second; False where one is
     unknown."""
@@ -159,7 +164,18 @@ def is_small(eager: torch.Tensor, compiled: torch.Tensor, exact: torch.Tensor, d
     finite = exact.isfinite()
     scale = exact[finite].abs().max() if bool(finite.any()) else torch.tensor(0.0)
     sides = (side.to(exact.dtype) for side in (eager, compiled))  # float8 dtypes have no arithmetic
-    return not bool(scale) or all(bool(((side - exact)[finite].abs() <= small(dtype) * scale).all()) for side in sides)
+    return not bool(scale) or all(bool(((side - exact)[finite].abs() <= _most(dtype) * scale).all()) for side in sides)
+
+
+def _limit(
+    size: torch.Tensor, scale: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance
+) -> torch.Tensor:
+    """Return how far elements of these sizes may be off: as far as the factor says, but no more than ``small`` of the
+    largest element, the ``scale``; where large numbers cancel a smaller factor counts, and more of the scale."""
+    allowed = tolerance.allowed(size)
+    moved = (allowed + factor(dtype) * movement).minimum(small(dtype) * scale)
+    least = min(factor(dtype), thresholds.CANCELLED_FACTOR.value)
+    return moved.maximum((allowed + least * movement).minimum(_most(dtype) * scale)).maximum(allowed)
 
 
 def explains(
@@ -179,20 +195,37 @@ def explains(
     return all(bool(((side - exact)[finite].abs() <= allowed).all()) for side in (eager, compiled))
 
 
+def response_explains(
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    exact: torch.Tensor,
+    response: torch.Tensor,
+    dtype: torch.dtype,
+    tolerance: Tolerance,
+) -> bool:
+    """Return whether both results lie as near the float64 result as ``_limit`` says, everywhere; a scale of zero limits
+    nothing."""
+    finite = eager.isfinite() & compiled.isfinite() & exact.isfinite()
+    sizes = exact[finite].abs()
+    if not sizes.numel():
+        return True
+    scale = sizes.max() if bool(sizes.max()) else torch.tensor(torch.inf, dtype=sizes.dtype)
+    limit = _limit(sizes, scale, response[finite], dtype, tolerance)
+    return all(bool(((side.to(exact.dtype) - exact)[finite].abs() <= limit).all()) for side in (eager, compiled))
+
+
 def movement_explains(
     eager: torch.Tensor, compiled: torch.Tensor, movement: torch.Tensor, dtype: torch.dtype, tolerance: Tolerance
 ) -> bool:
     """Return whether two results that no wider one judges differ by no more than the movement of eager's explains,
     everywhere.
 
-    Each finite element lies within the tolerance, or within the tolerance plus a multiple of the movement. Then it also
-    lies within ``small`` of the largest element.
+    Each finite element lies within the tolerance, or within what ``_limit`` makes of the movement.
     """
     finite = eager.isfinite() & compiled.isfinite()
     kind = torch.complex128 if eager.is_complex() else torch.float64
     first, second = eager.to(kind)[finite], compiled.to(kind)[finite]
     if not first.numel():
         return True
-    gap, allowed = (first - second).abs(), tolerance.allowed(first.abs())
-    moved = torch.minimum(allowed + factor(dtype) * movement[finite], small(dtype) * first.abs().max())
-    return bool(((gap <= allowed) | (gap <= moved)).all())
+    limit = _limit(first.abs(), first.abs().max(), movement[finite], dtype, tolerance)
+    return bool(((first - second).abs() <= limit).all())

@@ -6,7 +6,16 @@ import pytest
 import torch
 from worker_jobs import oracles, passes, run, source
 
-from runner.worker.rounding.sensitivity import UNIT, blur, element_sensitivity, explains, is_small, perturb
+from runner.worker.rounding.sensitivity import (
+    UNIT,
+    blur,
+    element_sensitivity,
+    explains,
+    is_small,
+    movement_explains,
+    perturb,
+    response_explains,
+)
 from runner.worker.tensors import Tolerance
 from runner.worker.thresholds import ROUNDING_FACTOR
 
@@ -188,10 +197,43 @@ def test_both_must_lie_within_it():
     assert explains(near, near, *response)
     assert not explains(near, far, *response) and not explains(far, near, *response)
     single = exact, torch.float32
-    assert is_small(near, far, *single) and not is_small(near, torch.tensor([10.1]), *single)
+    assert is_small(near, torch.tensor([10.07]), *single) and not is_small(near, torch.tensor([10.1]), *single)
     assert not is_small(near, torch.tensor([torch.nan]), *single)
     assert is_small(near, torch.tensor([10.15]), exact, torch.bfloat16)
     assert not is_small(near, torch.tensor([10.2]), exact, torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("error", "movement", "expected"),
+    [
+        (0.009, 0.0001, True),  # within 128 movements and 2^-10 of the largest
+        (0.009, 0.00005, False),
+        (0.012, 0.0005, False),  # beyond 2^-10 of it, and 24 movements
+        (0.012, 0.001, True),
+        (0.07, 0.005, True),
+        (0.09, 0.05, False),  # beyond 2^-7 of it
+    ],
+)
+def test_how_much_of_the_largest_element_may_be_rounding(error, movement, expected):
+    exact = torch.tensor([10.0, 1.0], dtype=torch.float64)
+    off = (exact + torch.tensor([0.0, error])).float()
+    moves = torch.full((2,), movement, dtype=torch.float64), torch.float32, Tolerance(0.0, 1e-5)
+    assert response_explains(exact.float(), off, exact, *moves) is expected
+    assert movement_explains(exact.float(), off, *moves) is expected
+
+
+OFFSET = "return torch.nn.functional.layer_norm(x - 20000.0, [67])"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_large_mean_is_added_in_any_order(seed):
+    """A rounding of the mean is 0.05 % of what is left of the numbers without it."""
+    text = source(OFFSET, f"torch.randn(67, 7, generator=torch.Generator().manual_seed({seed})).t()")
+    assert passes(run(text, "inductor"))
+
+
+def test_a_large_mean_excuses_no_percent():
+    assert oracles(run(source(OFFSET, "torch.randn(67, 7).t()"), "planted:percent_off")) == ["value"]
 
 
 @pytest.mark.parametrize(
