@@ -21,7 +21,7 @@ from runner.engine.local import LocalEngine
 from runner.engine.processors import usable_processors
 from runner.report.benchmark import page, render, svg
 from runner.session.plan import checked_environments, plan
-from runner.session.preflight import refuse_missing_code
+from runner.session.preflight import import_code
 from runner.session.settings import COUNT
 
 _EPILOG = """\
@@ -91,7 +91,8 @@ def _time(arguments: argparse.Namespace, variants: Sequence[Variant]) -> int:
         engine, settings, arguments.repeat, threads, folder, lambda: progress.say(f"{at}: {measurer.doing}")
     )
     try:
-        refuse_missing_code(engine, everything, settings)
+        for notice in import_code(engine, everything, settings):
+            console.message(f"runner: {notice.severity}: {notice.message}")
         for planned in everything:
             at = f"{planned.number}/{len(everything)} {planned.variant.id}"
             rows.append(measurer.row(planned))

@@ -121,7 +121,7 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
     """
     from runner.engine.local import LocalEngine  # late: an engine is needed here alone
     from runner.session.plan import Planned, checked_environments, job, plan, skip_reason, worker_paths
-    from runner.session.preflight import refuse_missing_code
+    from runner.session.preflight import import_code
     from runner.session.scheduler import drive, with_reference
 
     settings = settings_of(arguments)
@@ -140,7 +140,7 @@ def try_out(arguments: argparse.Namespace, loaded: Loaded) -> tuple[list[Diagnos
     ]
     pythons, warm = {e.key: e.python for e in environments}, {e.key: "import" for e in environments}
     with LocalEngine(pythons, settings.slots(), warm=warm) as engine:
-        refuse_missing_code(engine, [planned for planned, _ in built], settings)
+        import_code(engine, [planned for planned, _ in built], settings)
         answers = zip(drive(engine, with_reference(jobs)), built, strict=True)
     refusals = (_refusal(outcome, planned.variant, source) for outcome, (planned, source) in answers)
     return [*filter(None, refusals)], unbuilt

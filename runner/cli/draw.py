@@ -55,7 +55,7 @@ from runner.hunt.hunt import Bounds, Guidance, Hunt, Rounds, settings_for
 from runner.quote import operand, shell_word, shell_words
 from runner.record.store import LOCK, lock, output_folder
 from runner.session.plan import checked_environments, find_environments, order_words
-from runner.session.preflight import refuse_missing_words
+from runner.session.preflight import import_words
 from runner.session.settings import COUNT, MANY, RunSettings
 from runner.text import duration, plural
 
@@ -306,7 +306,7 @@ def run_hunt(arguments: argparse.Namespace) -> int:
         stack.enter_context(lock(folder))
         environment = find_environments(settings.python)[0]
         hunt_state = _state(folder, _head(arguments, settings, environment.build), arguments.batch)
-        _refuse_missing_code(settings)
+        _import_code(settings)
         guidance = None
         if hunt_state.head.guided:
             guidance = Guidance(hunt_state.head.seed, parents)
@@ -330,12 +330,13 @@ def run_hunt(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _refuse_missing_code(settings: RunSettings) -> None:
+def _import_code(settings: RunSettings) -> None:
     """Raise UsageError where code that was typed cannot be had. On a cluster each round looks for it."""
     if settings.engine == "local":
         (environment, *_) = checked_environments(settings, None)
         with LocalEngine({environment.key: environment.python}, 1, warm={environment.key: "import"}) as engine:
-            refuse_missing_words(engine, [environment], settings)
+            for notice in import_words(engine, [environment], settings):
+                console.message(f"runner: {notice.severity}: {notice.message}")
 
 
 EVERY = 5.0

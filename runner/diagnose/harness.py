@@ -31,7 +31,7 @@ from runner.session.plan import (
     warmth,
     worker_paths,
 )
-from runner.session.preflight import refuse_missing_code
+from runner.session.preflight import import_code
 from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
 from runner.session.variant_run import run_variant
@@ -112,7 +112,7 @@ class VariantEngine(contextlib.AbstractContextManager["VariantEngine"]):
         with contextlib.ExitStack() as stack:
             stack.callback(self.local_engine.close)
             if self._named is not None:
-                refuse_missing_code(self.local_engine, [self.planned], self._named)
+                import_code(self.local_engine, [self.planned], self._named)
             stack.pop_all()
         return self
 

@@ -11,6 +11,7 @@ from runner.contract.job import Job
 from runner.diagnostics import Diagnostic, InputError, source_line
 from runner.engine.messages import Engine
 from runner.exit_codes import UsageError
+from runner.record.events import Notice
 from runner.session.plan import Environment, Planned, skip_reason, worker_paths
 from runner.session.scheduler import drive, with_reference
 from runner.session.settings import RunSettings
@@ -20,8 +21,10 @@ _LIMIT = 300.0
 """Seconds in which a package is imported: those of large vendors take a minute on a busy machine."""
 
 
-def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: RunSettings) -> None:
+def import_code(engine: Engine, planned: Sequence[Planned], settings: RunSettings) -> list[Notice]:
     """Have a worker of each environment import what the run names: modules of ``--import``, and backends that are code.
+
+    Return a warning for each setting of torch that importing a backend changes.
 
     Raises:
         UsageError: something that was typed cannot be had, or the process died on it.
@@ -35,24 +38,26 @@ def refuse_missing_code(engine: Engine, planned: Sequence[Planned], settings: Ru
             found = backends.setdefault(each.environment.key, {})
             if is_code:
                 found.setdefault(backend.backend, backend)
-    _import(engine, backends, settings, worker_paths(settings, [item.variant for item in planned]))
+    return _import(engine, backends, settings, worker_paths(settings, [item.variant for item in planned]))
 
 
-def refuse_missing_words(engine: Engine, environments: Sequence[Environment], settings: RunSettings) -> None:
+def import_words(engine: Engine, environments: Sequence[Environment], settings: RunSettings) -> list[Notice]:
     """Do the same where there is no variant yet, for what the command line names.
 
     Raises:
-        UsageError: as of ``refuse_missing_code``.
+        UsageError: as of ``import_code``.
     """
     typed = {name: Backend(name, name) for name in settings.backend if ":" in name and name not in PLANTED}
-    if typed or settings.imports:
-        _import(engine, {environment.key: typed for environment in environments}, settings, worker_paths(settings))
+    if not typed and not settings.imports:
+        return []
+    return _import(engine, {environment.key: typed for environment in environments}, settings, worker_paths(settings))
 
 
 def _import(
     engine: Engine, backends: Mapping[str, Mapping[str, Backend]], settings: RunSettings, paths: tuple[str, ...]
-) -> None:
+) -> list[Notice]:
     """Have each environment import the modules of ``--import`` and its backends, by their names."""
+    changes: dict[str, None] = {}
     jobs = [
         Job(
             key=f"code {key}", id="code", environment=key, name="code", source="", backend={"backend": "eager"},
@@ -65,6 +70,13 @@ def _import(
         if outcome.ended != "result":
             raise UsageError(f"importing {_named(settings.imports, outcome.job.arguments)}: {describe(outcome)}")
         _refuse(outcome.result, backends[outcome.job.environment])
+        changes |= dict.fromkeys(
+            f"importing {name} changes {setting} from {before} to {after}; eager runs with it too, so that no verdict "
+            "shows its effect"
+            for name, pairs in outcome.result["settings"].items()
+            for setting, (before, after) in pairs.items()
+        )
+    return [*map(Notice, changes)]
 
 
 def _named(imports: Iterable[str], arguments: Any) -> str:

@@ -61,7 +61,7 @@ from runner.session.plan import (
     worker_paths,
 )
 from runner.session.plan import plan as planned_pairs
-from runner.session.preflight import refuse_missing_code
+from runner.session.preflight import import_code
 from runner.session.scheduler import Scheduler
 from runner.session.settings import RunSettings, parse_shard
 from runner.session.variant_run import ORDER_DEPENDENT, VariantResult, run_variant
@@ -284,7 +284,7 @@ def run(
     session: Session | None = None
     try:
         yield from _announce(planned, settings, folder, argv, past)
-        refuse_missing_code(engine, planned.planned, settings)
+        yield from import_code(engine, planned.planned, settings)
         sample = None if warm is None else warm.sample
         session = _session(planned, settings, engine, past, begun, tick, fingerprints, sample)
         wavers = False

@@ -46,7 +46,7 @@ def warnings(
 
     monkeypatch.setattr(session_run, "take_fingerprints", take)
     monkeypatch.setattr(session_run, "open_engine", open_engine)
-    monkeypatch.setattr(session_run, "refuse_missing_code", lambda *given: None)
+    monkeypatch.setattr(session_run, "import_code", lambda *given: [])
     monkeypatch.chdir(batch[0].case.file.rpartition("/")[0])
     here = environment("2.13.0")
     planned = tuple(plan(batch, [here]))

@@ -13,6 +13,7 @@ import torch
 
 from runner.contract.job import Job
 from runner.contract.lines import KIND
+from runner.worker.program import global_state
 from runner.worker.program.backends import find, packages
 from runner.worker.program.errors import BackendNotFound, InvalidCase
 from runner.worker.program.generated_code import CONSTRUCTS
@@ -62,19 +63,24 @@ def _package(backend: str) -> dict[str, str]:
 
 def run_code(job: Job, send: Send) -> dict[str, Any]:
     """Return ``error``, why a module of the job's imports cannot be imported, or null, and ``faults``: by those of the
-    argument ``backends`` that cannot be had, why."""
+    argument ``backends`` that cannot be had, why. ``settings`` are torch's that importing a backend changes: by the
+    backend, the expression of each with its value before and after."""
     send({"phase": "load"})
     faults: dict[str, str] = {}
+    settings: dict[str, dict[str, list[str]]] = {}
     try:
         with environment(job):
             for name in job.arguments["backends"]:
+                original = global_state.read()
                 try:
                     find(name)
                 except BackendNotFound as error:
                     faults[name] = error.reason
+                changed = global_state.changes(original).items()
+                settings[name] = {of: [*map(repr, pair)] for of, pair in changed if global_state.is_public(of)}
     except InvalidCase as error:
-        return {"faults": {}, "error": error.reason}
-    return {"faults": faults, "error": None}
+        return {"faults": {}, "settings": {}, "error": error.reason}
+    return {"faults": faults, "settings": settings, "error": None}
 
 
 def run_database(job: Job, send: Send) -> dict[str, Any]:
