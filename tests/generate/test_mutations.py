@@ -312,3 +312,12 @@ def test_a_mutant_of_a_case_that_raises_is_to_raise_the_same() -> None:
     parents = ({**PLAIN, "expect": {**raises, "graphs": 1}},)
     mutants = [mutant for number in range(100) if (mutant := numbered_mutant(parents, 0, number, "again")) is not None]
     assert {str(mutant["expect"]) for mutant in mutants} == {str(raises), str({**raises, "graphs": 1})}
+
+
+@pytest.mark.parametrize("change", [mutations.insert_view, mutations.append_case])
+def test_what_raises_as_expected_stays_in_use(change: mutations.Change) -> None:
+    """A value that nothing uses may be left out, with what computes it."""
+    raising = PLAIN | {"expect": {"raises": {"type": "IndexError"}}}
+    with pytest.raises(UnfitError):
+        changed(change, raising)
+    assert changed(change) != PLAIN
