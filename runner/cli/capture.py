@@ -12,7 +12,7 @@ from typing import Any
 from runner import console, exit_codes
 from runner.cli.arguments import argument, command
 from runner.cli.shrinking import SHRINK, shrinking
-from runner.contract.graphs import Capture
+from runner.contract.graphs import LOST, Capture
 from runner.diagnostics import shown_path
 from runner.engine import scratch
 from runner.engine.interpreters import WORKER, find_python
@@ -75,9 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
     for entry in entries:
         _print(entry)
     if answer["error"]:
-        console.message("runner: what was compiled before your code raised is kept")
-    if not captures:
-        console.message("runner: nothing was compiled: torch.compile was not called, or what it gave was not")
+        kept = "what was compiled before is kept" if captures else "nothing was compiled before"
+        console.message(f"runner: your code raised; {kept}")
+    if not any(capture.graphs for capture in captures):
+        if not captures and not answer["error"]:
+            console.message("runner: nothing was compiled: torch.compile was not called, or what it gave was not")
         return exit_codes.FAILED
     paths = folder.save()
     console.output("\n".join(shown_path(str(path)) for path in paths))
@@ -119,3 +121,9 @@ def _print(entry: dict[str, Any]) -> None:
     )
     for fault in entry["faults"]:
         console.output(in_line(f"  left out: {fault['what']}, {fault['count']} times: {fault['reason']}"))
+    for note in entry["notes"]:
+        if note.startswith(LOST):
+            console.output(in_line(f"  {note}"))
+    if not entry["graphs"]:
+        for item in entry["breaks"]:
+            console.output(in_line(f"  no graph: {item['reason']}"))

@@ -76,6 +76,7 @@ def record_graphs(arguments: argparse.Namespace, variants: Sequence[Variant]) ->
     settings = settings_of(arguments)
     environments = checked_environments(settings, variants)
     different = {variant.label: variant for variant in variants}
+    settings_of_case: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     eager = Backend("eager", "eager")
     jobs = []
     for variant in (replace(v, backend=replace(eager, dynamic=v.backend.dynamic)) for v in different.values()):
@@ -88,13 +89,20 @@ def record_graphs(arguments: argparse.Namespace, variants: Sequence[Variant]) ->
         )  # fmt: skip
         model = variant.label.rpartition("::")[2]
         jobs.append(replace(base, task="capture", arguments={"model": model}, cacheable=False))
+        compiling = {"mode": variant.case.compile.mode, "options": {**variant.case.compile.options}}
+        told = {key: value for key, value in compiling.items() if value}
+        settings_of_case[jobs[-1].key] = (told, {**variant.case.config})
     engine = LocalEngine({e.key: e.python for e in environments[:1]}, settings.slots(), warm={})
     captures = []
     with Progress() as progress:
         try:
             tick = lambda: progress.say(f"recording the graphs of {plural(len(jobs), 'case')}")  # noqa: E731
             for outcome in drive(engine, with_reference(jobs), tick):
-                captures += _capture_of(outcome)
+                compiling, config = settings_of_case[outcome.job.key]
+                captures += [
+                    replace(capture, graphs=tuple(replace(g, compile=compiling, config=config) for g in capture.graphs))
+                    for capture in _capture_of(outcome)
+                ]
         finally:
             engine.close()
     return captures

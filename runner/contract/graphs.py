@@ -113,11 +113,16 @@ class Call:
     fault: str = ""
 
 
+LOST = "not kept: "
+"""How a note begins that tells of a setting of the model's compiler which no case has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """Calls in order over inputs. ``result`` is plain data of the format, over names.
 
     ``grad`` says whether the graph ran with gradients: its outputs were then differentiated, or could have been.
+    ``compile`` and ``config`` are what the model's compiler was told, as a case has them: its mode, and torch's flags.
     """
 
     name: str
@@ -129,6 +134,8 @@ class Graph:
     grad: bool = False
     autocast: str | None = None  # around the whole graph
     dynamic: bool | None = None
+    compile: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the graph as a plain dict."""

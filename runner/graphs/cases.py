@@ -14,7 +14,8 @@ from typing import Any
 from runner.builder.chain import STATEMENTS
 from runner.builder.operators import Refusal, is_plain, resolve
 from runner.cases.operator_names import without_overload
-from runner.contract.graphs import Call, Graph, GraphInput, Tensor, arguments_of
+from runner.cases.torch_names import flag_refusal
+from runner.contract.graphs import LOST, Call, Graph, GraphInput, Tensor, arguments_of
 from runner.graphs.inputs import main_dtype, plain_input, shared_inputs
 from runner.graphs.names import references, renamed, replaced
 from runner.session.plan import TIMEOUT
@@ -93,6 +94,12 @@ def write_graph(graph: Graph, name: str, doc: str = "", tags: Sequence[str] = ()
     return _Writer(graph, inputs, calls, result).write(name, doc, tags, tuple(faults))
 
 
+def lost_flags(graphs: Iterable[Graph]) -> list[str]:
+    """Return a note for each flag that a graph was compiled with, and that no case may set."""
+    flags = {(name, value): flag_refusal(name, value) for graph in graphs for name, value in graph.config.items()}
+    return [f"{LOST}{name} = {value}: {reason}" for (name, value), reason in flags.items() if reason]
+
+
 class _Writer:
     """Writes one graph, of which all calls can be written."""
 
@@ -120,8 +127,13 @@ class _Writer:
             case["grad"] = "backward"
         if self.graph.autocast:
             case["autocast"] = self.graph.autocast
+        if self.graph.compile:
+            case["compile"] = {**self.graph.compile}
+        flags = {name: value for name, value in self.graph.config.items() if not flag_refusal(name, value)}
         if any(map(_has_shape_by_data, self.calls)):
-            case["config"] = {"torch._dynamo.config.capture_dynamic_output_shape_ops": True}
+            flags["torch._dynamo.config.capture_dynamic_output_shape_ops"] = True
+        if flags:
+            case["config"] = flags
         if all(_member(call) in _UNINITIALISED for call in self.calls):
             case["ignore"] = {"value": _REASON, "nonfinite": _REASON}
         case["inputs"] = inputs

@@ -24,7 +24,7 @@ from runner.contract.graphs import Capture, Graph, Tensor
 from runner.engine import scratch
 from runner.exit_codes import UsageError
 from runner.files import link_problem, read_text, replace_text, write_anew
-from runner.graphs.cases import WrittenGraph, fault_of, write_graph
+from runner.graphs.cases import WrittenGraph, fault_of, lost_flags, write_graph
 from runner.graphs.grains import Grain, digest_of, parts_of
 from runner.graphs.text import text_of
 from runner.quote import QuoteError, markdown_text
@@ -115,7 +115,7 @@ class Folder:
             "operators": dict(_counted((c.operator, c.count) for g in capture.graphs for c in g.calls).most_common()),
             "faults": [{"what": what, "reason": why, "count": n} for (what, why), n in faults.most_common()],
             "refused": [f"{new[digest].origin}: {each.problem}" for digest, each in written.items() if each.problem],
-            "notes": list(capture.notes),
+            "notes": [*capture.notes, *lost_flags(capture.graphs)],
         }
         self.models = [model for model in self.models if model["model"] != capture.model] + [entry]
         return entry

@@ -36,6 +36,8 @@ def digest_of(graph: Graph) -> str:
         renamed(graph.result, names),
         [graph.grad, graph.autocast, graph.dynamic],
     ]
+    if graph.compile or graph.config:
+        data.append([{**graph.compile}, {**graph.config}])
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -227,10 +228,36 @@ def test_weights_and_values_are_kept_in_a_file(folder: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_fault_that_the_script_s_own_settings_bring_is_found(tmp_path: Path) -> None:
+    """Of the graph, and of its call alone: without the settings both would pass."""
+    text = """
+        import torch
+        @torch.compile(options={"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"})
+        def positive(x):
+            return x.relu()
+        positive(torch.randn(64))
+    """
+    (tmp_path / "train.py").write_text(dedent(text), encoding="utf-8")
+    assert run_in(tmp_path, "capture", "train.py").code == 0
+    result = run_in(tmp_path, "run", "captured", "--backend", "inductor", "--no-confirm")
+    assert result.code == 1 and "elements differ" in result.out
+    result = run_in(tmp_path, "ops", "captured", "--backend", "inductor")
+    assert result.code == 1 and "1 wrong (value)" in result.out
+
+
+def test_a_model_of_which_nothing_is_compiled_is_named_with_its_reason(tmp_path: Path) -> None:
+    text = "import torch\ntorch.compile(torch.nn.LSTM(2, 3))(torch.ones(1, 2))\n"
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    result = run_in(tmp_path, "capture", "train.py")
+    assert result.code == 1 and "LSTM: 0 graphs" in result.out and "no graph: Attempted to wrap RNN" in result.out
+    assert "nothing was compiled" not in result.err and not (tmp_path / "captured" / "inventory.json").exists()
+
+
 def test_code_that_raises_and_a_missing_script_are_said(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise ValueError('of the user')\n", encoding="utf-8")
     result = run_in(tmp_path, "capture", "broken.py")
     assert result.code == 1 and "ValueError: of the user" in result.err
+    assert "your code raised; nothing was compiled before" in result.err
     result = run_in(tmp_path, "capture", "missing.py")
     assert result.code == 4 and "missing.py: no such script" in result.err
     (tmp_path / "captured" / "note.txt").write_text("mine", encoding="utf-8")

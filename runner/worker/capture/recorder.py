@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -26,6 +26,15 @@ def keep_nothing(name: str, value: torch.Tensor, role: Role) -> tuple[str, str]:
     return "", ""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the compiler of a model is told: ``compile`` and ``config`` as a case has them, and what no case keeps."""
+
+    compile: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+
+
 class Recorder:
     """Records the graphs of one model. ``torch.compile(model, backend=recorder)`` and a call of it fill it.
 
@@ -35,15 +44,21 @@ class Recorder:
     counted: ClassVar[dict[str, int]] = {}
     """The graph breaks of this process that a recorder has taken for its own: torch counts them for all of them."""
 
-    def __init__(self, model: str, keep: Keep = keep_nothing) -> None:
+    def __init__(
+        self,
+        model: str,
+        keep: Keep = keep_nothing,
+        settings: Callable[[], Told] = lambda: Told(),
+    ) -> None:
         """Record nothing yet.
 
         Args:
             model: what people call it.
             keep: keeps values of inputs.
+            settings: says what the compiler of the model is told.
         """
         self.seconds = 0.0
-        self.model, self._keep = model, keep
+        self.model, self._keep, self._settings = model, keep, settings
         self._graphs: list[Graph] = []
         self._breaks: dict[tuple[str, str], None] = {}
         self._notes: dict[str, None] = {}
@@ -80,6 +95,12 @@ class Recorder:
         notes = (*self._notes, *absences())
         return Capture(self.model, tuple(self._graphs), breaks, notes, torch.__version__, self.seconds)
 
+    def take_refusals(self) -> None:
+        """Without a graph, take the breaks that no recorder has taken: Dynamo refuses a frame before any graph."""
+        if not self._count:
+            counts = graphs.counted_breaks().items()
+            self._breaks |= {(reason, ""): None for reason, n in counts if n > Recorder.counted.get(reason, 0)}
+
     def _count_breaks(self, keep: bool = True) -> None:
         """Take the breaks since any recorder was last asked for those of this model: some end a frame, not a graph."""
         for reason, count in graphs.counted_breaks().items():
@@ -103,10 +124,12 @@ class Recorder:
             replace(call, contexts=tuple(entry for entry in call.contexts if entry != no_change)) for call in run.calls
         )
         is_dynamic = any(item.tensor and item.tensor.dynamic for item in inputs)
+        told = self._settings()
+        self._notes.update(dict.fromkeys(told.lost))
         self._graphs.append(
             Graph(
                 name, self.model, inputs, calls, reader.result, grad=has_gradients, autocast=autocast,
-                dynamic=True if is_dynamic else None,
+                dynamic=True if is_dynamic else None, compile=told.compile, config=told.config,
             )
         )  # fmt: skip
         self.seconds += time.perf_counter() - start

@@ -243,25 +243,25 @@ def _set_filters(rules: list[Any]) -> None:
 
 def _with_flags() -> Mapping[str, _Switch]:
     """Return all settings, with the flags of each of torch's modules that is loaded by now."""
-    flags = {
+    modules = {
         module.__name__: _Switch(module.get_config_copy, functools.partial(_set_flags, module), public=False)
         for module in flag_modules()
     }
-    return {**switches(), **flags}
+    return {**switches(), **modules}
 
 
 _copies: list[Any] = [None, {}]
 """What was set of the flags at the last reading, and the values then."""
 
 
-def _flags() -> Mapping[str, dict[str, Any]]:
+def flags() -> Mapping[str, dict[str, Any]]:
     """Return the values of flags, by the module of each. Copies take long: the last ones hold until a flag is set.
 
     A flag may stand for one of another module, so that all copies are made anew together.
     """
     modules = flag_modules()
     now = [flag_overrides(module) for module in modules]
-    if None in now or not _same(_copies[0], now):
+    if None in now or not is_same(_copies[0], now):
         values = {module.__name__: module.get_config_copy() for module in modules}
         _copies[:] = [flag_overrides(module) for module in modules], values  # a torch sets what it reads
     return _copies[1]  # type: ignore[no-any-return]
@@ -270,7 +270,7 @@ def _flags() -> Mapping[str, dict[str, Any]]:
 def _set_flags(module: Any, values: Mapping[str, Any]) -> None:
     now = module.get_config_copy()
     for name, value in values.items():
-        if name in now and not _same(now[name], value):
+        if name in now and not is_same(now[name], value):
             setattr(module, name, value)
 
 
@@ -293,13 +293,13 @@ def read() -> dict[str, Any]:
     for expression, switch in switches().items():
         with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
             values[expression] = switch.read()  # torch refuses to answer where old and new functions were mixed
-    return {**values, **_flags()}
+    return {**values, **flags()}
 
 
 def differences(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return what differs from ``original``, a result of ``read``: by its expression the value then and now."""
     now = read()
-    return {n: (original[n], now[n]) for n in now if n in original and not _same(original[n], now[n])}
+    return {n: (original[n], now[n]) for n in now if n in original and not is_same(original[n], now[n])}
 
 
 def changes(original: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -352,12 +352,13 @@ def _parts(pairs: Mapping[str, tuple[Any, Any]]) -> Iterator[tuple[str, tuple[An
             yield name, (then, now)
             continue
         for key in {**then, **now}:
-            if not _same(then.get(key), now.get(key)):
+            if not is_same(then.get(key), now.get(key)):
                 part = f"{name}.{key}" if name.startswith("torch.") else f"{name}.get({key!r})"
                 yield part, (then.get(key), now.get(key))
 
 
-def _same(first: Any, second: Any) -> bool:
+def is_same(first: Any, second: Any) -> bool:
+    """Return whether two values of a setting are equal; what refuses the comparison differs."""
     try:
         return first is second or bool(first == second)
     except Exception:  # noqa: BLE001  a flag may hold anything, a tensor too
@@ -371,14 +372,14 @@ def restore(values: Mapping[str, Any]) -> None:
         RuntimeError: torch refuses a value that it gave before.
     """
     now = read()
-    names = {name for name, value in values.items() if name not in now or not _same(now[name], value)}
+    names = {name for name, value in values.items() if name not in now or not is_same(now[name], value)}
     if any(not isinstance(values[name], _State) for name in names):  # else nothing follows what is set
         names = set(values)
     for expression, switch in _with_flags().items() if names else ():
         if expression not in names:
             continue
         with contextlib.suppress(AttributeError, OSError, RuntimeError, Warning):
-            if _same(switch.read(), values[expression]):
+            if is_same(switch.read(), values[expression]):
                 continue
         switch.write(values[expression])
 

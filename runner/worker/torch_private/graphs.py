@@ -178,6 +178,10 @@ def end_of(graph: GraphModule) -> tuple[str, str]:
 
 
 def counted_breaks() -> dict[str, int]:
-    """Return the reasons of all graph breaks of this process so far, and how often each came."""
+    """Return the reasons of all graph breaks of this process so far, and how often each came.
+
+    Dynamo counts a frame that it refuses as a whole elsewhere.
+    """
     counters = _COUNTERS.find()
-    return {} if counters is None else {str(reason): int(n) for reason, n in counters["graph_break"].items()}
+    kinds = () if counters is None else (counters["unimplemented"], counters["graph_break"])
+    return {str(reason): int(n) for kind in kinds for reason, n in kind.items()}

@@ -11,10 +11,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import torch._inductor.config as inductor_config  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 from runner.builder.source import build  # noqa: E402
-from runner.contract.graphs import Call, Capture, Graph  # noqa: E402
+from runner.contract.graphs import LOST, Call, Capture, Graph  # noqa: E402
 from runner.graphs.cases import write_graph  # noqa: E402
 from runner.graphs.text import text_of  # noqa: E402
 from runner.session.collect import load  # noqa: E402
@@ -241,3 +242,64 @@ def test_a_session_records_what_is_compiled_in_it_alone() -> None:
         module(torch.ones(2))
     assert torch.compile is compile_before
     assert [found.model.rpartition(".")[2] for found in session.captures()] == ["doubled", "Module"]
+
+
+def told(body: Callable[[], object]) -> list[tuple[dict[str, Any], dict[str, Any], list[str]]]:
+    """What the graphs that a function compiles are told, and what is not kept of each model."""
+    with Session() as session:
+        body()
+    return [
+        ({**graph.compile}, {**graph.config}, [note for note in capture.notes if note.startswith(LOST)])
+        for capture in session.captures()
+        for graph in capture.graphs
+    ]
+
+
+def compiled(**options: Any) -> None:
+    torch.compile(lambda x: x + 1, **options)(torch.ones(2))
+
+
+def test_the_mode_and_flags_of_the_user_belong_to_the_graph() -> None:
+    def body() -> None:
+        compiled(mode="max-autotune", dynamic=True)
+        compiled(options={"epilogue_fusion": False, "cpp.simdlen": 0})
+        with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):
+            compiled()
+        compiled(mode="default")
+
+    flag = "torch._inductor.config."
+    assert told(body) == [
+        ({"mode": "max-autotune"}, {}, []),
+        ({}, {f"{flag}epilogue_fusion": False, f"{flag}cpp.simdlen": 0}, []),
+        ({}, {f"{flag}cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}, []),
+        ({}, {}, []),
+    ]
+
+
+def test_what_no_case_keeps_is_said() -> None:
+    def own_backend(graph: Any, inputs: Any) -> Any:
+        return graph
+
+    def body() -> None:
+        compiled(backend=own_backend)
+        with torch.no_grad(), torch.autocast("cpu"):
+            compiled(options={"post_grad_custom_post_pass": own_backend})
+        torch.set_default_dtype(torch.float64)
+        try:
+            compiled()
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+    name = "test_what_no_case_keeps_is_said.<locals>.own_backend"
+    assert [notes for _, _, notes in told(body)] == [
+        [f"{LOST}backend={name}; runner run --backend names one"],
+        [f"{LOST}torch._inductor.config.post_grad_custom_post_pass = {name}"],
+        [f"{LOST}torch.get_default_dtype() = torch.float64"],
+    ]
+
+
+def test_a_model_that_dynamo_refuses_has_no_graph_and_a_reason() -> None:
+    with Session() as session:
+        torch.compile(torch.nn.LSTM(2, 3))(torch.ones(1, 2))
+    (capture,) = session.captures()
+    assert not capture.graphs and "LSTM" in capture.breaks[0].reason
