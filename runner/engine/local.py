@@ -35,6 +35,7 @@ from runner.engine.servers import Home, Server
 from runner.engine.workers import Kind, RunningJob, Task, Worker
 from runner.engine.zygotes import Zygote
 from runner.record.events import Notice
+from runner.text import one_line
 
 
 def next_start(servers: Sequence[Server], slots: int) -> tuple[Server, Kind, Worker | int] | None:
@@ -270,7 +271,9 @@ class LocalEngine(contextlib.AbstractContextManager["LocalEngine"]):
         for server in self._servers.values():
             error, vectors = server.hello.get("warm_error"), server.hello.get("missing_vectors")
             if error:
-                texts.append(f"{server.python}: every job is slow, since no warm-up was possible: {error}")
+                texts.append(
+                    f"{server.python}: every job is slow, since no warm-up was possible: {one_line(error, 300)}"
+                )
             if vectors:
                 texts.append(f"{server.python}: {vectors}")
             texts += [

@@ -41,6 +41,9 @@ def digest_of(graph: Graph) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
+_WRITES = ("setitem", "delitem")
+
+
 def _of_modules(graph: Graph) -> Iterator[Graph]:
     """Yield each call of a submodule: the calls between its first and its last one, in one stretch."""
     depth = max((len(call.module) for call in graph.calls), default=0)
@@ -57,7 +60,11 @@ def _of_modules(graph: Graph) -> Iterator[Graph]:
 
 
 def _of_operators(graph: Graph) -> Iterator[Graph]:
+    """Yield each call that gives a tensor or writes into one: alone, arithmetic of sizes compiles nothing."""
     for call in graph.calls:
+        member = call.operator.rpartition(".")[2]
+        if not call.results and not (member.endswith("_") or member in _WRITES):
+            continue
         known = {operand.name for operand in call.operands} | call.numbers.keys()
         if all(name in known or _is_size(name, call) for name in references([call.positional, call.keywords])):
             yield _part(graph, [call], call.operator, call.source)

@@ -20,6 +20,8 @@ from runner.verdict.stages import in_order
 WIDTH = 80
 LINES = 14
 """Lines of the reduced case that are shown."""
+FEW = 5
+"""Operators of a reduced case that are named where none is known to be the one; more say nothing."""
 
 _NAME = 10  # columns before a row's text
 
@@ -76,14 +78,15 @@ def _stage(event: VariantFinished) -> str:
 
 
 def operator_of(found: Explanation) -> str:
-    """Return the operator at which the failure begins, with its place; else those of the smallest case that is known.
+    """Return the operator at which the failure begins, with its place; else the few of the smallest case that is known.
 
     Of a wrong value the run says it, of anything else the reduced case.
     """
     place = found.event.findings[0].place if found.event.findings else ""
     if found.event.operator:
         return f"{found.event.operator}{f', {shown_file(place)}' if place else ''}"
-    return ", ".join(dict.fromkeys(step.operator for step in all_steps(found.variant.case.chain)))
+    names = list(dict.fromkeys(step.operator for step in all_steps(found.variant.case.chain)))
+    return ", ".join(names) if len(names) <= FEW else f"not found among the {len(names)} operators of the case"
 
 
 def excerpt(yaml: str) -> list[str]:

@@ -89,6 +89,15 @@ def test_a_number_takes_the_place_of_its_name() -> None:
     assert {part.dynamic for part in parts_of(graph, "operator")} == {None}
 
 
+def test_what_gives_no_tensor_and_writes_to_none_is_no_operator_alone() -> None:
+    """A compiler makes no graph of it."""
+    size = replace(call("n", "Tensor.size", "$x", 0, operands=("x",)), results=())
+    write = replace(call("w", "operator.setitem", "$x", 0, 1.0, operands=("x",)), results=())
+    graph = replace(GRAPH, calls=(size, write, call("y", "torch.sin", "$x", operands=("x",))))
+    assert [part.calls[0].operator for part in parts_of(graph, "operator")] == ["operator.setitem", "torch.sin"]
+    assert len(parts_of(graph, "graph")[0].calls) == 3
+
+
 def test_a_call_of_what_is_no_tensor_is_no_part() -> None:
     graph = replace(
         GRAPH,

@@ -63,7 +63,7 @@ def operator_of(node: Node) -> str:
         return f"builtin.{word}"
     name = overload_name(target)
     if name and name.split(".")[0] not in ("aten", "prims"):
-        raise UnsayableError("it is an operator of a package, which no case has without --import")
+        raise UnsayableError("it is an operator of a package: a case of your own may call it, and runs with --import")
     if name:
         return name
     name = _public().get(id(target)) or _compiled(target)
