@@ -90,7 +90,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and what argparse does not know: how a value that begins with ``-`` is written."""
-        unknown = message.split()[2:] if message.startswith("unrecognized arguments: ") else []
+        unknown = message.partition("\n")[0].split()[2:] if message.startswith("unrecognized arguments: ") else []
         for option in (word.partition("=")[0] for word in unknown if word.startswith("-")):
             if option in _OF_PYTEST:
                 message += f"\n{option} of pytest is here: {_OF_PYTEST[option]}"

@@ -68,6 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
     kind = "module" if arguments.is_module else "make" if _is_function(arguments.target) else "script"
     if kind == "script" and not os.path.isfile(arguments.target):
         raise UsageError(f"{arguments.target}: no such script; package.module:function names a function")
+    if fault := _target_fault(arguments.target):
+        raise UsageError(f"{arguments.target}: {fault}")
     answer = _record(environment.python, kind, arguments, folder)
     captures = [Capture.from_json(item) for item in answer["captures"]]
     with shrinking(arguments, arguments.python) as shrink:
@@ -85,6 +87,17 @@ def run(arguments: argparse.Namespace) -> int:
     console.output("\n".join(shown_path(str(path)) for path in paths))
     console.output(f"next: {shell_words(['runner', 'run', shown_path(str(folder.suite))])}")
     return exit_codes.FAILED if answer["error"] else exit_codes.OK
+
+
+def _target_fault(target: str) -> str:
+    """Return why a target names neither a script nor a function, with what to write instead; else nothing."""
+    module, _, function = target.partition(":")
+    if target.endswith(".ipynb"):
+        return f"a notebook is no script; jupyter nbconvert --to script {shell_words([target])} makes one"
+    if _is_function(target) and module.endswith(".py"):
+        name = ".".join(Path(module.removesuffix(".py")).parts)
+        return f"a function is named by its module: {name}:{function}"
+    return ""
 
 
 def _is_function(target: str) -> bool:

@@ -107,7 +107,8 @@ class _CommandParser(Parser):
             self.complete = True
         parsed, extra = super().parse_known_args(args, namespace)
         if extra:  # here, where the options are known that somebody may have meant
-            self.error(f"unrecognized arguments: {' '.join(extra)}")
+            behind = "\narguments of your script stand behind --" if self.command == "capture" else ""
+            self.error(f"unrecognized arguments: {' '.join(extra)}{behind}")
         for action in self._actions:
             values = getattr(parsed, action.dest, None)
             if action.option_strings and action.metavar in _PLACES and "" in (values, *(values or ())):

@@ -258,6 +258,11 @@ def test_code_that_raises_and_a_missing_script_are_said(tmp_path: Path) -> None:
     result = run_in(tmp_path, "capture", "broken.py")
     assert result.code == 1 and "ValueError: of the user" in result.err
     assert "your code raised; nothing was compiled before" in result.err
+    result = run_in(tmp_path, "capture", "models/gpt.py:make")
+    assert result.code == 4 and "a function is named by its module: models.gpt:make" in result.err
+    (tmp_path / "note.ipynb").write_text("{}", encoding="utf-8")
+    result = run_in(tmp_path, "capture", "note.ipynb")
+    assert result.code == 4 and "jupyter nbconvert --to script note.ipynb makes one" in result.err
     result = run_in(tmp_path, "capture", "missing.py")
     assert result.code == 4 and "missing.py: no such script" in result.err
     (tmp_path / "captured" / "note.txt").write_text("mine", encoding="utf-8")

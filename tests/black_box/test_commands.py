@@ -64,6 +64,7 @@ def test_known_failures_have_one_word(folder: Path) -> None:
     [
         (("dignose", "x"), "no command 'dignose': did you mean 'diagnose'?"),
         (("run", "a.spec.yaml", "--backends", "eager"), "--backends: did you mean '--backend'?"),
+        (("capture", "train.py", "--epochs", "1"), "arguments of your script stand behind --"),
         (("run", "a.spec.yaml", "--collect-only"), "--collect-only of pytest is here: runner list PATH"),
         (("run", "a.spec.yaml", "--co"), "--co of pytest is here: runner list PATH"),  # no start of --confirm
         (("run", "a.spec.yaml", "-m", "fast"), "-m of pytest is here: -k tag:NAME"),

@@ -401,7 +401,7 @@ def test_a_value_finding_has_its_numbers():
 
 def test_the_float64_run_happens_only_when_it_is_needed():
     assert run(PLUS)["phases"] == ["load", "eager", "eager-again", "backend", "judge"]
-    record = run(PLUS, "planted:wrong_element")
+    record = run(PLUS, "planted:far_away")
     float64 = ["float64", "judge"]  # the legal runs, then the reference
     assert record["phases"] == ["load", "eager", "eager-again", "backend", "judge", *float64, *float64]
     assert set(record["seconds"]) == {"load", "eager", "eager-again", "backend", "judge", "float64"}
