@@ -272,8 +272,8 @@ def wrongs(variant: Variant, base: dict[str, list[Any]], sound: bool) -> Iterato
     node, problems = yaml.load("", text)
     if problems or node is None:
         yield f"it is not YAML: {problems[0].message}"
-    elif json.dumps(node.plain()["cases"][0]) != json.dumps(
-        {k: v for k, v in plain(resolve_axes(variant)).items() if k != "kernels"}
+    elif json.dumps(node.plain()["cases"][0], sort_keys=True) != json.dumps(
+        {k: v for k, v in plain(resolve_axes(variant)).items() if k != "kernels"}, sort_keys=True
     ):
         yield "the YAML says something else"
     if visible(text) != text:

@@ -41,7 +41,9 @@ def digest_of(graph: Graph) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
 
 
-_WRITES = ("setitem", "delitem")
+_OF_PYTHON = ("operator", "builtin")
+_NUMBERS = tuple(f"Tensor.{name}" for name in ("size", "stride", "storage_offset", "dim", "numel", "item", "tolist"))
+"""Methods of tensors that give numbers."""
 
 
 def _of_modules(graph: Graph) -> Iterator[Graph]:
@@ -60,10 +62,11 @@ def _of_modules(graph: Graph) -> Iterator[Graph]:
 
 
 def _of_operators(graph: Graph) -> Iterator[Graph]:
-    """Yield each call that gives a tensor or writes into one: alone, arithmetic of sizes compiles nothing."""
+    """Yield each call. Without those of numbers: alone, sizes and arithmetic of them compile nothing."""
     for call in graph.calls:
-        member = call.operator.rpartition(".")[2]
-        if not call.results and not (member.endswith("_") or member in _WRITES):
+        space, _, _ = call.operator.rpartition(".")
+        is_of_sizes = not call.operands and (space in _OF_PYTHON or call.operator == "torch.Size")
+        if not call.results and (is_of_sizes or call.operator in _NUMBERS):
             continue
         known = {operand.name for operand in call.operands} | call.numbers.keys()
         if all(name in known or _is_size(name, call) for name in references([call.positional, call.keywords])):

@@ -70,7 +70,7 @@ ENTRY = """
 
     def run_job(job, send):
         if job["task"] == "code":  # asked before the first case: can all of it be imported
-            return {"error": None, "faults": {}}
+            return {"error": None, "faults": {}, "settings": {}}
         time.sleep(0.1)
         name, backend = job["backend"]["backend"], own_backend(job)
         if ".view(" in job["source"] or "a::b" in job["source"]:

@@ -93,9 +93,11 @@ def test_what_gives_no_tensor_and_writes_to_none_is_no_operator_alone() -> None:
     """A compiler makes no graph of it."""
     size = replace(call("n", "Tensor.size", "$x", 0, operands=("x",)), results=())
     write = replace(call("w", "operator.setitem", "$x", 0, 1.0, operands=("x",)), results=())
-    graph = replace(GRAPH, calls=(size, write, call("y", "torch.sin", "$x", operands=("x",))))
+    total = replace(call("t", "operator.add", 1, 1), results=())
+    unknown = replace(call("y", "torch.sin", "$x", operands=("x",)), results=())  # a log does not say what a call gives
+    graph = replace(GRAPH, calls=(size, write, total, unknown))
     assert [part.calls[0].operator for part in parts_of(graph, "operator")] == ["operator.setitem", "torch.sin"]
-    assert len(parts_of(graph, "graph")[0].calls) == 3
+    assert len(parts_of(graph, "graph")[0].calls) == 4
 
 
 def test_a_call_of_what_is_no_tensor_is_no_part() -> None:

@@ -208,9 +208,9 @@ def test_both_must_lie_within_it():
     [
         (0.009, 0.0001, True),  # within 128 movements and 2^-10 of the largest
         (0.009, 0.00005, False),
-        (0.012, 0.0005, False),  # beyond 2^-10 of it, and 24 movements
-        (0.012, 0.001, True),
-        (0.07, 0.005, True),
+        (0.012, 0.001, False),  # beyond 2^-10 of it, and 12 movements
+        (0.012, 0.002, True),
+        (0.07, 0.01, True),
         (0.09, 0.05, False),  # beyond 2^-7 of it
     ],
 )
@@ -223,13 +223,6 @@ def test_how_much_of_the_largest_element_may_be_rounding(error, movement, expect
 
 
 OFFSET = "return torch.nn.functional.layer_norm(x - 20000.0, [67])"
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_a_large_mean_is_added_in_any_order(seed):
-    """A rounding of the mean is 0.05 % of what is left of the numbers without it."""
-    text = source(OFFSET, f"torch.randn(67, 7, generator=torch.Generator().manual_seed({seed})).t()")
-    assert passes(run(text, "inductor"))
 
 
 def test_a_large_mean_excuses_no_percent():
