@@ -90,8 +90,8 @@ def record_graphs(arguments: argparse.Namespace, variants: Sequence[Variant]) ->
         model = variant.label.rpartition("::")[2]
         jobs.append(replace(base, task="capture", arguments={"model": model}, cacheable=False))
         compiling = {"mode": variant.case.compile.mode, "options": {**variant.case.compile.options}}
-        told = {key: value for key, value in compiling.items() if value}
-        settings_of_case[jobs[-1].key] = (told, {**variant.case.config})
+        own = {key: value for key, value in compiling.items() if value}
+        settings_of_case[jobs[-1].key] = (own, {**variant.case.config})
     engine = LocalEngine({e.key: e.python for e in environments[:1]}, settings.slots(), warm={})
     captures = []
     with Progress() as progress:

@@ -27,7 +27,7 @@ def keep_nothing(name: str, value: torch.Tensor, role: Role) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Told:
+class CompilerSettings:
     """What the compiler of a model is told: ``compile`` and ``config`` as a case has them, and what no case keeps."""
 
     compile: Mapping[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Recorder:
         self,
         model: str,
         keep: Keep = keep_nothing,
-        settings: Callable[[], Told] = lambda: Told(),
+        settings: Callable[[], CompilerSettings] = lambda: CompilerSettings(),
     ) -> None:
         """Record nothing yet.
 
@@ -124,12 +124,12 @@ class Recorder:
             replace(call, contexts=tuple(entry for entry in call.contexts if entry != no_change)) for call in run.calls
         )
         is_dynamic = any(item.tensor and item.tensor.dynamic for item in inputs)
-        told = self._settings()
-        self._notes.update(dict.fromkeys(told.lost))
+        compiler = self._settings()
+        self._notes.update(dict.fromkeys(compiler.lost))
         self._graphs.append(
             Graph(
                 name, self.model, inputs, calls, reader.result, grad=has_gradients, autocast=autocast,
-                dynamic=True if is_dynamic else None, compile=told.compile, config=told.config,
+                dynamic=True if is_dynamic else None, compile=compiler.compile, config=compiler.config,
             )
         )  # fmt: skip
         self.seconds += time.perf_counter() - start

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from runner.contract.graphs import LOST, Capture
-from runner.worker.capture.recorder import Keep, Recorder, Told, keep_nothing
+from runner.worker.capture.recorder import CompilerSettings, Keep, Recorder, keep_nothing
 from runner.worker.program import global_state
 from runner.worker.torch_private.settings import load_flags
 
@@ -66,7 +66,7 @@ class Session:
         kept = {key: value for key, value in options.items() if key in _KEPT}
         return self._compile(model, backend=self._recorder(name_of(model), options), **kept)
 
-    def told(self, options: Mapping[str, Any]) -> Told:
+    def compiler_settings(self, options: Mapping[str, Any]) -> CompilerSettings:
         """Return what a call of ``torch.compile`` with these options, and the user's code before it, tell the compiler.
 
         Options are flags of Inductor by their short names. What says where to read or write is no setting.
@@ -86,7 +86,7 @@ class Session:
         changed = {name: now for name, now in changed.items() if global_state.is_public(name) and _is_lost(name)}
         lost = [f"{LOST}{name} = {_shown(value)}" for name, value in {**flags, **changed}.items() if name not in config]
         lost += [f"{LOST}backend={_shown(backend)}; runner run --backend names one"] if backend != "inductor" else []
-        return Told({"mode": mode} if mode not in (None, "default") else {}, config, tuple(lost))
+        return CompilerSettings({"mode": mode} if mode not in (None, "default") else {}, config, tuple(lost))
 
     def captures(self) -> list[Capture]:
         """Return what was recorded, without compiled objects that were never called.
@@ -101,7 +101,7 @@ class Session:
     def _recorder(self, model: str, options: Mapping[str, Any]) -> Recorder:
         number = sum(1 for recorder in self._recorders if recorder.model.partition(" ")[0] == model)
         name = f"{model} {number + 1}" if number else model
-        recorder = Recorder(name, self._keep, functools.partial(self.told, options))
+        recorder = Recorder(name, self._keep, functools.partial(self.compiler_settings, options))
         self._recorders.append(recorder)
         return recorder
 

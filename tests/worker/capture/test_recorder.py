@@ -244,7 +244,7 @@ def test_a_session_records_what_is_compiled_in_it_alone() -> None:
     assert [found.model.rpartition(".")[2] for found in session.captures()] == ["doubled", "Module"]
 
 
-def told(body: Callable[[], object]) -> list[tuple[dict[str, Any], dict[str, Any], list[str]]]:
+def compiler_settings_of(body: Callable[[], object]) -> list[tuple[dict[str, Any], dict[str, Any], list[str]]]:
     """What the graphs that a function compiles are told, and what is not kept of each model."""
     with Session() as session:
         body()
@@ -268,7 +268,7 @@ def test_the_mode_and_flags_of_the_user_belong_to_the_graph() -> None:
         compiled(mode="default")
 
     flag = "torch._inductor.config."
-    assert told(body) == [
+    assert compiler_settings_of(body) == [
         ({"mode": "max-autotune"}, {}, []),
         ({}, {f"{flag}epilogue_fusion": False, f"{flag}cpp.simdlen": 0}, []),
         ({}, {f"{flag}cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}, []),
@@ -291,7 +291,7 @@ def test_what_no_case_keeps_is_said() -> None:
             torch.set_default_dtype(torch.float32)
 
     name = "test_what_no_case_keeps_is_said.<locals>.own_backend"
-    assert [notes for _, _, notes in told(body)] == [
+    assert [notes for _, _, notes in compiler_settings_of(body)] == [
         [f"{LOST}backend={name}; runner run --backend names one"],
         [f"{LOST}torch._inductor.config.post_grad_custom_post_pass = {name}"],
         [f"{LOST}torch.get_default_dtype() = torch.float64"],
