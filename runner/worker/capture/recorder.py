@@ -28,7 +28,7 @@ def keep_nothing(name: str, value: torch.Tensor, role: Role) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class CompilerSettings:
-    """What the compiler of a model is told: ``compile`` and ``config`` as a case has them, and what no case keeps."""
+    """What the compiler of a model is given: ``compile`` and ``config`` as a case has them, and what no case keeps."""
 
     compile: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -45,17 +45,14 @@ class Recorder:
     """The graph breaks of this process that a recorder has taken for its own: torch counts them for all of them."""
 
     def __init__(
-        self,
-        model: str,
-        keep: Keep = keep_nothing,
-        settings: Callable[[], CompilerSettings] = lambda: CompilerSettings(),
+        self, model: str, keep: Keep = keep_nothing, settings: Callable[[], CompilerSettings] = CompilerSettings
     ) -> None:
         """Record nothing yet.
 
         Args:
             model: what people call it.
             keep: keeps values of inputs.
-            settings: says what the compiler of the model is told.
+            settings: returns what the compiler of the model is given.
         """
         self.seconds = 0.0
         self.model, self._keep, self._settings = model, keep, settings

@@ -35,9 +35,7 @@ class Operator:
     # It rounds once, or adds in an order of its own. Where it rounds nothing, any order of it gives the same.
     rounds_once: bool = False
     sums: bool = False  # its result is a sum of products
-    along: bool = (
-        False  # each element of its result comes of its first tensor's elements along ``dim``, and of no others
-    )
+    along: bool = False  # an element of its result is computed from its first tensor's elements along ``dim`` alone
     whole: str = ""  # overloads that give whole numbers: which one is their choice, and no rounding moves it afterwards
     # How it makes elements from numbers alone: "whole" is exact for whole numbers; what is "computed" a decomposition
     # may round in another way than the kernel.
